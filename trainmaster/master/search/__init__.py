@@ -1,0 +1,13 @@
+"""The searchers: which hyperparameters to try, for how long, and when the search is over.
+
+Pure and deterministic. `Search` is what the services hold; `simulate` is its preview. A new searcher is a
+`method.Method` in a file of its own, named in `methods.make_method`.
+"""
+
+from __future__ import annotations
+
+from .actions import Action, Create, ExitReason, SearchError, Shutdown, Stop
+from .search import Search
+from .simulate import simulate
+
+__all__ = ["Action", "Create", "ExitReason", "Search", "SearchError", "Shutdown", "Stop", "simulate"]

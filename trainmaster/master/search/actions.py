@@ -1,0 +1,56 @@
+"""What a search can ask for, how a trial can end early, and what can be wrong with a search.
+
+SearchError    the search cannot be started or continued: a searcher that is gone, a section that is
+               incomplete, a snapshot of another version. The message is a sentence for the user.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+
+class SearchError(ValueError):
+    """A search that cannot be started or continued; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Create:
+    """Start a trial with these hyperparameters; `seed` is the trial's own random seed, 0 .. 2**31 - 1."""
+
+    request_id: str  # a UUID, drawn from the search's random stream
+    hparams: dict[str, Any]
+    seed: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Ask a trial to checkpoint and leave. A trial gets at most one."""
+
+    request_id: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """The search is over; nothing is asked for after it.
+
+    `cancel`: every trial was cancelled. `failure`: no trial did better than fail.
+    """
+
+    cancel: bool
+    failure: bool
+    why: str
+
+
+Action = Create | Stop | Shutdown
+
+
+class ExitReason(enum.StrEnum):
+    """Why a trial ended before its time."""
+
+    ERRORED = "ERRORED"  # it failed, and no restart is left
+    USER_CANCELED = "USER_CANCELED"  # a person cancelled or killed it
+    INVALID_HP = "INVALID_HP"  # its code refused the hyperparameters

@@ -1,0 +1,151 @@
+"""`adaptive_asha`: several ASHA brackets side by side, from eager to patient early stopping.
+
+How many rungs each bracket has, how many trials and how many at a time, is Determined 0.38's arithmetic, down
+to the rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .actions import ExitReason
+from .async_halving import AsyncHalving, Goal
+from .method import Method, Orders, Report
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The size of one bracket."""
+
+    rungs: int
+    max_trials: int
+    max_concurrent: int
+
+
+def make_brackets(
+    mode: str,
+    max_time: int,
+    divisor: float,
+    max_trials: int,
+    max_concurrent: int,
+    max_rungs: int,
+    bracket_rungs: Sequence[int] = (),
+) -> list[Bracket]:
+    """The brackets of an adaptive search, the one with the most rungs first."""
+    rungs = sorted(bracket_rungs, reverse=True)
+    if not rungs:
+        # Logarithms in doubles, as upstream: whole powers may come out one lower (243 = 3**5 gives 4).
+        by_time = int(math.log(max_time) / math.log(divisor)) + 1
+        by_trials = int(math.log(max_trials) / math.log(divisor)) + 1
+        most = min(max_rungs, by_time, by_trials)
+        least = {"conservative": 1, "standard": (most - 1) // 2 + 1, "aggressive": most}[mode]
+        rungs = list(range(most, least - 1, -1))
+    trials = bracket_trials(max_trials, divisor, rungs)
+    rungs = rungs[: len(trials)]
+    concurrent = bracket_concurrency(max_concurrent, divisor, trials)
+    return [Bracket(*sizes) for sizes in zip(rungs, trials, concurrent, strict=True)]
+
+
+def bracket_trials(max_trials: int, divisor: float, rungs: Sequence[int]) -> list[int]:
+    """Trials per bracket, `max_trials` in all. Brackets that would have none are left out (at the end)."""
+    rungs = rungs[:max_trials]
+    weights = [divisor ** (r - 1) / r for r in rungs]
+    trials = [max(int(weight / sum(weights) * max_trials), 1) for weight in weights]
+    trials[0] += max(max_trials - sum(trials), 0)
+    while sum(trials) > max_trials:  # the least of one each can be too many for a few trials
+        trials[trials.index(max(trials))] -= 1
+    return trials
+
+
+def bracket_concurrency(max_concurrent: int, divisor: float, trials: Sequence[int]) -> list[int]:
+    """Trials at a time per bracket, at least one each."""
+    if max_concurrent == 0:
+        return [max(trials[-1], int(divisor))] * len(trials)
+    share, rest = divmod(max(max_concurrent, len(trials)), len(trials))
+    return [share + (i < rest) for i in range(len(trials))]
+
+
+class AdaptiveAsha(Method):
+    """Runs the brackets. When there are more of them than trials may run at a time, the later ones wait until
+    a place is free; `max_concurrent` 0 leaves each bracket its own measure."""
+
+    def __init__(self, goal: Goal, divisor: float, brackets: Sequence[Bracket], max_concurrent: int) -> None:
+        self._halvings = [
+            AsyncHalving(goal, b.rungs, divisor, b.max_trials, b.max_concurrent) for b in brackets
+        ]
+        self.max_concurrent = max_concurrent or sum(h.max_concurrent for h in self._halvings)
+        self._begun = 0  # brackets that have trials
+        self._bracket_of: list[int] = []  # by trial
+
+    def begin(self, orders: Orders) -> None:
+        self._begin_brackets(orders)
+
+    def _begin_brackets(self, orders: Orders) -> None:
+        while self._begun < len(self._halvings) and self._room() > 0:
+            self._begun += 1
+            self._halvings[self._begun - 1].begin(self._labelled(self._begun - 1, orders))
+
+    def _room(self) -> int:
+        return self.max_concurrent - sum(halving.running for halving in self._halvings)
+
+    def _labelled(self, bracket: int, orders: Orders) -> _BracketOrders:
+        return _BracketOrders(bracket, len(self._halvings), self._bracket_of, orders)
+
+    def validated(self, trial: int, report: Report, orders: Orders) -> None:
+        bracket = self._bracket_of[trial]
+        self._halvings[bracket].validated(trial, report, self._labelled(bracket, orders))
+        self._begin_brackets(orders)
+
+    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+        bracket = self._bracket_of[trial]
+        self._halvings[bracket].ended(trial, reason, self._labelled(bracket, orders))
+        self._begin_brackets(orders)
+
+    def progress(self, _running: Mapping[int, float], _ended: int) -> float:
+        return sum(halving.fraction() for halving in self._halvings) / len(self._halvings)
+
+    def describe(self) -> str:
+        if len(self._halvings) == 1:
+            return self._halvings[0].describe()
+        return " | ".join(
+            f"bracket {i + 1} of {len(self._halvings)}: "
+            + (halving.describe() if i < self._begun else "waiting")
+            for i, halving in enumerate(self._halvings)
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "brackets": [halving.state() for halving in self._halvings],
+            "begun": self._begun,
+            "bracket_of": self._bracket_of,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        for halving, stored in zip(self._halvings, state["brackets"], strict=True):
+            halving.load(stored)
+        self._begun = int(state["begun"])
+        self._bracket_of = list(state["bracket_of"])
+
+
+@dataclass(frozen=True)
+class _BracketOrders:
+    """Passes orders on, notes whose trial it is and says so in the reason."""
+
+    bracket: int
+    brackets: int
+    bracket_of: list[int]
+    orders: Orders
+
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
+        trial = self.orders.create(self._in_words(why), hparams)
+        self.bracket_of.append(self.bracket)
+        return trial
+
+    def stop(self, trial: int, why: str) -> None:
+        self.orders.stop(trial, self._in_words(why))
+
+    def _in_words(self, why: str) -> str:
+        return why if self.brackets == 1 else f"bracket {self.bracket + 1}, {why}"

@@ -1,0 +1,165 @@
+"""`async_halving`: asynchronous successive halving (ASHA, Li et al. 2018, arXiv:1810.05934), by stopping.
+
+A trial that reaches a rung is ranked among all that reached it before; the best 1/divisor (at least one) go
+on to the next rung, the others are told to stop and another random point takes their place. At the top rung
+every trial is done. Rung lengths and counts are those of Determined 0.38.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .actions import ExitReason
+from .method import Budget, Method, Orders, Report
+
+WORST = sys.float_info.max
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is compared and how time is told: the names are for words only."""
+
+    metric: str
+    time_metric: str
+    max_time: int
+
+
+@dataclass
+class Rung:
+    """Signed metrics (ascending) of the trials that reached `units`, and whose each one is."""
+
+    units: int
+    values: list[float] = field(default_factory=list)
+    trials: list[int] = field(default_factory=list)
+    stopped: int = 0
+
+    def insert(self, trial: int, value: float) -> int:
+        """Rank of the newcomer from 0. It goes before its equals, so that ties go on."""
+        rank = bisect_left(self.values, value)
+        self.values.insert(rank, value)
+        self.trials.insert(rank, trial)
+        return rank
+
+    def remove(self, trial: int) -> None:
+        if trial in self.trials:
+            place = self.trials.index(trial)
+            del self.values[place], self.trials[place]
+
+
+def rung_units(rungs: int, divisor: float, max_time: int) -> list[int]:
+    """How long a trial trains before each rung compares it, in units of the time metric, from its start."""
+    return [max(int(max_time / divisor ** (rungs - i - 1)), 1) for i in range(rungs)]
+
+
+class AsyncHalving(Method):
+    """One bracket. `max_concurrent` 0 means as many as the bottom rung needs to send one trial to the top."""
+
+    def __init__(self, goal: Goal, rungs: int, divisor: float, max_trials: int, max_concurrent: int) -> None:
+        self._goal = goal
+        self._divisor = divisor
+        self._rungs = [Rung(units) for units in rung_units(rungs, divisor, goal.max_time)]
+        self._budget = Budget(max_trials)
+        self.max_concurrent = min(max_concurrent or max(int(divisor ** (rungs - 1)), 1), max_trials)
+        self._at: dict[int, int] = {}  # running trials that were not told to stop -> the rung they train for
+        self._ended = 0
+
+    @property
+    def running(self) -> int:
+        """Trials that run and were not told to stop."""
+        return len(self._at)
+
+    def begin(self, orders: Orders) -> None:
+        for _ in range(self.max_concurrent):
+            self._create(orders)
+
+    def _create(self, orders: Orders) -> None:
+        if self._budget.left:
+            self._at[orders.create(f"{self._budget.spend()} random points")] = 0
+
+    def validated(self, trial: int, report: Report, orders: Orders) -> None:
+        verdict = self._judge(trial, report)
+        if verdict:
+            orders.stop(trial, verdict)
+            self._create(orders)
+
+    def _judge(self, trial: int, report: Report) -> str:
+        """Walk the trial up the rungs it has reached; why it must stop, or nothing when it goes on."""
+        if report.value is None:
+            self._drop(trial)
+            return f"{report.complaint}: counted as the worst"
+        while True:
+            here = self._at[trial]
+            rung = self._rungs[here]
+            if report.time < rung.units:
+                return ""
+            rank = rung.insert(trial, report.value)
+            keep = max(int(len(rung.values) / self._divisor), 1)
+            top = here == len(self._rungs) - 1
+            if top or rank >= keep:
+                del self._at[trial]
+                rung.stopped += 1
+                place = f"rung {here + 1} ({rung.units} {self._goal.time_metric})"
+                standing = f"rank {rank + 1} of {len(rung.values)} on {self._goal.metric}"
+                return f"{place}: {standing}, " + ("the top rung" if top else f"the best {keep} go on")
+            self._at[trial] = here + 1
+
+    def _drop(self, trial: int) -> None:
+        rung = self._rungs[self._at.pop(trial)]
+        rung.insert(trial, WORST)
+        rung.stopped += 1
+
+    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+        if trial not in self._at:  # it was told to stop, and has its successor
+            self._ended += 1
+            return
+        if reason is ExitReason.INVALID_HP:
+            del self._at[trial]
+            for rung in self._rungs:
+                rung.remove(trial)
+            self._budget.invalid += 1
+        else:
+            self._ended += 1
+            if reason is None:
+                del self._at[trial]  # it trained for less than max_time: its place is free, its rank stands
+            else:
+                self._drop(trial)
+        self._create(orders)
+
+    def progress(self, _running: Mapping[int, float], _ended: int) -> float:
+        return self.fraction()
+
+    def fraction(self) -> float:
+        """0..1. The factor leaves room for the trials that go on after all have passed the first rung."""
+        total = self._budget.max_trials
+        return min(max(len(self._rungs[0].values) / (1.2 * total), self._ended / total), 1.0)
+
+    def describe(self) -> str:
+        waiting = [0] * len(self._rungs)
+        for rung in self._at.values():
+            waiting[rung] += 1
+        return "; ".join(
+            f"rung {i + 1} of {len(self._rungs)} ({rung.units} {self._goal.time_metric}): "
+            f"{waiting[i]} running, {rung.stopped} stopped"
+            for i, rung in enumerate(self._rungs)
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "rungs": [[rung.values, rung.trials, rung.stopped] for rung in self._rungs],
+            "at": [list(pair) for pair in self._at.items()],
+            "created": self._budget.created,
+            "invalid": self._budget.invalid,
+            "ended": self._ended,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        for rung, (values, trials, stopped) in zip(self._rungs, state["rungs"], strict=True):
+            rung.values, rung.trials, rung.stopped = list(values), list(trials), stopped
+        self._at = {trial: rung for trial, rung in state["at"]}
+        self._budget.created = int(state["created"])
+        self._budget.invalid = int(state["invalid"])
+        self._ended = int(state["ended"])

@@ -1,0 +1,50 @@
+"""`grid`: every point of a grid, each to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .actions import ExitReason
+from .hyperparameters import Grid
+from .method import Method, Orders, counts
+
+
+class GridSearch(Method):
+    """All points of the grid over `space`, the last one first (as Determined orders them), at most
+    `max_concurrent` at a time (0: all at once). A refused point is consumed."""
+
+    def __init__(self, space: Mapping[str, Any], max_concurrent: int) -> None:
+        self._grid = Grid(space)
+        self.size = self._grid.size
+        self.max_concurrent = min(max_concurrent or self.size, self.size)
+        self._created = 0
+        self._running = 0
+
+    def begin(self, orders: Orders) -> None:
+        for _ in range(self.max_concurrent):
+            self._create(orders)
+
+    def ended(self, _trial: int, _reason: ExitReason | None, orders: Orders) -> None:
+        self._running -= 1
+        if self._created < self.size:
+            self._create(orders)
+
+    def _create(self, orders: Orders) -> None:
+        point = self._grid.point(self.size - 1 - self._created)
+        self._created += 1
+        self._running += 1
+        orders.create(f"grid point {self._created} of {self.size}", point)
+
+    def progress(self, running: Mapping[int, float], _ended: int) -> float:
+        return (self._created - self._running + sum(running.values())) / self.size
+
+    def describe(self) -> str:
+        return counts(self._running, self._created - self._running, self.size)
+
+    def state(self) -> dict[str, Any]:
+        return {"created": self._created, "running": self._running}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._created = int(state["created"])
+        self._running = int(state["running"])

@@ -1,0 +1,166 @@
+"""Points of the hyperparameter space: random samples and grids.
+
+A hyperparameter is written as in the experiment configuration: a mapping with `type` is typed, one without is
+a nested group, anything else is a constant. Names are read in sorted order at every depth, so that one seed
+gives the same points whatever the order of the file.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any
+
+from .actions import SearchError
+from .mersenne import RandomState
+
+
+def sample(space: Mapping[str, Any], stream: RandomState) -> dict[str, Any]:
+    """One random point of `space`. Draws from `stream` once per name, in sorted order, depth first."""
+    return {name: _sample(space[name], name, stream) for name in sorted(space)}
+
+
+def _sample(value: Any, name: str, stream: RandomState) -> Any:
+    kind = _kind(value, name)
+    try:
+        match kind:
+            case "group":
+                return {key: _sample(value[key], f"{name}.{key}", stream) for key in sorted(value)}
+            case "literal":
+                return copy.deepcopy(value)
+            case "const":
+                return copy.deepcopy(value["val"])
+            case "int":
+                low, high = index(value["minval"]), index(value["maxval"])
+                return low + stream.below(high - low + 1)
+            case "double":
+                return stream.uniform(float(value["minval"]), float(value["maxval"]))
+            case "log":
+                exponent = stream.uniform(float(value["minval"]), float(value["maxval"]))
+                return _power(value["base"], exponent, name)
+            case _:
+                return copy.deepcopy(value["vals"][stream.below(len(value["vals"]))])
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(name, error) from None
+
+
+class Grid:
+    """The cartesian product of all axes, the last name (in sorted order) changing fastest.
+
+    Points are computed when they are asked for, so that a large grid costs nothing."""
+
+    def __init__(self, space: Mapping[str, Any]) -> None:
+        self._space = space
+        self._axes: list[list[Any]] = []
+        self._collect(space, "")
+        self.size = math.prod(len(axis) for axis in self._axes)
+        """Number of points; 1 for a space without names."""
+
+    def point(self, number: int) -> dict[str, Any]:
+        """The point with that number, 0 .. size - 1."""
+        values = []
+        for axis in reversed(self._axes):
+            number, place = divmod(number, len(axis))
+            values.append(copy.deepcopy(axis[place]))
+        return self._fill(self._space, values)
+
+    def _collect(self, space: Mapping[str, Any], prefix: str) -> None:
+        for key in sorted(space):
+            name = f"{prefix}{key}"
+            if _kind(space[key], name) == "group":
+                self._collect(space[key], f"{name}.")
+            else:
+                self._axes.append(grid_axis(space[key], name))
+
+    def _fill(self, space: Mapping[str, Any], values: list[Any]) -> dict[str, Any]:
+        """Take the values (a stack, the first axis on top) in the order in which `_collect` met the axes."""
+        return {
+            key: self._fill(space[key], values) if _kind(space[key], key) == "group" else values.pop()
+            for key in sorted(space)
+        }
+
+
+def grid_axis(value: Any, name: str = "hyperparameter") -> list[Any]:
+    """All values that a grid takes for one hyperparameter, in order."""
+    kind = _kind(value, name)
+    try:
+        match kind:
+            case "literal":
+                return [value]
+            case "const":
+                return [value["val"]]
+            case "categorical":
+                return _not_empty(value["vals"])
+            case "int":
+                low, high = index(value["minval"]), index(value["maxval"])
+                return _int_axis(low, high, min(_count(value, name), high - low + 1))
+            case _:
+                points = _linspace(float(value["minval"]), float(value["maxval"]), _count(value, name))
+                return [_power(value["base"], x, name) for x in points] if kind == "log" else points
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(name, error) from None
+
+
+def _int_axis(low: int, high: int, count: int) -> list[int]:
+    """`count` integers from `low` to `high`, rounded half away from zero; the middle when `count` is 1."""
+    if count == 1:
+        return [_round_ratio(low + high, 2)]
+    return [_round_ratio(low * (count - 1) + i * (high - low), count - 1) for i in range(count)]
+
+
+def _round_ratio(numerator: int, denominator: int) -> int:
+    size = (2 * abs(numerator) + denominator) // (2 * denominator)
+    return size if numerator >= 0 else -size
+
+
+def _linspace(low: float, high: float, count: int) -> list[float]:
+    if count == 1:
+        return [(low + high) / 2]
+    step = (high - low) / (count - 1)
+    return [*(low + i * step for i in range(count - 1)), high]
+
+
+def _count(value: Mapping[str, Any], name: str) -> int:
+    count = value.get("count")
+    if not isinstance(count, int) or count < 1:
+        raise SearchError(f"hyperparameter {name}: a grid search needs a count of at least 1; add `count: N`")
+    return count
+
+
+def _power(base: float, exponent: float, name: str) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        raise SearchError(
+            f"hyperparameter {name}: {base} ** {exponent} is too large for a number; minval and maxval are "
+            f"exponents, not values"
+        ) from None
+
+
+def _not_empty(values: Sequence[Any]) -> list[Any]:
+    if not values:
+        raise ValueError("vals is empty")
+    return list(values)
+
+
+_TYPED = ("const", "int", "double", "log", "categorical")
+
+
+def _kind(value: Any, name: str) -> str:
+    if not isinstance(value, Mapping):
+        return "literal"
+    if "type" not in value:
+        return "group"
+    kind = value["type"]
+    if kind not in _TYPED:
+        raise SearchError(f"hyperparameter {name}: unknown type {kind!r}; types are {', '.join(_TYPED)}")
+    return str(kind)
+
+
+def _unreadable(name: str, error: Exception) -> SearchError:
+    if isinstance(error, SearchError):
+        return error
+    what = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+    return SearchError(f"hyperparameter {name} cannot be read: {what}")

@@ -1,0 +1,95 @@
+"""What a search method is: it hears how trials fare and orders trials and stops.
+
+Methods know trials by number (0, 1, ... in order of creation) and hold no random stream of their own;
+`Orders` gives them both new trials and the means to stop one. A method never hears twice of the same fact:
+`Search` sieves repeated, late and unknown reports first.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .actions import ExitReason
+
+
+class Orders(Protocol):
+    """Where a method's wishes go; they become actions in the order of the calls."""
+
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
+        """A new trial, at a random point unless `hparams` says where. Returns its number."""
+
+    def stop(self, trial: int, why: str) -> None:
+        """End a running trial. It is told once; its end is reported later through `Method.ended`."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """A validation of a running trial, newer than any before it."""
+
+    value: float | None  # signed: smaller is better; None when the report holds no usable number
+    time: float  # in units of the time metric
+    complaint: str = ""  # why `value` is None, in words
+
+
+class Method(ABC):
+    """One search algorithm. `state` and `load` carry all that the configuration does not say."""
+
+    max_concurrent: int
+    """How many trials run at the same time, at most. A trial that was told to stop does not count."""
+
+    @abstractmethod
+    def begin(self, orders: Orders) -> None:
+        """Order the first trials; at least one."""
+
+    def validated(self, trial: int, report: Report, orders: Orders) -> None:  # noqa: B027 - most do not care
+        """A trial that runs, and was not told to stop, has a validation."""
+
+    @abstractmethod
+    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+        """A trial has ended, told or untold; `reason` is None for a normal end. Called once per trial."""
+
+    @abstractmethod
+    def progress(self, running: Mapping[int, float], ended: int) -> float:
+        """How far the search is, 0..1, given each running trial's own progress and the number of trials that
+        have ended with a valid point."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """The state of the search in words, in one line."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that `load` needs, as JSON values."""
+
+    @abstractmethod
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state` gave."""
+
+
+@dataclass
+class Budget:
+    """How many trials may still be made.
+
+    A point that the trial's code refused is replaced and does not count, but code that refuses everything
+    must not keep a cluster busy for ever: no more points than `max_trials` are replaced."""
+
+    max_trials: int
+    created: int = 0
+    invalid: int = 0
+
+    @property
+    def left(self) -> bool:
+        return self.created - min(self.invalid, self.max_trials) < self.max_trials
+
+    def spend(self) -> str:
+        """Count one more trial; returns which it is, in words."""
+        self.created += 1
+        return f"trial {self.created - min(self.invalid, self.max_trials)} of {self.max_trials}"
+
+
+def counts(running: int, ended: int, total: int) -> str:
+    """The one-line state of a search that runs every trial to its end."""
+    return f"{ended} of {total} trials ended, {running} running"

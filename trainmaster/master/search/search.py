@@ -1,0 +1,250 @@
+"""The running search of one experiment: its random stream, its method and the books about its trials."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from .actions import Action, Create, ExitReason, SearchError, Shutdown, Stop
+from .hyperparameters import sample
+from .mersenne import RandomState
+from .method import Method, Report
+from .methods import make_method
+
+SNAPSHOT_VERSION = 1
+
+
+class Search:
+    """Turns what happens to trials into what shall happen next.
+
+    No I/O, no clock; the same events after the same seed give the same actions, through any number of
+    `snapshot` and `restore`. Reports that are repeated, not newer than what a trial has reported before (it
+    was restarted), about unknown or ended trials, or about trials that were told to stop, change nothing. Tell
+    of a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
+    """
+
+    def __init__(self, searcher: Mapping[str, Any], hparams: Mapping[str, Any], stream: RandomState) -> None:
+        """Use `start` or `restore`."""
+        self._space = hparams
+        self._stream = stream
+        self._method: Method = make_method(searcher, hparams)
+        self._metric = str(searcher.get("metric") or "")
+        self._sign = -1.0 if searcher.get("smaller_is_better") is False else 1.0
+        self._time_metric = str(searcher.get("time_metric") or "")
+        self._ids: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._progress: dict[int, float] = {}  # of the trials that have not ended
+        self._last_time: dict[int, float] = {}  # of the trials that may still report
+        self._stopped: set[int] = set()
+        self._ends: dict[ExitReason | None, set[int]] = {
+            None: set(),
+            **{reason: set() for reason in ExitReason},
+        }
+        self._over = False
+
+    @classmethod
+    def start(
+        cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int
+    ) -> tuple[Search, list[Action]]:
+        """A new search and its first actions.
+
+        Args:
+            searcher: the resolved `searcher` section of the experiment's configuration.
+            hparams: the resolved `hyperparameters` section.
+            seed: `reproducibility.experiment_seed`, 0 .. 2**32 - 1.
+
+        Raises:
+            SearchError: the searcher is not run any more, or a section is incomplete.
+        """
+        search = cls(searcher, hparams, RandomState(seed))
+        orders = _Orders(search)
+        search._method.begin(orders)
+        return search, orders.actions
+
+    # -- events
+
+    def validation(self, request_id: str, metrics: Mapping[str, Any], steps_completed: int) -> list[Action]:
+        """A trial has reported validation metrics.
+
+        A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible. A time
+        metric that is missing is replaced by `steps_completed`.
+        """
+        trial = self._running(request_id)
+        if trial is None or trial in self._stopped:
+            return []
+        time = _finite(metrics.get(self._time_metric))
+        time = float(steps_completed) if time is None else time
+        if time <= self._last_time.get(trial, -math.inf):
+            return []
+        self._last_time[trial] = time
+        orders = _Orders(self)
+        self._method.validated(trial, self._report(metrics, time), orders)
+        return orders.actions
+
+    def progressed(self, request_id: str, fraction: float) -> None:
+        """A trial has reported how far it is, 0..1. It never goes back, even when the trial restarts."""
+        trial = self._running(request_id)
+        if trial is not None and not math.isnan(fraction):
+            self._progress[trial] = min(max(fraction, self._progress[trial]), 1.0)
+
+    def exited(self, request_id: str) -> list[Action]:
+        """A trial has ended normally, on its own or because it was told to stop."""
+        return self._ended(request_id, None)
+
+    def exited_early(self, request_id: str, reason: ExitReason) -> list[Action]:
+        """A trial has ended before its time and will not be restarted."""
+        return self._ended(request_id, ExitReason(reason))
+
+    # -- looking at it
+
+    def progress(self) -> float:
+        """How far the whole search is, 0..1."""
+        if self._over:
+            return 1.0
+        ended = sum(map(len, self._ends.values())) - len(self._ends[ExitReason.INVALID_HP])
+        return min(max(self._method.progress(self._progress, ended), 0.0), 1.0)
+
+    def describe(self) -> str:
+        """The state in words, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
+        return self._method.describe()
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that the configuration does not say, as JSON values: 3.5 kB and about 60 bytes a trial."""
+        return {
+            "version": SNAPSHOT_VERSION,
+            "random": self._stream.dump(),
+            "trials": base64.b64encode(b"".join(uuid.UUID(i).bytes for i in self._ids)).decode("ascii"),
+            "progress": [list(pair) for pair in self._progress.items()],
+            "last_time": [list(pair) for pair in self._last_time.items()],
+            "stopped": sorted(self._stopped),
+            "ends": {reason or "EXITED": sorted(trials) for reason, trials in self._ends.items()},
+            "over": self._over,
+            "method": json.loads(
+                json.dumps(self._method.state())
+            ),  # a copy that shares nothing with the method
+        }
+
+    @classmethod
+    def restore(
+        cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], snapshot: Mapping[str, Any]
+    ) -> Search:
+        """The search that `snapshot` described, under the same configuration. Raises SearchError."""
+        if snapshot.get("version") != SNAPSHOT_VERSION:
+            raise SearchError(
+                f"the stored search has version {snapshot.get('version')!r}, this master reads version "
+                f"{SNAPSHOT_VERSION}: run the master version that wrote it"
+            )
+        try:
+            search = cls(searcher, hparams, RandomState.load(snapshot["random"]))
+            packed = base64.b64decode(snapshot["trials"])
+            for start in range(0, len(packed), 16):
+                search._add(str(uuid.UUID(bytes=packed[start : start + 16])))
+            search._progress = {trial: fraction for trial, fraction in snapshot["progress"]}
+            search._last_time = {trial: time for trial, time in snapshot["last_time"]}
+            search._stopped = set(snapshot["stopped"])
+            search._ends = {reason: set(snapshot["ends"][reason or "EXITED"]) for reason in search._ends}
+            search._over = bool(snapshot["over"])
+            search._method.load(snapshot["method"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, SearchError):
+                raise
+            raise SearchError(f"the stored search does not fit its configuration: {error!r}") from None
+        return search
+
+    # -- the books
+
+    def _running(self, request_id: str) -> int | None:
+        """The number of a trial that has not ended."""
+        trial = self._numbers.get(request_id)
+        return trial if trial in self._progress and not self._over else None
+
+    def _add(self, request_id: str) -> int:
+        trial = len(self._ids)
+        self._ids.append(request_id)
+        self._numbers[request_id] = trial
+        return trial
+
+    def _report(self, metrics: Mapping[str, Any], time: float) -> Report:
+        value = _finite(metrics.get(self._metric))
+        if value is not None:
+            return Report(self._sign * value, time)
+        if self._metric not in metrics:
+            names = ", ".join(sorted(map(str, metrics))) or "none"
+            return Report(None, time, f"the validation has no metric {self._metric} (its metrics: {names})")
+        return Report(
+            None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
+        )
+
+    def _ended(self, request_id: str, reason: ExitReason | None) -> list[Action]:
+        trial = self._running(request_id)
+        if trial is None:
+            return []
+        if reason is ExitReason.INVALID_HP and trial in self._stopped:
+            reason = None  # it was judged and replaced already
+        self._progress.pop(trial)
+        self._last_time.pop(trial, None)
+        self._ends[reason].add(trial)
+        orders = _Orders(self)
+        self._method.ended(trial, reason, orders)
+        if not self._progress:
+            orders.actions.append(self._shutdown())
+        return orders.actions
+
+    def _shutdown(self) -> Shutdown:
+        self._over = True
+        exited, failed, cancelled, invalid = (
+            len(self._ends[reason])
+            for reason in (None, ExitReason.ERRORED, ExitReason.USER_CANCELED, ExitReason.INVALID_HP)
+        )
+        requested = len(self._ids) - invalid
+        parts = {
+            "ended well": exited,
+            "failed": failed,
+            "cancelled": cancelled,
+            "had invalid points": invalid,
+        }
+        return Shutdown(
+            cancel=0 < requested <= cancelled,
+            failure=failed >= requested,
+            why=f"all {len(self._ids)} trials have ended: "
+            + ", ".join(f"{count} {words}" for words, count in parts.items() if count),
+        )
+
+
+class _Orders:
+    """Makes actions of a method's orders and enters them in the books."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self.actions: list[Action] = []
+
+    def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
+        search = self._search
+        # The order of the draws is upstream's: the point, then the id, then the trial's seed.
+        point = sample(search._space, search._stream) if hparams is None else dict(hparams)
+        request_id = str(search._stream.uuid4())
+        action = Create(request_id, point, search._stream.below(1 << 31), why)
+        trial = search._add(request_id)
+        search._progress[trial] = 0.0
+        self.actions.append(action)
+        return trial
+
+    def stop(self, trial: int, why: str) -> None:
+        self._search._stopped.add(trial)
+        self._search._last_time.pop(trial, None)
+        self.actions.append(Stop(self._search._ids[trial], why))
+
+
+def _finite(value: Any) -> float | None:
+    """The value as a finite double, or None. Texts such as "NaN" and truth values are no numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

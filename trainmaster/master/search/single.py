@@ -1,0 +1,36 @@
+"""`single`: one trial, to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .actions import ExitReason
+from .method import Method, Orders, counts
+
+
+class Single(Method):
+    """One trial. Refused hyperparameters are not replaced: as a rule they are constants."""
+
+    max_concurrent = 1
+
+    def __init__(self) -> None:
+        self._ended = False
+
+    def begin(self, orders: Orders) -> None:
+        orders.create("the only trial")
+
+    def ended(self, _trial: int, _reason: ExitReason | None, _orders: Orders) -> None:
+        self._ended = True
+
+    def progress(self, running: Mapping[int, float], ended: int) -> float:
+        return ended + sum(running.values())
+
+    def describe(self) -> str:
+        return counts(int(not self._ended), int(self._ended), 1)
+
+    def state(self) -> dict[str, Any]:
+        return {"ended": self._ended}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self._ended = bool(state["ended"])
