@@ -51,7 +51,7 @@ VALUES: list[Any] = [0.0, 1, -1.5, 3e300, float("nan"), "NaN", "-Infinity", None
 
 
 class World:
-    """Trials that live at random, and two searches that see them: one is stored and restored at every step."""
+    """Trials that live at random, and two searches that see them; one is restored before every event."""
 
     def __init__(self, searcher: dict[str, Any], seed: int, life: random.Random, early: float) -> None:
         self.searcher, self.life, self.early = searcher, life, early

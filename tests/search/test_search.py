@@ -125,14 +125,15 @@ def test_a_failed_trial_is_ranked_worst_and_an_invalid_one_not_at_all() -> None:
 
 
 def test_refused_points_are_replaced_but_not_for_ever() -> None:
-    for searcher in (RANDOM, ASHA):
+    searchers: list[dict[str, Any]] = [RANDOM, ASHA]
+    for searcher in searchers:
         search, queue = begin(searcher)
         total = len(queue)
         while queue:
             actions = search.exited_early(queue.pop(), ExitReason.INVALID_HP)
             queue += created(actions)
             total += len(created(actions))
-        assert total == 2 * int(searcher["max_trials"])
+        assert total == 2 * searcher["max_trials"]
         assert actions[-1] == Shutdown(
             False, True, f"all {total} trials have ended: {total} had invalid points"
         )

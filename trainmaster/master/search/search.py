@@ -22,9 +22,11 @@ class Search:
     """Turns what happens to trials into what shall happen next.
 
     No I/O, no clock; the same events after the same seed give the same actions, through any number of
-    `snapshot` and `restore`. Reports that are repeated, not newer than what a trial has reported before (it
-    was restarted), about unknown or ended trials, or about trials that were told to stop, change nothing. Tell
-    of a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
+    `snapshot` and `restore`.
+
+    Reports that are repeated, that are not newer than what a trial has reported before (it was restarted),
+    that are about unknown or ended trials or about trials that were told to stop: they change nothing. Tell of
+    a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
     """
 
     def __init__(self, searcher: Mapping[str, Any], hparams: Mapping[str, Any], stream: RandomState) -> None:
