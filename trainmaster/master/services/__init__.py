@@ -1,0 +1,1 @@
+"""What the master does, in verbs. Each verb owns its transaction."""

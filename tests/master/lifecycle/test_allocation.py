@@ -1,0 +1,108 @@
+"""How an attempt ended: the runtime's word, the record on disk, the scheduler, and silence."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmaster.master.lifecycle.allocation import SECOND_OPINION, SETTLE, Attempt, ExitRecord, later, verdict
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
+
+NOW = 1000.0
+LOST = 300.0
+
+
+def record(rank: int = 0, code: int = 0, **facts: object) -> ExitRecord:
+    return ExitRecord(node_rank=rank, exit_code=code, **facts)  # type: ignore[arg-type]
+
+
+def attempt(*records: ExitRecord, **facts: object) -> Attempt:
+    exits = {r.node_rank: r for r in records}
+    given = {"leased": True, "exits": exits, "first_exit_at": NOW if exits else None, **facts}
+    return Attempt(**given)  # type: ignore[arg-type]
+
+
+def kind(facts: Attempt, now: float = NOW) -> OutcomeKind | None:
+    outcome = verdict(facts, now, LOST)
+    return outcome.kind if outcome else None
+
+
+def test_a_clean_exit_needs_nobody_elses_word() -> None:
+    assert kind(attempt(record())) is OutcomeKind.COMPLETED
+
+
+def test_a_plain_failure_is_the_codes_own() -> None:
+    outcome = verdict(attempt(record(code=3, message="ValueError: no data", node_name="n1")), NOW, LOST)
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.FAILED
+    assert "exit code 3 on node n1: ValueError: no data" in outcome.text
+
+
+def test_all_nodes_must_finish_well_but_one_failure_is_enough() -> None:
+    assert kind(attempt(record(0), num_nodes=2)) is None
+    assert kind(attempt(record(0), record(1), num_nodes=2)) is OutcomeKind.COMPLETED
+    assert kind(attempt(record(1, code=1), num_nodes=2)) is OutcomeKind.FAILED
+
+
+def test_the_first_cause_is_blamed_not_the_ranks_that_were_taken_down() -> None:
+    outcome = verdict(attempt(record(0, 143, signal=15), record(1, 7, node_name="n2"), num_nodes=2), NOW, LOST)
+    assert outcome is not None
+    assert outcome.exit_code == 7
+
+
+def test_leaving_after_an_acknowledged_preemption() -> None:
+    assert kind(attempt(record(preempted="pause", acked=True), preempt_reason="pause")) is OutcomeKind.PREEMPTED
+    assert kind(attempt(record(preempted="walltime", acked=True))) is OutcomeKind.WALLTIME
+    assert kind(attempt(record(), preempt_reason="pause")) is OutcomeKind.COMPLETED  # it had just finished
+
+
+def test_a_signal_from_nowhere_waits_for_the_scheduler_to_say_who_sent_it() -> None:
+    killed = attempt(record(code=137, signal=9))
+    assert kind(killed) is None
+    assert kind(killed, NOW + SECOND_OPINION) is OutcomeKind.FAILED
+    for said in (OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE):
+        assert kind(attempt(record(code=137, signal=9), said=said, ended_seen_at=NOW)) is said
+
+
+def test_what_we_killed_is_not_a_failure() -> None:
+    assert kind(attempt(record(code=137, signal=9), kill_asked=True)) is OutcomeKind.STOPPED
+    assert kind(attempt(kill_asked=True, absent_since=NOW)) is OutcomeKind.STOPPED
+
+
+def test_the_runtime_knows_of_its_own_memory() -> None:
+    assert kind(attempt(record(code=137, signal=9, oom=True))) is OutcomeKind.OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("said", [OutcomeKind.FAILED, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])
+def test_the_schedulers_word_counts_after_a_moment_for_the_runtimes(said: OutcomeKind) -> None:
+    facts = attempt(said=said, ended_seen_at=NOW)
+    assert kind(facts) is None
+    assert kind(facts, NOW + SETTLE) is said
+
+
+def test_ended_well_without_a_word_is_not_success() -> None:
+    facts = attempt(said=OutcomeKind.COMPLETED, ended_seen_at=NOW - SETTLE)
+    assert kind(facts) is OutcomeKind.INFRASTRUCTURE
+
+
+def test_silence_alone_never_ends_a_trial() -> None:
+    assert kind(attempt(heartbeat_at=NOW)) is None
+    assert kind(attempt(heartbeat_at=NOW - 10, absent_since=NOW - 10 * LOST)) is None
+    assert kind(attempt(heartbeat_at=NOW - LOST, absent_since=NOW - LOST)) is OutcomeKind.INFRASTRUCTURE
+
+
+@given(
+    st.floats(0, 10 * LOST),
+    st.floats(0, 10 * LOST),
+    st.booleans(),
+)
+def test_an_absent_job_that_gives_signs_of_life_goes_on(absent_for: float, quiet_for: float, leased: bool) -> None:
+    facts = Attempt(leased=leased, heartbeat_at=NOW - quiet_for, absent_since=NOW - absent_for)
+    outcome = verdict(facts, NOW, LOST)
+    assert (outcome is None) == (min(absent_for, quiet_for) < LOST)
+
+
+@given(st.sampled_from(list(AllocationState)), st.sampled_from(list(AllocationState)))
+def test_states_never_move_back(state: AllocationState, news: AllocationState) -> None:
+    assert later(state, news).rank == max(state.rank, news.rank)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.master.lifecycle import experiment as e
+from trainmaster.master.lifecycle import trial as t
+from trainmaster.master.lifecycle.states import State
+
+DONE = e.SearchDone(cancel=False, failure=False, why="all 4 trials are closed")
+
+
+def test_pausing_tells_the_trials() -> None:
+    after, decisions = e.step(e.Experiment(State.ACTIVE, live=2), e.Pause())
+    assert after.state is State.PAUSED
+    assert decisions == (e.Tell(t.Pause()),)
+
+
+def test_it_ends_when_the_search_is_done_and_no_trial_lives() -> None:
+    experiment, decisions = e.step(e.Experiment(State.ACTIVE, live=1), DONE)
+    assert (experiment.state, decisions) == (State.ACTIVE, ())
+    experiment, decisions = e.step(experiment, e.TrialsLive(0))
+    assert experiment.state is State.COMPLETED
+    assert [type(d) for d in decisions] == [e.Finish]
+
+
+def test_no_live_trial_is_no_end_while_the_search_goes_on() -> None:
+    experiment, decisions = e.step(e.Experiment(State.ACTIVE, live=1), e.TrialsLive(0))
+    assert (experiment.state, decisions) == (State.ACTIVE, ())
+
+
+@pytest.mark.parametrize(
+    ("cancel", "failure", "state"),
+    [(False, False, State.COMPLETED), (True, False, State.CANCELED), (False, True, State.ERROR), (True, True, State.ERROR)],
+)
+def test_the_searchers_last_word_decides_the_end(cancel: bool, failure: bool, state: State) -> None:
+    experiment, _ = e.step(e.Experiment(State.ACTIVE), e.SearchDone(cancel, failure, "done"))
+    assert experiment.state is state
+
+
+def test_a_cancelled_experiment_can_still_be_killed() -> None:
+    experiment, _ = e.step(e.Experiment(State.ACTIVE, live=3), e.Cancel())
+    assert experiment.state is State.STOPPING_CANCELED
+    experiment, decisions = e.step(experiment, e.Kill())
+    assert experiment.state is State.STOPPING_KILLED
+    assert decisions == (e.Tell(t.Stop(t.StopCause.KILL, "the experiment was killed")),)
+    experiment, decisions = e.step(experiment, e.TrialsLive(0))
+    assert experiment.state is State.CANCELED
+
+
+def test_killing_without_trials_ends_at_once() -> None:
+    experiment, decisions = e.step(e.Experiment(State.PAUSED), e.Kill())
+    assert experiment.state is State.CANCELED
+    assert [type(d) for d in decisions] == [e.Finish]
+
+
+def test_stopping_what_has_ended_is_no_error() -> None:
+    ended = e.Experiment(State.COMPLETED)
+    assert e.step(ended, e.Kill()) == (ended, ())
+    assert e.step(ended, e.Cancel()) == (ended, ())
+
+
+@pytest.mark.parametrize("event", [e.Pause(), e.Activate()])
+@pytest.mark.parametrize("state", [State.COMPLETED, State.STOPPING_KILLED, State.ERROR, State.DELETING])
+def test_a_command_that_does_not_fit_says_the_state(event: e.Event, state: State) -> None:
+    with pytest.raises(e.NotPossible, match=state.value):
+        e.step(e.Experiment(state), event)

@@ -1,0 +1,73 @@
+"""What every router needs: the services, and who calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from trainmaster.master.services import identity
+from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services.errors import Forbidden, Unauthenticated
+from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Settings, Store, Wakeups
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of the master that routers call; made by `app.py`."""
+
+    store: Store
+    settings: Settings
+    clusters: Clusters
+    defaults: SiteDefaults
+    wakeups: Wakeups
+    features: Sequence[str] = ()
+
+
+def _services(request: Request) -> Services:
+    found: Services = request.app.state.services
+    return found
+
+
+def bearer(request: Request) -> str:
+    """The token of the request: a header of Determined's clients, or the WebUI's cookie. Empty when there is none."""
+    for header in ("authorization", "grpc-metadata-x-allocation-token", "x-user-token"):
+        scheme, _, token = request.headers.get(header, "").partition(" ")
+        if scheme.lower() == "bearer" and token:
+            return token.strip()
+    return request.cookies.get("auth", "")
+
+
+def _caller(request: Request) -> Caller:
+    services = _services(request)
+    token = bearer(request)
+    if not token:
+        raise Unauthenticated("Log in first: `det user login`.")
+    return identity.authenticate(services.store, services.settings, token)
+
+
+def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+    if caller.allocation_id is not None:
+        raise Forbidden("A job's token cannot do this.")
+    return caller
+
+
+UsesServices = Annotated[Services, Depends(_services)]
+AnyCaller = Annotated[Caller, Depends(_caller)]
+UserCaller = Annotated[Caller, Depends(_user)]
+
+
+def own_allocation(caller: Caller, allocation_id: str) -> None:
+    """A job speaks for its own allocation only. Raises Forbidden."""
+    if caller.allocation_id != allocation_id and not (caller.allocation_id is None and caller.admin):
+        raise Forbidden(f"This token does not belong to the allocation {allocation_id}.")
+
+
+def own_trial(caller: Caller, trial_id: int) -> None:
+    """Only the trial's own job may report for it. Raises Forbidden."""
+    if caller.trial_id != trial_id and not (caller.allocation_id is None and caller.admin):
+        raise Forbidden(f"This token does not belong to trial {trial_id}.")

@@ -1,0 +1,258 @@
+"""Experiments."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from trainmaster.config.experiment import parse_experiment
+from trainmaster.config.messages import ConfigError
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial, names
+from trainmaster.master.lifecycle import experiment as lifecycle
+from trainmaster.master.services import experiments, trials
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.context import ContextFile
+from trainmaster.master.services.errors import Invalid, NotFound
+
+router = APIRouter(prefix="/api/v1", tags=["experiments"])
+Json = dict[str, Any]
+
+
+class File(Body):
+    path: str
+    type: int
+    content: str
+    mtime: str | int = "0"
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+
+
+class CreateRequest(Body):
+    model_definition: list[File] = []  # noqa: RUF012
+    config: str = ""
+    validate_only: bool = False
+    parent_id: int = 0
+    activate: bool = True
+    project_id: int = 0
+    template: str | None = None
+    unmanaged: bool | None = None
+    config_source: str | None = None  # ours: the file's name, for messages
+
+
+class CreateAnswer(Shape):
+    experiment: Experiment
+    config: Json
+    warnings: list[str] = []  # noqa: RUF012
+
+
+class ExperimentAnswer(Shape):
+    experiment: Experiment
+    config: Json
+    job_summary: Json | None = None
+
+
+class ExperimentsAnswer(Shape):
+    experiments: list[Experiment]
+    pagination: Pagination
+
+
+class TrialsAnswer(Shape):
+    trials: list[Trial]
+    pagination: Pagination
+
+
+class CheckpointsAnswer(Shape):
+    checkpoints: list[Checkpoint]
+    pagination: Pagination
+
+
+@router.post("/experiments")
+def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
+    if body.unmanaged or body.template:
+        raise Invalid("Unmanaged experiments and templates are not served by this version.")
+    row = experiments.create(
+        services.store,
+        services.settings,
+        services.clusters,
+        services.defaults,
+        caller,
+        body.config,
+        [ContextFile(f.path, f.type, f.content, int(f.mtime), f.mode) for f in body.model_definition],
+        activate=body.activate,
+        parent_id=body.parent_id or None,
+        project_id=body.project_id or None,
+        validate_only=body.validate_only,
+        source=body.config_source or "experiment.yaml",
+    )
+    if body.validate_only:
+        view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
+    else:
+        view = experiments.get(services.store, row.id)
+    return CreateAnswer(experiment=Experiment.of(view), config=row.config)
+
+
+@router.get("/experiments")
+def list_experiments(
+    services: UsesServices,
+    caller: UserCaller,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
+    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
+    archived: bool | None = None,
+    states: Annotated[list[str], Query()] = [],  # noqa: B006
+    users: Annotated[list[str], Query()] = [],  # noqa: B006
+    user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
+    labels: Annotated[list[str], Query()] = [],  # noqa: B006
+    name: str = "",
+    description: str = "",
+    project_id: Annotated[int | None, Query(alias="projectId")] = None,
+    ids: Annotated[list[int], Query(alias="experimentIdFilter.incl")] = [],  # noqa: B006
+) -> ExperimentsAnswer:
+    query = experiments.ListQuery(
+        archived=archived,
+        states=names(states, "STATE_"),
+        users=users,
+        user_ids=user_ids,
+        name=name,
+        description=description,
+        labels=labels,
+        project_id=project_id or None,
+        ids=ids,
+        sort_by=_sort(sort_by, experiments.SORTS),
+        descending=order_by == "ORDER_BY_DESC",
+    )
+    page = experiments.list_page(services.store, query, offset, limit)
+    shown = [Experiment.of(view) for view in page.items]
+    return ExperimentsAnswer(experiments=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/experiments/{experiment_id}")
+def get(experiment_id: int, services: UsesServices, caller: AnyCaller) -> ExperimentAnswer:
+    view = experiments.get(services.store, experiment_id)
+    return ExperimentAnswer(experiment=Experiment.of(view), config=view.row.config)
+
+
+@router.delete("/experiments/{experiment_id}")
+def delete(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    experiments.delete(services.store, services.settings, caller, experiment_id)
+    return {}
+
+
+@router.post("/experiments/{experiment_id}/{verb}")
+def command(experiment_id: int, verb: str, services: UsesServices, caller: UserCaller) -> Json:
+    event = _COMMANDS.get(verb)
+    if event is None:
+        raise NotFound(f"Experiments have no command {verb!r}.")
+    experiments.command(services.store, services.settings, caller, experiment_id, event)
+    return {}
+
+
+_COMMANDS: dict[str, lifecycle.Event] = {
+    "pause": lifecycle.Pause(),
+    "activate": lifecycle.Activate(),
+    "cancel": lifecycle.Cancel(),
+    "kill": lifecycle.Kill(),
+}
+
+
+@router.get("/experiments/{experiment_id}/trials")
+def list_trials(
+    experiment_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
+    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
+    states: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> TrialsAnswer:
+    page = trials.list_page(
+        services.store,
+        experiment_id,
+        names(states, "STATE_"),
+        _sort(sort_by, trials.SORTS),
+        order_by == "ORDER_BY_DESC",
+        offset,
+        limit,
+    )
+    time = now()
+    shown = [Trial.of(row, now=time) for row in page.items]
+    return TrialsAnswer(trials=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/experiments/{experiment_id}/checkpoints")
+def list_checkpoints(
+    experiment_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
+    order_by: Annotated[str, Query(alias="orderBy")] = "",
+    states: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> CheckpointsAnswer:
+    page = trials.list_checkpoints(
+        services.store,
+        experiment_id=experiment_id,
+        states=names(states, "STATE_"),
+        sort_by=_sort(sort_by_attr, trials.CHECKPOINT_SORTS),
+        descending={"ORDER_BY_ASC": False, "ORDER_BY_DESC": True}.get(order_by),
+        offset=offset,
+        limit=limit,
+    )
+    shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
+    return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/experiments/{experiment_id}/model_def")
+def model_definition(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    return {"b64Tgz": base64.b64encode(experiments.model_definition(services.store, experiment_id)).decode()}
+
+
+@router.get("/experiments/{experiment_id}/searcher/best_searcher_validation_metric")
+def best_validation(experiment_id: int, services: UsesServices, caller: AnyCaller) -> Json:
+    best = trials.best_validation(services.store, experiment_id)
+    if best is None:
+        raise NotFound(f"Experiment {experiment_id} has no validation yet.")
+    return {"metric": best}
+
+
+class PreviewRequest(Body):
+    config: Json
+    seed: int = 0
+
+
+@router.post("/preview-hp-search")
+def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) -> Json:
+    import yaml
+
+    text = yaml.safe_dump(body.config, sort_keys=False)
+    try:
+        config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.everywhere)
+    except ConfigError as error:
+        raise Invalid(str(error)) from None
+    resolved = config.to_json()["searcher"]
+    found = experiments.preview(config, body.seed)
+    unit = str(resolved.get("time_metric") or "batches")
+    return {"summary": {"config": resolved, "trials": list(_summaries(found, unit))}}
+
+
+def _summaries(found: list[tuple[int, int | None]], unit: str) -> Iterator[Json]:
+    for count, length in found:
+        shown: Json = {"maxLength": True} if length is None else {"maxLength": False, "name": unit, "value": length}
+        yield {"count": count, "unit": shown}
+
+
+def _sort(name: str, known: Any) -> str:
+    key = name.removeprefix("SORT_BY_").lower()
+    if key in ("unspecified", ""):
+        return "id" if "id" in known else "end_time"
+    if key not in known:
+        raise Invalid(f"{name!r} is nothing to sort by. Known: {', '.join(f'SORT_BY_{k.upper()}' for k in known)}.")
+    return key

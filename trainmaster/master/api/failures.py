@@ -1,0 +1,75 @@
+"""How errors leave the API: Determined's envelope, whatever went wrong."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from trainmaster.master.services import errors
+
+log = logging.getLogger(__name__)
+
+# gRPC's code and name for each HTTP status, which is how grpc-gateway fills the envelope.
+_BY_STATUS = {
+    400: (3, "InvalidArgument"),
+    401: (16, "Unauthenticated"),
+    403: (7, "PermissionDenied"),
+    404: (5, "NotFound"),
+    405: (12, "Unimplemented"),
+    409: (6, "AlreadyExists"),
+    413: (8, "ResourceExhausted"),
+    422: (3, "InvalidArgument"),
+    500: (13, "Internal"),
+    503: (14, "Unavailable"),
+}
+_STATUS = {
+    errors.Invalid: 400,
+    errors.Unauthenticated: 401,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.TooLarge: 413,
+}
+
+
+def envelope(status: int, message: str, details: Any = None) -> JSONResponse:
+    code, reason = _BY_STATUS.get(status, (2, "Unknown"))
+    error: dict[str, Any] = {"code": code, "reason": reason, "error": message}
+    if details:
+        error["details"] = details
+    return JSONResponse({"error": error, "message": message}, status)
+
+
+def install(app: FastAPI) -> None:
+    @app.exception_handler(errors.ServiceError)
+    async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
+        return envelope(_STATUS.get(type(error), 500), error.message, list(error.details))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
+        parts = [f"{'.'.join(str(p) for p in e['loc'][1:]) or e['loc'][0]}: {e['msg']}" for e in error.errors()]
+        return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
+        return envelope(error.status_code, message)
+
+    async def database_away(request: Request, error: Exception) -> JSONResponse:
+        log.warning("the database did not answer %s %s: %s", request.method, request.url.path, error)
+        return envelope(503, "The database does not answer now; try again in a moment.")
+
+    for kind in (OperationalError, InterfaceError, PoolTimeout):
+        app.add_exception_handler(kind, database_away)
+
+    @app.exception_handler(Exception)
+    async def bug(request: Request, error: Exception) -> JSONResponse:
+        log.error("a bug in %s %s", request.method, request.url.path, exc_info=error)
+        return envelope(500, "The master failed to handle this request; its log says where.")

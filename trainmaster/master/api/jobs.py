@@ -1,0 +1,181 @@
+"""What runs inside jobs talks to: our runtime's calls under /api/x1, Determined's harness' under /api/v1."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Query
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
+from trainmaster.master.api.shapes import Body
+from trainmaster.master.services import allocations, trials
+from trainmaster.master.services.allocations import LeaseRequest
+
+router = APIRouter(tags=["jobs"])
+Json = dict[str, Any]
+T = TypeVar("T")
+
+MAX_POLL = 60.0  # seconds: proxies cut longer silences
+LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
+
+
+class Lease(BaseModel):
+    job_id: str
+    node_rank: int = 0
+    num_nodes: int = 1
+    node_name: str = ""
+    slot_ids: list[int] = []  # noqa: RUF012
+    addresses: list[str] = []  # noqa: RUF012
+    restart_count: int = 0
+
+
+class Reports(BaseModel):
+    stream: str = "core"
+    first: int = 1
+    records: list[Json] = []  # noqa: RUF012
+    node_rank: int = 0
+
+
+class ExitRecord(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    node_rank: int = 0
+    exit_code: int
+
+
+@router.post("/api/x1/allocations/{allocation_id}/lease")
+def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCaller) -> Json:
+    """Bind the allocation to this job. 409: another job has it, or it is over."""
+    own_allocation(caller, allocation_id)
+    row = trials.get_allocation(services.store, allocation_id)
+    slot_type = next(
+        (entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0) if entry.pool.name == row.pool), "cpu"
+    )
+    request = LeaseRequest(
+        body.job_id, body.node_rank, max(body.num_nodes, 1), body.node_name, body.slot_ids, body.addresses, body.restart_count
+    )
+    return allocations.lease(services.store, services.settings, allocation_id, request, slot_type)
+
+
+@router.post("/api/x1/allocations/{allocation_id}/reports")
+def reports(allocation_id: str, body: Reports, services: UsesServices, caller: AnyCaller) -> Json:
+    """Take in a piece of a report stream. The answer comes after every decision that the reports led to."""
+    own_allocation(caller, allocation_id)
+    answer = allocations.take_reports(
+        services.store, services.settings, allocation_id, body.stream, body.first, body.records
+    )
+    return {
+        "acked": answer.acked,
+        "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
+        "gone": answer.gone,
+    }
+
+
+@router.post("/api/x1/allocations/{allocation_id}/exit")
+def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, caller: AnyCaller) -> Json:
+    own_allocation(caller, allocation_id)
+    allocations.take_exit(services.store, services.settings, allocation_id, body.model_dump())
+    return {}
+
+
+class GatherRequest(Body):
+    allocation_id: str = ""
+    request_uuid: str
+    num_peers: int = 1
+    data: Json = {}  # noqa: RUF012
+    node_name: str = ""
+    rank: int = 0
+
+
+@router.post("/api/v1/allocations/{allocation_id}/all_gather")
+async def all_gather(allocation_id: str, body: GatherRequest, services: UsesServices, caller: AnyCaller) -> JSONResponse:
+    return await _barrier(services, caller, allocation_id, "all_gather", body)
+
+
+@router.post("/api/v1/allocations/{allocation_id}/notify_container_running")
+async def container_running(
+    allocation_id: str, body: GatherRequest, services: UsesServices, caller: AnyCaller
+) -> JSONResponse:
+    return await _barrier(services, caller, allocation_id, "container_running", body)
+
+
+async def _barrier(
+    services: Services, caller: AnyCaller, allocation_id: str, kind: str, body: GatherRequest
+) -> JSONResponse:
+    own_allocation(caller, allocation_id)
+
+    def look() -> list[Json] | None:
+        return allocations.gather(
+            services.store, allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data
+        )
+
+    found = await _wait(services, f"allocation:{allocation_id}", look, MAX_POLL)
+    if found is None:
+        message = f"Not all {body.num_peers} peers have come yet: ask again with the same requestUuid."
+        return JSONResponse({"error": {"code": 1, "reason": "Canceled", "error": message}}, 408)
+    return JSONResponse({"data": found})
+
+
+@router.get("/api/v1/allocations/{allocation_id}/signals/preemption")
+async def preemption_signal(
+    allocation_id: str,
+    services: UsesServices,
+    caller: AnyCaller,
+    timeout_seconds: Annotated[float, Query()] = 0,
+    timeout_camel: Annotated[float, Query(alias="timeoutSeconds")] = 0,
+) -> Json:
+    """Wait until the job should leave, at most the time-out."""
+    own_allocation(caller, allocation_id)
+
+    def look() -> str | None:
+        return allocations.preemption(services.store, allocation_id)
+
+    timeout = min(max(timeout_seconds, timeout_camel, 0.0), MAX_POLL)
+    reason = await _wait(services, f"allocation:{allocation_id}", look, timeout)
+    return {"preempt": reason is not None, "reason": reason or ""}
+
+
+@router.post("/api/v1/allocations/{allocation_id}/signals/ack_preemption")
+def acknowledge(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    own_allocation(caller, allocation_id)
+    allocations.acknowledge_preemption(services.store, allocation_id)
+    return {}
+
+
+@router.post("/api/v1/allocations/{allocation_id}/signals/pending_preemption")
+def pending(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    own_allocation(caller, allocation_id)
+    allocations.pending_preemption(services.store, services.settings, allocation_id, "scheduler")
+    return {}
+
+
+class RunnerMetadata(Body):
+    state: str
+
+
+@router.post("/api/v1/trials/{trial_id}/runner/metadata")
+def runner_metadata(trial_id: int, body: RunnerMetadata, services: UsesServices, caller: AnyCaller) -> Json:
+    own_trial(caller, trial_id)
+    allocations.set_trial_status(services.store, trial_id, body.state)
+    return {}
+
+
+async def _wait(services: Services, subject: str, look: Callable[[], T | None], timeout: float) -> T | None:
+    """What `look` finds, waiting for it at most `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    with services.wakeups.listening(subject) as woken:
+        while True:
+            woken.clear()
+            found = await run_in_threadpool(look)
+            left = deadline - time.monotonic()
+            if found is not None or left <= 0 or services.wakeups.closed:
+                return found
+            try:
+                await asyncio.wait_for(woken.wait(), min(left, LOOK_AGAIN))
+            except TimeoutError:
+                continue

@@ -1,0 +1,134 @@
+"""What the master is, its pools and its queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from sqlalchemy import text
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
+from trainmaster.master.services import queue
+from trainmaster.master.services.paging import cut
+
+router = APIRouter()
+
+
+class MasterAnswer(Shape):
+    version: str
+    master_id: str
+    cluster_id: str
+    cluster_name: str
+    telemetry_enabled: bool = False
+    external_login_uri: str = ""
+    external_logout_uri: str = ""
+    branding: str = "trainmaster"
+    rbac_enabled: bool = False
+    product: str = "PRODUCT_UNSPECIFIED"
+    user_management_enabled: bool = True
+    feature_switches: list[str] = []  # noqa: RUF012
+    strict_job_queue_control: bool = False
+    has_custom_logo: bool = False
+
+
+class PoolsAnswer(Shape):
+    resource_pools: list[ResourcePool]
+    pagination: Pagination
+
+
+@router.get("/info", tags=["master"])
+def info(services: UsesServices) -> dict[str, Any]:
+    settings = services.settings
+    return {
+        "version": settings.version,
+        "master_id": settings.cluster_id,
+        "cluster_id": settings.cluster_id,
+        "cluster_name": settings.cluster_name,
+        "telemetry": {"enabled": False, "otel_enabled": False, "otel_endpoint": ""},
+        "sso_providers": None,
+    }
+
+
+@router.get("/health", tags=["master"])
+def health(services: UsesServices) -> JSONResponse:
+    """Whether the database and the clusters answer; status 503 when one does not."""
+    try:
+        with services.store.transaction() as session:
+            session.execute(text("SELECT 1"))
+        database = "up"
+    except Exception as error:
+        database = f"down: {type(error).__name__}"
+    managers = []
+    for cluster in services.clusters:
+        problem = services.clusters.problem(cluster)
+        managers.append({"cluster_name": cluster.name, "status": f"down: {problem}" if problem else "up"})
+    healthy = database == "up" and all(manager["status"] == "up" for manager in managers)
+    shown = {"status": "up" if healthy else "down", "database": database, "resource_managers": managers}
+    return JSONResponse(shown, 200 if healthy else 503)
+
+
+@router.get("/api/v1/master", tags=["master"])
+def master(services: UsesServices) -> MasterAnswer:
+    settings = services.settings
+    return MasterAnswer(
+        version=settings.version,
+        master_id=settings.cluster_id,
+        cluster_id=settings.cluster_id,
+        cluster_name=settings.cluster_name,
+    )
+
+
+@router.get("/api/v1/resource-pools", tags=["queue"])
+def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0) -> PoolsAnswer:
+    served = services.clusters.pools()
+    counts = queue.counts(services.store)
+    compute = services.clusters.resolve("", 1).pool.name if served else ""
+    aux = services.clusters.resolve("", 0).pool.name if served else ""
+    window = cut(offset, limit, len(served))
+    shown = []
+    for entry in served[window.start : window.end]:
+        name = entry.pool.name
+        queued, scheduled = counts.get(name, (0, 0))
+        shown.append(
+            ResourcePool.of(entry, compute=name == compute, aux=name == aux, queued=queued, scheduled=scheduled)
+        )
+    return PoolsAnswer(resource_pools=shown, pagination=Pagination.of(window))
+
+
+@router.get("/api/v1/job-queues-v2", tags=["queue"])
+def job_queues(
+    services: UsesServices,
+    caller: UserCaller,
+    resourcePool: str = "",  # noqa: N803
+    offset: int = 0,
+    limit: int = 0,
+    orderBy: str = "ORDER_BY_ASC",  # noqa: N803
+) -> dict[str, Any]:
+    found = queue.page(services.store, resourcePool or None, offset, limit, descending=orderBy == "ORDER_BY_DESC")
+    jobs = [
+        {
+            "full": {
+                "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
+                "type": "TYPE_EXPERIMENT",
+                "submissionTime": rfc3339(job.submitted_at),
+                "username": job.username,
+                "userId": job.user_id,
+                "resourcePool": job.pool,
+                "isPreemptible": True,
+                "priority": 0,
+                "weight": 1.0,
+                "entityId": str(job.experiment_id),
+                "jobId": job.job_id,
+                "requestedSlots": job.requested_slots,
+                "allocatedSlots": job.allocated_slots,
+                "name": job.name,
+                "progress": job.progress,
+                "workspaceId": job.workspace_id,
+                "explanation": job.explanation,
+            }
+        }
+        for job in found.items
+    ]
+    return {"jobs": jobs, "pagination": Pagination.of(found.window).model_dump(by_alias=True)}

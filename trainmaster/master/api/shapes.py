@@ -1,0 +1,424 @@
+"""Determined's entities as JSON: camelCase, 64-bit integers as strings, RFC 3339 times, absent instead of null."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+from trainmaster.master.db import tables
+from trainmaster.master.lifecycle.states import AllocationState
+from trainmaster.master.services import logs, metrics
+from trainmaster.master.services.clusters import ServedPool
+from trainmaster.master.services.experiments import ExperimentView
+from trainmaster.master.services.paging import Window
+
+Json = dict[str, Any]
+
+
+def rfc3339(time: dt.datetime) -> str:
+    """Millisecond precision: older Python clients cannot read more."""
+    return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+Int64 = Annotated[int, PlainSerializer(str, return_type=str)]
+Time = Annotated[dt.datetime, PlainSerializer(rfc3339, return_type=str)]
+
+
+class Shape(BaseModel):
+    """Base of answers: fields are written in camelCase."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+
+class Body(BaseModel):
+    """Base of requests: camelCase or snake_case, unknown fields refused with their names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class Pagination(Shape):
+    offset: int
+    limit: int
+    start_index: int
+    end_index: int
+    total: int
+
+    @classmethod
+    def of(cls, window: Window) -> Pagination:
+        return cls(
+            offset=window.offset, limit=window.limit, start_index=window.start, end_index=window.end, total=window.total
+        )
+
+
+class User(Shape):
+    id: int
+    username: str
+    admin: bool
+    active: bool
+    remote: bool
+    display_name: str = ""
+    modified_at: Time
+    last_auth_at: Time | None = None
+
+    @classmethod
+    def of(cls, row: tables.User) -> User:
+        return cls(
+            id=row.id, username=row.username, admin=row.admin, active=row.active, remote=row.remote,
+            display_name=row.display_name or "", modified_at=row.modified_at, last_auth_at=row.last_auth_at,
+        )  # fmt: skip
+
+
+class Experiment(Shape):
+    id: int
+    name: str
+    description: str
+    notes: str
+    labels: list[str]
+    state: str
+    state_reason: str  # ours: why it is in this state
+    archived: bool
+    start_time: Time
+    end_time: Time | None
+    duration: int | None
+    progress: float
+    num_trials: int
+    trial_ids: list[int]
+    username: str
+    display_name: str
+    user_id: int
+    project_id: int
+    project_name: str
+    project_owner_id: int
+    workspace_id: int
+    workspace_name: str
+    parent_archived: bool
+    resource_pool: str
+    job_id: str
+    searcher_type: str
+    searcher_metric: str
+    forked_from: int | None
+    best_trial_id: int | None
+    best_trial_searcher_metric: float | None
+    checkpoint_count: int
+    checkpoint_size: Int64
+    model_definition_size: int
+    hyperparameters: Json
+    config: Json
+    original_config: str
+    unmanaged: bool
+
+    @classmethod
+    def of(cls, view: ExperimentView) -> Experiment:
+        row = view.row
+        return cls(
+            id=row.id,
+            name=row.name,
+            description=row.description or "",
+            notes=row.notes,
+            labels=row.labels,
+            state=f"STATE_{view.phase if row.state == 'ACTIVE' else row.state}",
+            state_reason=row.reason,
+            archived=row.archived,
+            start_time=row.start_time,
+            end_time=row.end_time,
+            duration=int((row.end_time - row.start_time).total_seconds()) if row.end_time else None,
+            progress=row.progress,
+            num_trials=row.num_trials,
+            trial_ids=list(view.trial_ids),
+            username=view.username,
+            display_name=view.display_name or "",
+            user_id=row.owner_id,
+            project_id=row.project_id,
+            project_name=view.project_name,
+            project_owner_id=row.owner_id,
+            workspace_id=view.workspace_id,
+            workspace_name=view.workspace_name,
+            parent_archived=False,
+            resource_pool=row.resource_pool,
+            job_id=str(row.job_id),
+            searcher_type=row.searcher_type,
+            searcher_metric=row.searcher_metric,
+            forked_from=row.parent_id,
+            best_trial_id=row.best_trial_id,
+            best_trial_searcher_metric=row.best_metric,
+            checkpoint_count=row.checkpoint_count,
+            checkpoint_size=row.checkpoint_size,
+            model_definition_size=row.context_size,
+            hyperparameters=row.config["hyperparameters"],
+            config=row.config,
+            original_config=row.original_config,
+            unmanaged=False,
+        )
+
+
+class Trial(Shape):
+    id: int
+    experiment_id: int
+    state: str
+    state_reason: str  # ours
+    start_time: Time
+    end_time: Time | None
+    hparams: Json
+    restarts: int
+    total_batches_processed: int
+    best_validation: Json | None
+    latest_validation: Json | None
+    best_checkpoint: Json | None
+    checkpoint_count: int
+    total_checkpoint_size: Int64
+    runner_state: str
+    wall_clock_time: float
+    task_id: str
+    task_ids: list[str]
+    searcher_metric_value: float | None
+    summary_metrics: Json
+    metadata: Json | None
+    attempts: int  # ours: allocations so far
+    stop_cause: str | None  # ours: why it is being, or was, stopped
+
+    @classmethod
+    def of(cls, row: tables.Trial, best_checkpoint: tables.Checkpoint | None = None, now: dt.datetime | None = None) -> Trial:
+        end = row.end_time or now or row.start_time
+        return cls(
+            id=row.id,
+            experiment_id=row.experiment_id,
+            state=f"STATE_{row.state}",
+            state_reason=row.reason,
+            start_time=row.start_time,
+            end_time=row.end_time,
+            hparams=row.hparams,
+            restarts=row.restarts,
+            total_batches_processed=row.total_batches,
+            best_validation=_workload(row.best_validation),
+            latest_validation=_workload(row.latest_validation),
+            best_checkpoint=checkpoint_workload(best_checkpoint) if best_checkpoint else None,
+            checkpoint_count=row.checkpoint_count,
+            total_checkpoint_size=row.checkpoint_size,
+            runner_state=row.runner_state,
+            wall_clock_time=(end - row.start_time).total_seconds(),
+            task_id=row.task_id,
+            task_ids=[row.task_id],
+            searcher_metric_value=row.searcher_metric,
+            summary_metrics=row.summary_metrics,
+            metadata=row.run_metadata,
+            attempts=row.attempts,
+            stop_cause=row.stop,
+        )
+
+
+class Checkpoint(Shape):
+    uuid: str
+    task_id: str | None
+    allocation_id: str | None
+    report_time: Time
+    state: str
+    resources: dict[str, Int64]
+    metadata: Json
+    training: Json
+    storage: Json  # ours: where it lies
+
+    @classmethod
+    def of(cls, row: tables.Checkpoint, trial: tables.Trial | None, config: Mapping[str, Any] | None) -> Checkpoint:
+        training: Json = {}
+        if trial is not None:
+            training = {"trialId": trial.id, "experimentId": trial.experiment_id, "hparams": trial.hparams}
+            training["experimentConfig"] = dict(config or {})
+        if row.metric is not None:
+            training["searcherMetric"] = row.metric
+        if row.validation is not None:
+            training["validationMetrics"] = {"avgMetrics": row.validation, "batchMetrics": []}
+        return cls(
+            uuid=str(row.uuid),
+            task_id=row.task_id,
+            allocation_id=row.allocation_id,
+            report_time=row.report_time,
+            state=f"STATE_{row.state}",
+            resources=row.resources,
+            metadata=row.ckpt_metadata,
+            training=training,
+            storage=row.storage,
+        )
+
+
+ALLOCATION_STATES = {
+    AllocationState.PENDING: "STATE_QUEUED",
+    AllocationState.ASSIGNED: "STATE_QUEUED",
+    AllocationState.STARTING: "STATE_STARTING",
+    AllocationState.RUNNING: "STATE_RUNNING",
+    AllocationState.TERMINATING: "STATE_TERMINATING",
+    AllocationState.TERMINATED: "STATE_TERMINATED",
+}
+
+
+class Allocation(Shape):
+    task_id: str
+    allocation_id: str
+    state: str
+    is_ready: bool
+    start_time: Time | None
+    end_time: Time | None
+    slots: int
+    exit_reason: str | None
+    status_code: int | None
+    # Ours: the scheduler's side of it.
+    resource_pool: str
+    job_id: str | None
+    scheduler_state: str
+    explanation: str
+    nodes: list[str]
+
+    @classmethod
+    def of(cls, row: tables.Allocation) -> Allocation:
+        seen = row.observed or {}
+        return cls(
+            task_id=row.task_id,
+            allocation_id=row.id,
+            state=ALLOCATION_STATES[AllocationState(row.state)],
+            is_ready=row.lease_job is not None,
+            start_time=row.leased_at,
+            end_time=row.ended_at,
+            slots=row.slots,
+            exit_reason=row.exit_text or None,
+            status_code=row.exit_code,
+            resource_pool=row.pool,
+            job_id=row.native_id,
+            scheduler_state=str(seen.get("raw") or ""),
+            explanation=row.explanation,
+            nodes=list(seen.get("nodes") or ()),
+        )
+
+
+class ResourcePool(Shape):
+    name: str
+    description: str
+    type: str = "RESOURCE_POOL_TYPE_STATIC"
+    num_agents: int
+    slots_available: int
+    slots_used: int
+    slot_type: str
+    slots_per_agent: int
+    aux_container_capacity: int
+    aux_containers_running: int = 0
+    default_compute_pool: bool
+    default_aux_pool: bool
+    preemptible: bool
+    min_agents: int
+    max_agents: int
+    scheduler_type: str
+    scheduler_fitting_policy: str
+    location: str
+    cluster_name: str
+    accelerator: str
+    instance_type: str = ""
+    image_id: str = ""
+    details: Json = {}  # noqa: RUF012
+    stats: Json
+    resource_manager_metadata: dict[str, str] = {}  # noqa: RUF012
+    # Fields of cloud and Docker pools that a batch scheduler has no word for.
+    agent_docker_image: str = ""
+    agent_docker_network: str = ""
+    agent_docker_runtime: str = ""
+    agent_fluent_image: str = ""
+    container_startup_script: str = ""
+    startup_script: str = ""
+    master_url: str = ""
+    master_cert_name: str = ""
+    max_idle_agent_period: float = 0.0
+    max_agent_starting_period: float = 0.0
+    aux_container_capacity_per_agent: int = 0
+
+    @classmethod
+    def of(cls, served: ServedPool, *, compute: bool, aux: bool, queued: int, scheduled: int) -> ResourcePool:
+        pool, kind = served.pool, served.cluster.kind
+        scheduler = kind.upper() if kind in ("slurm", "pbs") else "PRIORITY"
+        return cls(
+            name=pool.name,
+            description=pool.description,
+            num_agents=pool.nodes,
+            slots_available=pool.slots_total,
+            slots_used=pool.slots_used,
+            slot_type=f"TYPE_{pool.slot_type.value.upper()}",
+            slots_per_agent=pool.slots_per_node,
+            aux_container_capacity=pool.slots_total,
+            default_compute_pool=compute,
+            default_aux_pool=aux,
+            preemptible=True,
+            min_agents=pool.nodes,
+            max_agents=pool.nodes,
+            scheduler_type=f"SCHEDULER_TYPE_{scheduler}",
+            scheduler_fitting_policy=f"FITTING_POLICY_{scheduler if kind in ('slurm', 'pbs') else 'BEST'}",
+            location=kind,
+            cluster_name=served.cluster.name,
+            accelerator=pool.accelerator,
+            stats={"queuedCount": queued, "scheduledCount": scheduled},
+        )
+
+
+def checkpoint_workload(row: tables.Checkpoint) -> Json:
+    return {
+        "uuid": str(row.uuid),
+        "endTime": rfc3339(row.report_time),
+        "state": f"STATE_{row.state}",
+        "resources": {path: str(size) for path, size in row.resources.items()},
+        "totalBatches": row.steps_completed,
+        "metadata": row.ckpt_metadata,
+    }
+
+
+def metrics_workload(report: metrics.StoredReport, *, batches: bool) -> Json:
+    stored = report.metrics
+    found: Json = {"avgMetrics": stored.get("avg_metrics", stored.get("validation_metrics", {}))}
+    if batches and "batch_metrics" in stored:
+        found["batchMetrics"] = stored["batch_metrics"]
+    return {"endTime": rfc3339(report.at), "metrics": found, "numInputs": 0, "totalBatches": report.steps}
+
+
+def metrics_report(report: metrics.StoredReport) -> Json:
+    return {
+        "trialId": report.trial_id,
+        "endTime": rfc3339(report.at),
+        "metrics": report.metrics,
+        "totalBatches": report.steps,
+        "archived": report.archived,
+        "id": report.id,
+        "trialRunId": report.run_id,
+        "group": report.group,
+    }
+
+
+def log_line(line: logs.StoredLine) -> Json:
+    """A task's log entry. `message` is the line as a person reads it, `log` the bare text."""
+    rank = f"[rank={line.rank_id}] " if line.rank_id is not None else ""
+    stamp = rfc3339(line.at)
+    level = "" if line.level == "UNSPECIFIED" else f"{line.level}: "
+    where = f" [{line.agent_id}]" if line.agent_id else ""
+    found: Json = {
+        "id": str(line.id),
+        "taskId": line.task_id,
+        "timestamp": stamp,
+        "level": f"LOG_LEVEL_{line.level}",
+        "log": line.log,
+        "message": f"[{stamp}]{where} || {level}{rank}{line.log}\n",
+        "source": line.source,
+    }
+    optional = {
+        "allocationId": line.allocation_id,
+        "agentId": line.agent_id,
+        "containerId": line.container_id,
+        "rankId": line.rank_id,
+        "stdtype": line.stdtype,
+    }
+    return found | {key: value for key, value in optional.items() if value is not None}
+
+
+def _workload(stored: Json | None) -> Json | None:
+    return {**stored, "numInputs": 0} if stored else None
+
+
+def names(values: Sequence[str], prefix: str) -> list[str]:
+    """Enum names or bare words as bare words: `STATE_ACTIVE` and `ACTIVE` are both `ACTIVE`."""
+    return [value.removeprefix(prefix) for value in values]

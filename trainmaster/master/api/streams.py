@@ -1,0 +1,54 @@
+"""Streams of newline-delimited JSON, as grpc-gateway writes them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.services import logs, trials
+from trainmaster.master.services.store import Store, Wakeups
+
+PAGE = 2000  # log lines read at once
+LOOK_AGAIN = 5.0  # seconds after which a follower looks again even if nothing woke it
+
+
+def line_of(message: dict[str, Any]) -> bytes:
+    return json.dumps({"result": message}, separators=(",", ":")).encode() + b"\n"
+
+
+def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    return (line_of(message) for message in messages)
+
+
+async def log_lines(
+    store: Store, wakeups: Wakeups, task_id: str, where: logs.LogFilter, *, limit: int, follow: bool, newest_first: bool
+) -> AsyncIterator[logs.StoredLine]:
+    """Lines of a task; `follow` goes on until the task is over and everything has been read."""
+    last, sent = 0, 0
+    with wakeups.listening(f"task:{task_id}") as woken:
+        while True:
+            woken.clear()
+            over = await run_in_threadpool(trials.is_over, store, task_id)
+            room = PAGE if limit <= 0 else min(PAGE, limit - sent)
+            lines = await run_in_threadpool(
+                logs.read, store, task_id, where, after_id=last, limit=room, newest_first=newest_first
+            )
+            for line in lines:
+                yield line
+            sent += len(lines)
+            if newest_first or 0 < limit <= sent:
+                return
+            if lines:
+                last = lines[-1].id
+            if len(lines) == room:
+                continue
+            if not follow or wakeups.closed or (over and not lines):
+                return
+            try:
+                await asyncio.wait_for(woken.wait(), LOOK_AGAIN)
+            except TimeoutError:
+                continue

@@ -1,0 +1,129 @@
+"""Tasks: their logs, their allocations, their files."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.api.shapes import Allocation, Shape, log_line, names, rfc3339
+from trainmaster.master.api.streams import line_of, log_lines
+from trainmaster.master.services import experiments, logs, trials
+from trainmaster.master.services.errors import Forbidden
+
+router = APIRouter(prefix="/api/v1", tags=["tasks"])
+Json = dict[str, Any]
+Strings = Annotated[list[str], Query()]
+
+
+class AllocationAnswer(Shape):
+    allocation: Allocation
+
+
+def _filter(
+    allocationIds: Strings = [],  # noqa: B006, N803
+    agentIds: Strings = [],  # noqa: B006, N803
+    containerIds: Strings = [],  # noqa: B006, N803
+    rankIds: Annotated[list[int], Query()] = [],  # noqa: B006, N803
+    levels: Strings = [],  # noqa: B006
+    stdtypes: Strings = [],  # noqa: B006
+    sources: Strings = [],  # noqa: B006
+    timestampBefore: dt.datetime | None = None,  # noqa: N803
+    timestampAfter: dt.datetime | None = None,  # noqa: N803
+    searchText: str = "",  # noqa: N803
+    enableRegex: bool = False,  # noqa: N803
+) -> logs.LogFilter:
+    return logs.LogFilter(
+        allocation_ids=allocationIds,
+        agent_ids=agentIds,
+        container_ids=containerIds,
+        rank_ids=rankIds,
+        levels=names(levels, "LOG_LEVEL_"),
+        stdtypes=stdtypes,
+        sources=sources,
+        before=timestampBefore,
+        after=timestampAfter,
+        search_text=searchText,
+        regex=enableRegex,
+    )
+
+
+Filter = Annotated[logs.LogFilter, Depends(_filter)]
+
+
+@router.get("/tasks/{task_id}/logs")
+async def task_logs(
+    task_id: str,
+    services: UsesServices,
+    caller: UserCaller,
+    where: Filter,
+    limit: int = 0,
+    follow: bool = False,
+    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
+) -> StreamingResponse:
+    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
+    return _stream(services, task_id, where, limit, follow, order_by, {})
+
+
+@router.get("/trials/{trial_id}/logs")
+async def trial_logs(
+    trial_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    where: Filter,
+    limit: int = 0,
+    follow: bool = False,
+    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
+) -> StreamingResponse:
+    task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
+    return _stream(services, task_id, where, limit, follow, order_by, {"trialId": trial_id})
+
+
+def _stream(
+    services: UsesServices, task_id: str, where: logs.LogFilter, limit: int, follow: bool, order_by: str, extra: Json
+) -> StreamingResponse:
+    async def body() -> AsyncIterator[bytes]:
+        newest_first = order_by == "ORDER_BY_DESC"
+        lines = log_lines(
+            services.store, services.wakeups, task_id, where, limit=limit, follow=follow, newest_first=newest_first
+        )
+        async for line in lines:
+            yield line_of(log_line(line) | extra)
+
+    return StreamingResponse(body(), media_type="application/json")
+
+
+@router.get("/tasks/{task_id}")
+def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+    task, allocations = trials.task_with_allocations(services.store, task_id)
+    shown: Json = {
+        "taskId": task.task_id,
+        "taskType": f"TASK_TYPE_{task.task_type}",
+        "startTime": rfc3339(task.start_time),
+        "allocations": [Allocation.of(row).model_dump(by_alias=True, exclude_none=True) for row in allocations],
+    }
+    if task.end_time:
+        shown["endTime"] = rfc3339(task.end_time)
+    return {"task": shown}
+
+
+@router.get("/tasks/{task_id}/context_directory")
+def context_directory(task_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    if caller.allocation_id is not None and caller.task_id != task_id:
+        raise Forbidden(f"This token does not belong to the task {task_id}.")
+    experiment_id = trials.context_of_task(services.store, task_id)
+    archive = experiments.model_definition(services.store, experiment_id)
+    return {"b64Tgz": base64.b64encode(archive).decode()}
+
+
+@router.get("/allocations/{allocation_id}")
+def get_allocation(allocation_id: str, services: UsesServices, caller: AnyCaller) -> AllocationAnswer:
+    if caller.allocation_id is not None:
+        own_allocation(caller, allocation_id)
+    return AllocationAnswer(allocation=Allocation.of(trials.get_allocation(services.store, allocation_id)))

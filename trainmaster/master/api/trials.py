@@ -1,0 +1,155 @@
+"""Trials, their metrics and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.shapes import (
+    Checkpoint,
+    Pagination,
+    Shape,
+    Trial,
+    checkpoint_workload,
+    metrics_report,
+    metrics_workload,
+    names,
+    rfc3339,
+)
+from trainmaster.master.api.streams import lines_of
+from trainmaster.master.services import experiments, metrics, trials
+from trainmaster.master.services.clock import now
+
+router = APIRouter(tags=["trials"])
+Json = dict[str, Any]
+
+
+class TrialAnswer(Shape):
+    trial: Trial
+
+
+class CheckpointAnswer(Shape):
+    checkpoint: Checkpoint
+
+
+class CheckpointsAnswer(Shape):
+    checkpoints: list[Checkpoint]
+    pagination: Pagination
+
+
+@router.get("/api/v1/trials/metrics/trial_metrics")
+def trial_metrics(
+    services: UsesServices,
+    caller: UserCaller,
+    trial_ids: Annotated[list[int], Query(alias="trialIds")],
+    group: str = "",
+) -> StreamingResponse:
+    return _metrics(services, trial_ids, group or None)
+
+
+@router.get("/api/v1/trials/metrics/training_metrics")
+def training_metrics(
+    services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
+) -> StreamingResponse:
+    return _metrics(services, trial_ids, "training")
+
+
+@router.get("/api/v1/trials/metrics/validation_metrics")
+def validation_metrics(
+    services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
+) -> StreamingResponse:
+    return _metrics(services, trial_ids, "validation")
+
+
+def _metrics(services: UsesServices, trial_ids: list[int], group: str | None) -> StreamingResponse:
+    def messages() -> Iterator[Json]:
+        batch: list[Json] = []
+        for report in metrics.stream(services.store, trial_ids, group):
+            batch.append(metrics_report(report))
+            if len(batch) == 100:
+                yield {"metrics": batch}
+                batch = []
+        if batch:
+            yield {"metrics": batch}
+
+    return StreamingResponse(lines_of(messages()), media_type="application/json")
+
+
+@router.get("/api/v1/trials/{trial_id}")
+def get(trial_id: int, services: UsesServices, caller: AnyCaller) -> TrialAnswer:
+    row, checkpoint = trials.get(services.store, trial_id)
+    return TrialAnswer(trial=Trial.of(row, checkpoint, now()))
+
+
+@router.post("/api/v1/trials/{trial_id}/kill")
+def kill(trial_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    trials.kill(services.store, services.settings, caller, trial_id)
+    return {}
+
+
+@router.get("/api/v1/trials/{trial_id}/workloads")
+def workloads(
+    trial_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    offset: int = 0,
+    limit: int = 0,
+    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
+    batches: Annotated[bool, Query(alias="includeBatchMetrics")] = False,
+) -> Json:
+    page = trials.workloads(services.store, trial_id, offset, limit, descending=order_by == "ORDER_BY_DESC")
+    shown: list[Json] = []
+    for load in page.items:
+        if load.training is not None:
+            shown.append({"training": metrics_workload(load.training, batches=batches)})
+        elif load.validation is not None:
+            shown.append({"validation": metrics_workload(load.validation, batches=batches)})
+        elif load.checkpoint is not None:
+            shown.append({"checkpoint": checkpoint_workload(load.checkpoint)})
+    return {"workloads": shown, "pagination": Pagination.of(page.window).model_dump(by_alias=True)}
+
+
+@router.get("/api/v1/trials/{trial_id}/checkpoints")
+def checkpoints(
+    trial_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    offset: int = 0,
+    limit: int = 0,
+    states: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> CheckpointsAnswer:
+    page = trials.list_checkpoints(
+        services.store, trial_id=trial_id, states=names(states, "STATE_"), offset=offset, limit=limit
+    )
+    shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
+    return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/api/v1/checkpoints/{uuid}")
+def checkpoint(uuid: str, services: UsesServices, caller: AnyCaller) -> CheckpointAnswer:
+    view = trials.get_checkpoint(services.store, uuid)
+    return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))
+
+
+@router.get("/api/x1/trials/{trial_id}/story", tags=["ours"])
+def story(trial_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Why each transition happened, oldest first."""
+    rows = experiments.story(services.store, trial_id)
+    return {
+        "events": [
+            {
+                "time": rfc3339(row.at),
+                "subject": row.subject,
+                "event": row.event,
+                "before": row.before,
+                "after": row.after,
+                "why": row.why,
+                "decisions": row.decisions,
+            }
+            for row in rows
+        ]
+    }

@@ -1,0 +1,46 @@
+"""The application: which routers there are, what starts and stops with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api import auth, experiments, failures, jobs, master, tasks, trials
+from trainmaster.master.api.dependencies import Services
+from trainmaster.master.controller.controller import Controller
+from trainmaster.master.db.engine import Listener
+from trainmaster.master.services.store import CHANNEL
+
+
+def make_app(engine: Engine, services: Services) -> FastAPI:
+    """The ASGI application; its lifespan runs the listener and the controller."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        wakeups = services.wakeups
+        listener = Listener(engine, {CHANNEL: wakeups.fire})
+        controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
+        listener.start()
+        controller.start()
+        try:
+            yield
+        finally:
+            wakeups.close()
+            await run_in_threadpool(controller.stop)
+            await run_in_threadpool(listener.stop)
+
+    app = FastAPI(
+        title="trainmaster",
+        version=services.settings.version,
+        description="Determined 0.38.1's `/api/v1`, and our own additions under `/api/x1`.",
+        lifespan=lifespan,
+    )
+    app.state.services = services
+    failures.install(app)
+    for part in (auth, master, jobs, trials, tasks, experiments):
+        app.include_router(part.router)
+    return app

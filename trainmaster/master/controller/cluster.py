@@ -1,0 +1,275 @@
+"""The loop that makes one cluster match the database.
+
+Level-triggered: every pass compares what should be with what is and may be run again at any time. A pass submits what
+is due, ends what must end, looks at the cluster (one bulk question), concludes what has ended, and reads what ended
+jobs left. Slow calls (submits) run beside it, so that one blocked `sbatch` holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from trainmaster.dispatchers.base import (
+    Ambiguous,
+    DispatcherError,
+    JobRef,
+    Rejected,
+    Remains,
+    Transient,
+    Unreachable,
+)
+from trainmaster.master.services import allocations, placement
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Cluster, Clusters
+from trainmaster.master.services.errors import ServiceError
+from trainmaster.master.services.store import Settings, Store, Wakeups
+
+log = logging.getLogger(__name__)
+
+SUBMITTERS = 8  # submits under way at once
+BATCH = 64  # submits begun in one pass
+TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
+UNREACHABLE_DELAY = 30.0
+READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
+CHUNK = 1000  # records of a spool taken in by one transaction
+IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
+
+
+class ClusterLoop:
+    """Runs in a thread of its own between `start` and `stop`; only the leading master starts it."""
+
+    def __init__(self, store: Store, settings: Settings, clusters: Clusters, cluster: Cluster, wakeups: Wakeups) -> None:
+        self._store, self._settings, self._clusters, self._cluster = store, settings, clusters, cluster
+        self._dispatcher = cluster.dispatcher
+        self._wakeups = wakeups
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
+        self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
+        self._submitting: dict[str, Future[None]] = {}
+        self._observed_at = 0.0
+        self._asked: set[str] = set()  # vanished jobs that accounting was asked about
+        self._unread: dict[str, int] = {}  # how often a folder could not be read
+        self._unreachable = ""
+
+    def start(self) -> None:
+        self._wakeups.subscribe("controller", self._wake)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._wake.set()
+        self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._wakeups.unsubscribe("controller", self._wake)
+
+    def _run(self) -> None:
+        recovered = False
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                if not recovered:
+                    placement.recover(self._store, self._cluster.name)
+                    recovered = True
+                self.tick()
+            except Exception:
+                log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
+                self._stop.wait(1.0)
+            self._wake.wait(self._pause())
+
+    def _pause(self) -> float:
+        pause = min(IDLE_POLL, self._poll_interval())
+        try:
+            due = placement.next_due(self._store, self._cluster.name)
+        except Exception:  # the database is away; the pass itself says so
+            return pause
+        return min(pause, max((due - now()).total_seconds(), 0.05)) if due else pause
+
+    def tick(self) -> None:
+        """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
+        placement.adopt_cluster(self._store, self._clusters)
+        placement.enforce_deadlines(self._store)
+        self._submit_due()
+        self._kill()
+        self._observe_if_due()
+        self._investigate()
+        self._conclude()
+        self._collect()
+
+    # -- submitting -------------------------------------------------------------------------------------------
+
+    def _submit_due(self) -> None:
+        self._submitting = {key: future for key, future in self._submitting.items() if not future.done()}
+        room = BATCH - len(self._submitting)
+        for allocation_id in placement.due(self._store, self._cluster.name, room) if room > 0 else ():
+            if allocation_id not in self._submitting:
+                self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
+
+    def _submit(self, allocation_id: str) -> None:
+        if self._stop.is_set():
+            return
+        try:
+            ticket = placement.begin_submit(self._store, self._clusters, allocation_id)
+        except ServiceError as error:
+            placement.rejected(self._store, self._settings, allocation_id, error.message)
+            return
+        if ticket is None:
+            return
+        try:
+            ref = self._dispatcher.submit(placement.spec_of(self._store, self._settings, ticket))
+        except Rejected as error:
+            placement.rejected(self._store, self._settings, allocation_id, str(error))
+        except Transient as error:
+            placement.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
+        except Unreachable as error:
+            placement.not_submitted(self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}")
+        except Ambiguous as error:
+            placement.perhaps_submitted(self._store, allocation_id, str(error))
+            self._wake.set()
+        except Exception as error:  # a bug in a dispatcher: whether the job was submitted is not known
+            log.exception("submitting %s failed", allocation_id)
+            placement.perhaps_submitted(self._store, allocation_id, repr(error))
+        else:
+            placement.submitted(self._store, allocation_id, ref)
+
+    # -- ending -----------------------------------------------------------------------------------------------
+
+    def _kill(self) -> None:
+        refs = [ref for _, ref in placement.to_kill(self._store, self._cluster.name) if ref is not None]
+        self._cancel(refs)
+
+    def _cancel(self, refs: list[JobRef]) -> None:
+        if not refs:
+            return
+        try:
+            self._dispatcher.cancel(refs)
+        except DispatcherError as error:
+            log.warning("cancelling %d jobs on %s failed, trying again later: %s", len(refs), self._cluster.name, error)
+        self._observed_at = 0.0  # see at once what became of it
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    def _poll_interval(self) -> float:
+        try:
+            return self._clusters.capabilities(self._cluster).poll_interval
+        except DispatcherError:
+            return IDLE_POLL
+
+    def _observe_if_due(self) -> None:
+        if time.monotonic() - self._observed_at < self._poll_interval():
+            return
+        if not placement.live_ids(self._store, self._cluster.name) and self._observed_at:
+            return  # nothing of ours is there: ask nothing
+        self._observed_at = time.monotonic()
+        try:
+            snapshot = self._dispatcher.observe()
+            quiet = self._clusters.capabilities(self._cluster).quiet_period
+        except DispatcherError as error:
+            if str(error) != self._unreachable:
+                log.warning("cluster %s cannot be observed, all states stay: %s", self._cluster.name, error)
+            self._unreachable = str(error)
+            return
+        self._unreachable = ""
+        found = placement.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
+        for ref in (*found.doubles, *found.orphans):
+            log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
+        self._cancel([*found.doubles, *found.orphans])
+        if found.resubmit:
+            self._wake.set()
+
+    def _investigate(self) -> None:
+        """Jobs that are over without a word from their runtime: what did they leave behind, what does accounting say?"""
+        silent = placement.silent(self._store, self._cluster.name)
+        self._asked &= {allocation_id for allocation_id, _, _ in silent}
+        for allocation_id, ref, listed in silent:
+            remains = self._read(ref.token)
+            for record in remains.exits.values() if remains else ():
+                self._take_exit(allocation_id, record)
+            if listed or allocation_id in self._asked or (remains and remains.exits):
+                continue
+            try:
+                told = self._dispatcher.explain(ref)
+            except DispatcherError as error:
+                log.info("job %s cannot be explained now: %s", ref.job_id, error)
+                continue
+            self._asked.add(allocation_id)
+            placement.note_explanation(self._store, allocation_id, told.state, told.text, told.exit_code)
+
+    # -- concluding -------------------------------------------------------------------------------------------
+
+    def _conclude(self) -> None:
+        for found in placement.verdicts(self._store, self._settings, self._cluster.name):
+            if not found.complete and not self._replayed(found.allocation_id, found.token):
+                continue
+            if not found.leased and (remains := self._read(found.token)) and remains.output_tail:
+                placement.quote_output(self._store, found.allocation_id, remains.output_tail)
+            placement.end(self._store, self._settings, found.allocation_id, found.outcome)
+            self._unread.pop(found.allocation_id, None)
+
+    def _replayed(self, allocation_id: str, token: str) -> bool:
+        """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
+        remains = self._read(token)
+        if remains is None:
+            tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
+            return tries >= READ_TRIES
+        for stream, content in remains.streams.items():
+            self._replay(allocation_id, stream, content)
+        return True
+
+    def _replay(self, allocation_id: str, stream: str, content: bytes) -> None:
+        records = _records(content)
+        first = 1
+        while first <= len(records):
+            chunk = records[first - 1 : first - 1 + CHUNK]
+            try:
+                answer = allocations.take_reports(
+                    self._store, self._settings, allocation_id, stream, first, chunk, replayed=True
+                )
+            except ServiceError as error:
+                log.warning("reports of %s in %s could not be taken in: %s", allocation_id, stream, error.message)
+                return
+            if answer.acked < first:
+                return
+            first = answer.acked + 1
+
+    def _collect(self) -> None:
+        """Remove the folders of ended jobs once the scheduler has let go of them too."""
+        for allocation_id, token in placement.uncollected(self._store, self._cluster.name):
+            try:
+                self._dispatcher.forget(token)
+            except DispatcherError as error:
+                log.warning("the folder of job %s could not be removed: %s", token, error)
+                continue
+            placement.collected(self._store, allocation_id)
+
+    def _read(self, token: str) -> Remains | None:
+        try:
+            return self._dispatcher.collect(token)
+        except DispatcherError as error:
+            log.warning("the folder of job %s could not be read: %s", token, error)
+            return None
+
+    def _take_exit(self, allocation_id: str, record: bytes) -> None:
+        try:
+            found: dict[str, Any] = json.loads(record)
+        except ValueError:
+            return  # half written: the next pass reads it again
+        allocations.take_exit(self._store, self._settings, allocation_id, found)
+
+
+def _records(content: bytes) -> list[dict[str, Any]]:
+    """The complete lines of a spool. A line that is not JSON stands for itself, so that numbers stay right."""
+    lines = content.split(b"\n")[:-1]
+    found = []
+    for line in lines:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        found.append(record if isinstance(record, dict) else {"kind": "unreadable"})
+    return found

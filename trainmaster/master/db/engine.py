@@ -1,0 +1,117 @@
+"""Connections to the database, and being told when something changed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import select
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, text
+
+log = logging.getLogger(__name__)
+
+POOL_SIZE = 24
+
+
+def make_engine(url: str, *, pool_size: int = POOL_SIZE) -> Engine:
+    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load)."""
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=True,
+        pool_timeout=30,
+        json_serializer=lambda value: json.dumps(value, separators=(",", ":"), allow_nan=False),
+        connect_args={"application_name": "trainmaster", "connect_timeout": 10},
+    )
+
+
+def notify(connection: Connection, channel: str, payload: str = "") -> None:
+    """Tell every master process at commit. Payload at most 8,000 bytes."""
+    connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": channel, "payload": payload})
+
+
+class Listener:
+    """Hands notifications to callbacks from one thread. Polling elsewhere is the safety net: while the connection
+    is lost, nothing is heard."""
+
+    def __init__(self, engine: Engine, channels: dict[str, Callable[[str], None]]) -> None:
+        self._engine = engine
+        self._channels = channels
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="database-listener", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._listen()
+            except Exception as error:  # the database may be away for a while
+                log.warning("listening to the database failed, trying again: %s", error)
+                self._stop.wait(1)
+
+    def _listen(self) -> None:
+        raw = self._engine.raw_connection()
+        try:
+            driver: Any = raw.driver_connection
+            driver.autocommit = True
+            with driver.cursor() as cursor:
+                for channel in self._channels:
+                    cursor.execute(f"LISTEN {channel}")
+            while not self._stop.is_set():
+                if not select.select([driver], [], [], 0.5)[0]:
+                    continue
+                driver.poll()
+                while driver.notifies:
+                    note = driver.notifies.pop(0)
+                    self._channels[note.channel](note.payload)
+        finally:
+            raw.invalidate()
+
+
+class Leadership:
+    """An advisory lock on a connection of its own: whoever holds it runs the controller."""
+
+    KEY = 7301_0002
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    def try_acquire(self) -> bool:
+        """True while we lead. Notices a lost connection, and with it lost leadership."""
+        try:
+            if self._connection is not None:
+                self._connection.execute(text("SELECT 1"))
+                return True
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            if connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": self.KEY}).scalar():
+                self._connection = connection
+                return True
+            connection.close()
+        except Exception as error:
+            log.warning("cannot ask who leads: %s", error)
+            self._drop()
+        return False
+
+    def release(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self.KEY})
+            finally:
+                self._drop()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()

@@ -1,0 +1,10 @@
+"""Alembic's entry: migrations run on the connection that `migrate.upgrade` opened."""
+
+from alembic import context
+
+from trainmaster.master.db.tables import Base
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=Base.metadata, transaction_per_migration=False)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,377 @@
+"""The tables. Entities are ORM classes; the hot tables (`metrics`, `task_logs`) are written with set-based statements.
+
+Times are `timestamptz`. JSON columns hold exactly what the API shows, so that a list needs no second query.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    Uuid,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+Json = dict[str, Any]
+Time = dt.datetime
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {  # noqa: RUF012
+        Json: JSONB,
+        list[str]: JSONB,
+        list[int]: JSONB,
+        list[Json]: JSONB,
+        Time: DateTime(timezone=True),
+        str: Text,
+        float: Double,
+        uuid.UUID: Uuid,
+        bytes: LargeBinary,
+    }
+
+
+def _now() -> Any:
+    return mapped_column(server_default=func.now())
+
+
+class Cluster(Base):
+    """One row: who this master is. The identifier is part of every token, so it never changes."""
+
+    __tablename__ = "cluster"
+    id: Mapped[int] = mapped_column(primary_key=True, default=1)
+    cluster_id: Mapped[uuid.UUID]
+    secret: Mapped[bytes]  # key of the allocations' session tokens
+    created_at: Mapped[Time] = _now()
+
+
+class User(Base):
+    __tablename__ = "users"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    username: Mapped[str] = mapped_column(unique=True)
+    display_name: Mapped[str | None]
+    password_hash: Mapped[str | None]  # Argon2 of what the client sends; None: cannot log in with a password
+    admin: Mapped[bool] = mapped_column(default=False)
+    active: Mapped[bool] = mapped_column(default=True)
+    remote: Mapped[bool] = mapped_column(default=False)
+    modified_at: Mapped[Time] = _now()
+    last_auth_at: Mapped[Time | None]
+
+
+class UserSession(Base):
+    """A bearer token of a user; only its SHA-256 is stored."""
+
+    __tablename__ = "user_sessions"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    token_hash: Mapped[bytes] = mapped_column(unique=True)
+    created_at: Mapped[Time] = _now()
+    expires_at: Mapped[Time]
+
+
+class Workspace(Base):
+    __tablename__ = "workspaces"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    archived: Mapped[bool] = mapped_column(default=False)
+    immutable: Mapped[bool] = mapped_column(default=False)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[Time] = _now()
+
+
+class Project(Base):
+    __tablename__ = "projects"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    description: Mapped[str] = mapped_column(default="")
+    workspace_id: Mapped[int] = mapped_column(ForeignKey("workspaces.id"), index=True)
+    archived: Mapped[bool] = mapped_column(default=False)
+    immutable: Mapped[bool] = mapped_column(default=False)
+    user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    created_at: Mapped[Time] = _now()
+
+
+class Job(Base):
+    """What the queue shows: one a user's submission (an experiment; later notebooks and the like)."""
+
+    __tablename__ = "jobs"
+    job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    job_type: Mapped[str]
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    submitted_at: Mapped[Time] = _now()
+
+
+class Experiment(Base):
+    __tablename__ = "experiments"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.job_id"))
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    project_id: Mapped[int] = mapped_column(ForeignKey("projects.id"))
+    parent_id: Mapped[int | None] = mapped_column(ForeignKey("experiments.id", ondelete="SET NULL"))
+    state: Mapped[str]
+    reason: Mapped[str] = mapped_column(default="")  # why it is in this state, in words
+    name: Mapped[str]
+    description: Mapped[str | None]
+    notes: Mapped[str] = mapped_column(default="")
+    labels: Mapped[list[str]] = mapped_column(default=list)
+    archived: Mapped[bool] = mapped_column(default=False)
+    config: Mapped[Json]
+    original_config: Mapped[str]
+    resource_pool: Mapped[str]
+    searcher_type: Mapped[str]
+    searcher_metric: Mapped[str]
+    smaller_is_better: Mapped[bool]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    search: Mapped[Json | None] = mapped_column(deferred=True)  # the searcher's snapshot
+    progress: Mapped[float] = mapped_column(default=0.0)
+    num_trials: Mapped[int] = mapped_column(default=0)
+    live_trials: Mapped[int] = mapped_column(default=0)
+    shutdown: Mapped[Json | None]  # the searcher's last word: {"cancel", "failure"}
+    best_trial_id: Mapped[int | None] = mapped_column(Integer)
+    best_metric: Mapped[float | None]
+    checkpoint_count: Mapped[int] = mapped_column(default=0)
+    checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
+    context_size: Mapped[int] = mapped_column(default=0)
+    start_time: Mapped[Time] = _now()
+    end_time: Mapped[Time | None]
+
+    __table_args__ = (
+        Index("ix_experiments_owner_id", "owner_id", "id"),
+        Index("ix_experiments_live", "id", postgresql_where=text("end_time IS NULL")),
+        Index("ix_experiments_start_time", "start_time"),
+        Index("ix_experiments_name", "name"),
+        Index("ix_experiments_state", "state", "id"),
+    )
+
+
+class ModelDefinition(Base):
+    """The experiment's context as a gzipped tar; apart, so that no list ever reads it."""
+
+    __tablename__ = "model_definitions"
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True)
+    archive: Mapped[bytes]
+
+
+class Task(Base):
+    __tablename__ = "tasks"
+    task_id: Mapped[str] = mapped_column(primary_key=True)
+    task_type: Mapped[str]
+    job_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("jobs.job_id"))
+    start_time: Mapped[Time] = _now()
+    end_time: Mapped[Time | None]
+
+
+class Trial(Base):
+    __tablename__ = "trials"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"))
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"), unique=True)
+    request_id: Mapped[str]
+    state: Mapped[str]
+    reason: Mapped[str] = mapped_column(default="")
+    hparams: Mapped[Json]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    attempts: Mapped[int] = mapped_column(default=0)  # allocations asked for; the run id of the latest
+    restarts: Mapped[int] = mapped_column(default=0)  # failures charged to the user
+    setbacks: Mapped[int] = mapped_column(default=0)  # failures in a row that were nobody's fault
+    stop: Mapped[str | None]  # why it is being stopped: searcher, cancel, kill, error, user
+    searcher_told: Mapped[bool] = mapped_column(default=False)  # an early exit already went to the searcher
+    runner_state: Mapped[str] = mapped_column(default="")
+    progress: Mapped[float] = mapped_column(default=0.0)
+    total_batches: Mapped[int] = mapped_column(default=0)
+    summary_metrics: Mapped[Json] = mapped_column(default=dict)
+    latest_validation: Mapped[Json | None]
+    best_validation: Mapped[Json | None]
+    searcher_metric: Mapped[float | None]  # best value of the searcher's metric
+    latest_checkpoint: Mapped[uuid.UUID | None]
+    checkpoint_count: Mapped[int] = mapped_column(default=0)
+    checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
+    run_metadata: Mapped[Json | None] = mapped_column("metadata")
+    start_time: Mapped[Time] = _now()
+    end_time: Mapped[Time | None]
+
+    __table_args__ = (
+        Index("uq_trials_request", "experiment_id", "request_id", unique=True),
+        Index("ix_trials_experiment_metric", "experiment_id", "searcher_metric"),
+        Index("ix_trials_live", "experiment_id", postgresql_where=text("end_time IS NULL")),
+    )
+
+
+class Allocation(Base):
+    """One attempt to run a task on resources: the outbox row of a batch job and what became of it."""
+
+    __tablename__ = "allocations"
+    id: Mapped[str] = mapped_column(primary_key=True)  # <task id>.<attempt>
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id", ondelete="CASCADE"), index=True)
+    trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
+    token: Mapped[str] = mapped_column(unique=True)  # the scheduler's job name
+    state: Mapped[str]
+    submission: Mapped[str]  # NEW, SUBMITTING, UNKNOWN, SUBMITTED
+    attempt: Mapped[int]
+    dispatcher: Mapped[str]
+    pool: Mapped[str]
+    slots: Mapped[int]
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    not_before: Mapped[Time] = _now()  # submit no earlier (back-off after setbacks)
+    submit_started_at: Mapped[Time | None]
+    submitted_at: Mapped[Time | None]
+    native_id: Mapped[str | None]  # the scheduler's job id
+    cluster: Mapped[str] = mapped_column(default="")
+    lease_job: Mapped[str | None]  # the job that presented the token first; no other may run
+    leased_at: Mapped[Time | None]
+    num_nodes: Mapped[int] = mapped_column(default=1)
+    heartbeat_at: Mapped[Time | None]
+    observed_at: Mapped[Time | None]
+    observed_state: Mapped[str] = mapped_column(default="")
+    observed: Mapped[Json | None]  # the latest observation: raw state, reason, nodes, end time
+    absent_since: Mapped[Time | None]
+    explanation: Mapped[str] = mapped_column(default="")  # why it waits, or how it ended
+    preempt_at: Mapped[Time | None]
+    preempt_reason: Mapped[str | None]
+    preempt_deadline: Mapped[Time | None]
+    preempt_acked: Mapped[bool] = mapped_column(default=False)
+    kill_at: Mapped[Time | None]
+    kill_sent_at: Mapped[Time | None]
+    checkpoints_before: Mapped[int] = mapped_column(default=0)
+    exits: Mapped[Json] = mapped_column(default=dict)  # exit records by node rank
+    outcome: Mapped[str | None]
+    exit_code: Mapped[int | None]
+    exit_text: Mapped[str] = mapped_column(default="")
+    collected: Mapped[bool] = mapped_column(default=False)  # job folder read and removed
+    created_at: Mapped[Time] = _now()
+    ended_at: Mapped[Time | None]
+
+    __table_args__ = (
+        Index("ix_allocations_live", "dispatcher", "id", postgresql_where=text("ended_at IS NULL")),
+        Index("ix_allocations_uncollected", "dispatcher", postgresql_where=text("NOT collected")),
+    )
+
+
+class Node(Base):
+    """A node that joined an allocation: its lease, and what it brought to the rendezvous."""
+
+    __tablename__ = "allocation_nodes"
+    allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id", ondelete="CASCADE"), primary_key=True)
+    node_rank: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    slot_ids: Mapped[list[int]]
+    addresses: Mapped[list[str]]
+    joined_at: Mapped[Time] = _now()
+
+
+class Gathering(Base):
+    """One peer's contribution to a barrier; kept with the allocation, so that a retry gets the same answer."""
+
+    __tablename__ = "gatherings"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id", ondelete="CASCADE"))
+    kind: Mapped[str]
+    request_uuid: Mapped[str]
+    data: Mapped[Json]
+
+    __table_args__ = (Index("uq_gatherings_request", "allocation_id", "kind", "request_uuid", unique=True),)
+
+
+class Stream(Base):
+    """How much of a report stream has been taken in: makes every report count once."""
+
+    __tablename__ = "report_streams"
+    allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id", ondelete="CASCADE"), primary_key=True)
+    stream: Mapped[str] = mapped_column(primary_key=True)
+    acked: Mapped[int] = mapped_column(BigInteger, default=0)
+
+
+class Checkpoint(Base):
+    __tablename__ = "checkpoints"
+    uuid: Mapped[uuid.UUID] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), index=True)
+    trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
+    task_id: Mapped[str | None]
+    allocation_id: Mapped[str | None]
+    state: Mapped[str]
+    report_time: Mapped[Time] = _now()
+    steps_completed: Mapped[int]
+    size: Mapped[int] = mapped_column(BigInteger, default=0)
+    resources: Mapped[Json]
+    ckpt_metadata: Mapped[Json] = mapped_column("metadata")
+    storage: Mapped[Json]
+    metric: Mapped[float | None]  # the searcher's metric at these steps
+    validation: Mapped[Json | None]  # validation metrics at these steps
+
+
+class Story(Base):
+    """Why each transition happened: one row for every event that a state machine took."""
+
+    __tablename__ = "story"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), index=True)
+    trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
+    at: Mapped[Time] = _now()
+    subject: Mapped[str]  # experiment, trial, search
+    event: Mapped[str]
+    before: Mapped[str] = mapped_column(default="")
+    after: Mapped[str] = mapped_column(default="")
+    why: Mapped[str] = mapped_column(default="")
+    decisions: Mapped[list[str]] = mapped_column(default=list)
+
+
+# The hot tables. `metrics` is partitioned by kind, so that training noise never slows reading validations.
+
+metrics = Table(
+    "metrics",
+    Base.metadata,
+    Column("id", BigInteger, nullable=False, primary_key=True, server_default=text("nextval('metrics_id_seq'::regclass)")),
+    Column("kind", Text, nullable=False, primary_key=True),  # training, validation, generic, profiling
+    Column("trial_id", Integer, nullable=False),
+    Column("run_id", Integer, nullable=False),
+    Column("group", Text, nullable=False),
+    Column("steps", Integer, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("archived", Boolean, nullable=False, server_default=text("false")),
+    Column("metrics", JSONB, nullable=False),
+    Index("ix_metrics_trial", "trial_id", "group", "steps"),
+    postgresql_partition_by="LIST (kind)",
+)
+
+task_logs = Table(
+    "task_logs",
+    Base.metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("task_id", Text, nullable=False),
+    Column("allocation_id", Text),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("level", SmallInteger, nullable=False),  # 1 TRACE .. 6 CRITICAL, as Determined numbers them
+    Column("rank_id", Integer),
+    Column("agent_id", Text),
+    Column("container_id", Text),
+    Column("stdtype", Text),
+    Column("source", Text, nullable=False),
+    Column("log", Text, nullable=False),
+    Index("ix_task_logs_task", "task_id", "id"),
+)

@@ -1,0 +1,157 @@
+"""What is known of one attempt, and what follows from it.
+
+Three sources speak of a job, in this order of trust: the runtime in it, the record it left on disk, the scheduler. The
+scheduler's silence is never an end by itself: see `verdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
+
+SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own word to arrive
+SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to say who sent it
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """What the runtime of one node said about its end."""
+
+    node_rank: int
+    exit_code: int
+    signal: int | None = None
+    oom: bool = False
+    preempted: str | None = None  # reason, when the attempt was asked to leave
+    acked: bool = False
+    message: str = ""
+    node_name: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """All facts about an allocation that decide its end. Times are epoch seconds."""
+
+    num_nodes: int = 1
+    leased: bool = False
+    heartbeat_at: float | None = None
+    exits: Mapping[int, ExitRecord] = field(default_factory=dict)
+    first_exit_at: float | None = None
+    said: OutcomeKind | None = None  # how the scheduler says it ended; None while it has not
+    said_text: str = ""
+    ended_seen_at: float | None = None  # when the scheduler was first seen to call it ended
+    absent_since: float | None = None
+    preempt_reason: str | None = None  # we (or the runtime) asked it to leave
+    kill_asked: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    kind: OutcomeKind
+    text: str  # a sentence without a full stop
+    exit_code: int | None = None
+
+
+def later(state: AllocationState, candidate: AllocationState) -> AllocationState:
+    """States only move forward, whatever order the news comes in."""
+    return candidate if candidate.rank > state.rank else state
+
+
+def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
+    """How the attempt ended; None while that is open. `lost_after`: seconds of silence from the runtime after which
+    a job that the scheduler no longer lists is given up."""
+    if attempt.exits:
+        return _from_records(attempt, now)
+    if attempt.ended_seen_at is not None:
+        return _from_scheduler(attempt) if now - attempt.ended_seen_at >= SETTLE else None
+    if attempt.absent_since is not None:
+        return _from_silence(attempt, now, lost_after)
+    return None
+
+
+def _from_records(attempt: Attempt, now: float) -> Outcome | None:
+    records = [attempt.exits[rank] for rank in sorted(attempt.exits)]
+    bad = [record for record in records if record.exit_code != 0]
+    gone = attempt.ended_seen_at is not None or attempt.absent_since is not None
+    if not bad and len(records) < attempt.num_nodes and not gone:
+        return None  # the other nodes have not finished
+    outside = attempt.preempt_reason is None and not attempt.kill_asked
+    if outside and _asks_for_a_second_opinion(bad or records) and attempt.said not in _TELLING:
+        waited = now - (attempt.first_exit_at or now)
+        settled = attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
+        if waited < SECOND_OPINION and not settled:
+            return None
+    if attempt.said in _TELLING and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
+        return _from_scheduler(attempt)
+    if bad:
+        return _from_failure(attempt, min(bad, key=_blame))
+    return _from_success(attempt, records[0])
+
+
+# Words of the scheduler that explain an end which looks like a signal from nowhere to the runtime.
+_TELLING = frozenset(
+    {OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE}
+)
+
+
+def _asks_for_a_second_opinion(records: list[ExitRecord]) -> bool:
+    """Something outside the user's code ended all of them: the scheduler may know what."""
+    return all(
+        not r.oom and (r.signal in (9, 15) or r.exit_code in (137, 143) or r.preempted == "scheduler") for r in records
+    )
+
+
+def _blame(record: ExitRecord) -> tuple[bool, int]:
+    # A rank that was ended because another failed says SIGTERM or SIGKILL; the first cause says something else.
+    return (record.signal in (9, 15), record.node_rank)
+
+
+def _from_success(attempt: Attempt, chief: ExitRecord) -> Outcome:
+    reason = attempt.preempt_reason or chief.preempted
+    if chief.acked and reason == "walltime":
+        return Outcome(OutcomeKind.WALLTIME, "The time limit was near: the trial saved its work and left", 0)
+    if chief.acked:
+        return Outcome(OutcomeKind.PREEMPTED, f"The trial saved its work and left ({reason or 'asked to'})", 0)
+    return Outcome(OutcomeKind.COMPLETED, "The training code ended with status 0", 0)
+
+
+def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
+    where = f" on node {record.node_name}" if record.node_name else ""
+    if attempt.kill_asked:
+        return Outcome(OutcomeKind.STOPPED, "It was ended at once", record.exit_code)
+    if record.oom:
+        text = f"The training code was ended{where} because it used more memory than it was given"
+        return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
+    if attempt.preempt_reason is not None and record.signal in (9, 15):
+        return Outcome(OutcomeKind.STOPPED, f"It was asked to leave ({attempt.preempt_reason}) and ended without saving", record.exit_code)
+    how = f"was ended by signal {record.signal}" if record.signal else f"ended with exit code {record.exit_code}"
+    message = f": {record.message}" if record.message else ""
+    return Outcome(OutcomeKind.FAILED, f"The training code {how}{where}{message}", record.exit_code)
+
+
+def _from_scheduler(attempt: Attempt) -> Outcome:
+    said = attempt.said or OutcomeKind.INFRASTRUCTURE
+    text = attempt.said_text or f"The scheduler says: {said.value}"
+    if attempt.kill_asked or (attempt.preempt_reason is not None and said is OutcomeKind.CANCELLED):
+        return Outcome(OutcomeKind.STOPPED, "It was ended at once")
+    if said is OutcomeKind.FAILED and not attempt.leased:
+        return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
+    if said is OutcomeKind.COMPLETED:
+        # Status 0 without a word from the runtime: nothing says that the training was done.
+        return Outcome(OutcomeKind.INFRASTRUCTURE, "The scheduler says that the job ended well, but nothing in it reported how")
+    return Outcome(said, text)
+
+
+def _from_silence(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
+    if attempt.kill_asked:
+        return Outcome(OutcomeKind.STOPPED, "It was ended at once")
+    quiet_since = max(attempt.absent_since or now, attempt.heartbeat_at or 0.0)
+    if now - quiet_since < lost_after:
+        return None
+    if attempt.preempt_reason is not None and not attempt.leased:
+        return Outcome(OutcomeKind.STOPPED, "It was withdrawn before it started")
+    return Outcome(
+        OutcomeKind.INFRASTRUCTURE,
+        f"The job left the scheduler's queue without a trace: no exit record, and no sign of life for {lost_after:.0f} s",
+    )

@@ -1,0 +1,150 @@
+"""The life of one experiment: what it tells its trials, and when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.states import SEVERITY, State
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`live`: trials that have not ended. `search_done`: the searcher asks for nothing more."""
+
+    state: State
+    live: int = 0
+    search_done: bool = False
+    cancelled: bool = False  # the searcher: every trial was cancelled
+    failed: bool = False  # the searcher: too many trials failed
+
+
+@dataclass(frozen=True)
+class Pause:
+    pass
+
+
+@dataclass(frozen=True)
+class Activate:
+    pass
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Stop gracefully: trials save their work."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Stop now."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    why: str
+
+
+@dataclass(frozen=True)
+class TrialsLive:
+    """The number of trials that have not ended is now `count`."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class SearchDone:
+    cancel: bool
+    failure: bool
+    why: str
+
+
+Event = Pause | Activate | Cancel | Kill | Fail | TrialsLive | SearchDone
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Give every live trial this event."""
+
+    event: trials.Event
+
+
+@dataclass(frozen=True)
+class Finish:
+    state: State
+    why: str
+
+
+Decision = Tell | Finish
+
+
+class NotPossible(ValueError):
+    """The command does not fit the experiment's state; the message says which state that is."""
+
+
+def step(experiment: Experiment, event: Event) -> tuple[Experiment, tuple[Decision, ...]]:
+    """The experiment after `event`, and what to do. Raises NotPossible for a user's command that does not fit."""
+    match event:
+        case Pause():
+            return _pause(experiment)
+        case Activate():
+            return _activate(experiment)
+        case Cancel():
+            return _stop(experiment, State.STOPPING_CANCELED, trials.StopCause.CANCEL, "the experiment was cancelled")
+        case Kill():
+            return _stop(experiment, State.STOPPING_KILLED, trials.StopCause.KILL, "the experiment was killed")
+        case Fail(why):
+            return _stop(experiment, State.STOPPING_ERROR, trials.StopCause.ERROR, why)
+        case TrialsLive(count):
+            return _settle(replace(experiment, live=count), "all its trials have ended")
+        case SearchDone(cancel, failure, why):
+            done = replace(experiment, search_done=True, cancelled=cancel, failed=failure)
+            return _settle(done, why)
+
+
+def _pause(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
+    if experiment.state is State.PAUSED:
+        return experiment, ()
+    _require(experiment.state is State.ACTIVE, experiment, "paused")
+    return replace(experiment, state=State.PAUSED), (Tell(trials.Pause()),)
+
+
+def _activate(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
+    if experiment.state is State.ACTIVE:
+        return experiment, ()
+    _require(experiment.state is State.PAUSED, experiment, "activated")
+    return replace(experiment, state=State.ACTIVE), (Tell(trials.Activate()),)
+
+
+def _stop(
+    experiment: Experiment, state: State, cause: trials.StopCause, why: str
+) -> tuple[Experiment, tuple[Decision, ...]]:
+    if experiment.state.terminal:
+        return experiment, ()  # stopping what has ended is what the user wanted
+    if experiment.state.stopping and SEVERITY[experiment.state] >= SEVERITY[state]:
+        return experiment, ()
+    _require(not experiment.state.value.startswith("DELET"), experiment, "stopped")
+    stopping = replace(experiment, state=state)
+    if experiment.live:
+        return stopping, (Tell(trials.Stop(cause, why)),)
+    return _settle(stopping, why)
+
+
+def _settle(experiment: Experiment, why: str) -> tuple[Experiment, tuple[Decision, ...]]:
+    if experiment.live or experiment.state.terminal or experiment.state.value.startswith("DELET"):
+        return experiment, ()
+    if experiment.state.stopping:
+        state = experiment.state.ended_as
+    elif not experiment.search_done:
+        return experiment, ()
+    elif experiment.failed:
+        state = State.ERROR
+    elif experiment.cancelled:
+        state = State.CANCELED
+    else:
+        state = State.COMPLETED
+    return replace(experiment, state=state), (Finish(state, why),)
+
+
+def _require(fits: bool, experiment: Experiment, verb: str) -> None:
+    if not fits:
+        raise NotPossible(f"the experiment is {experiment.state.value} and cannot be {verb}")

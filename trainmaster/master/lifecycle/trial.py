@@ -1,0 +1,252 @@
+"""The life of one trial.
+
+A trial wants one live allocation while it is ACTIVE and none otherwise. Whatever happens to the allocation comes in
+as one `AllocationEnded` event; the trial decides whether to try again and whom to charge for it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
+
+MAX_SETBACKS = 8  # failures in a row that are nobody's fault before we say that something is wrong
+SETBACK_DELAYS = (0, 5, 15, 30, 60, 120, 300, 600)  # seconds to wait before the next attempt
+
+
+class StopCause(enum.StrEnum):
+    SEARCHER = "searcher"
+    USER_STOP = "user_stop"  # the training code asked to stop
+    INVALID_HP = "invalid_hp"  # the training code refused its hyperparameters
+    CANCEL = "cancel"
+    KILL = "kill"
+    ERROR = "error"
+
+
+_STOP_STATE = {
+    StopCause.SEARCHER: State.STOPPING_COMPLETED,
+    StopCause.USER_STOP: State.STOPPING_COMPLETED,
+    StopCause.INVALID_HP: State.STOPPING_COMPLETED,
+    StopCause.CANCEL: State.STOPPING_CANCELED,
+    StopCause.KILL: State.STOPPING_KILLED,
+    StopCause.ERROR: State.STOPPING_ERROR,
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What decides a trial's future. `allocated`: an allocation of it has not ended yet."""
+
+    state: State
+    max_restarts: int
+    restarts: int = 0
+    setbacks: int = 0
+    attempts: int = 0
+    allocated: bool = False
+    stop: StopCause | None = None
+
+
+@dataclass(frozen=True)
+class Created:
+    """The searcher asked for the trial. `paused`: its experiment is."""
+
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class Pause:
+    pass
+
+
+@dataclass(frozen=True)
+class Activate:
+    pass
+
+
+@dataclass(frozen=True)
+class Stop:
+    cause: StopCause
+    why: str
+
+
+@dataclass(frozen=True)
+class AllocationEnded:
+    """An attempt is over. `saved`: it left a checkpoint that the next attempt can go on from. `retry_refused`: a
+    log policy or the like says that trying again is useless."""
+
+    outcome: OutcomeKind
+    text: str
+    saved: bool = False
+    retry_refused: str = ""
+
+
+Event = Created | Pause | Activate | Stop | AllocationEnded
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Ask for resources. `delay`: seconds to wait first."""
+
+    attempt: int
+    delay: int = 0
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Ask the running attempt to save its work and leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    """End the running attempt now."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The trial has ended for good. `early`: what the searcher is to be told; None is a normal end."""
+
+    state: State
+    early: StopCause | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """A line for the trial's log."""
+
+    level: str
+    text: str
+
+
+Decision = Allocate | Preempt | Kill | Finish | Say
+
+
+def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
+    """The trial after `event`, and what to do about it. Events that no longer matter change nothing."""
+    if trial.state.terminal:
+        return trial, ()
+    match event:
+        case Created(paused):
+            return (trial, ()) if paused else _allocate(trial, 0)
+        case Pause():
+            return _pause(trial)
+        case Activate():
+            return _activate(trial)
+        case Stop(cause, why):
+            return _stop(trial, cause, why)
+        case AllocationEnded():
+            return _ended(replace(trial, allocated=False), event)
+
+
+def _allocate(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
+    attempt = trial.attempts + 1
+    return replace(trial, attempts=attempt, allocated=True), (Allocate(attempt, delay),)
+
+
+def _pause(trial: Trial) -> tuple[Trial, tuple[Decision, ...]]:
+    if trial.state is not State.ACTIVE:
+        return trial, ()
+    decisions = (Preempt("the experiment was paused"),) if trial.allocated else ()
+    return replace(trial, state=State.PAUSED), decisions
+
+
+def _activate(trial: Trial) -> tuple[Trial, tuple[Decision, ...]]:
+    if trial.state is not State.PAUSED:
+        return trial, ()
+    active = replace(trial, state=State.ACTIVE)
+    # An attempt that is still leaving is followed by the next one when it has left.
+    return (active, ()) if trial.allocated else _allocate(active, 0)
+
+
+def _stop(trial: Trial, cause: StopCause, why: str) -> tuple[Trial, tuple[Decision, ...]]:
+    state = _STOP_STATE[cause]
+    if trial.state.stopping and SEVERITY[trial.state] >= SEVERITY[state]:
+        return trial, ()
+    stopped = replace(trial, state=state, stop=cause)
+    if not trial.allocated:
+        return _finish(stopped, why)
+    if cause in (StopCause.KILL, StopCause.ERROR):
+        return stopped, (Kill(why),)
+    return stopped, (Preempt(why),)
+
+
+def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
+    if trial.state.stopping:
+        return _ended_while_stopping(trial, event)
+    match event.outcome:
+        case OutcomeKind.COMPLETED:
+            return _finish(replace(trial, state=State.STOPPING_COMPLETED), event.text)
+        case OutcomeKind.REJECTED:
+            return _fail(trial, event.text)
+        case OutcomeKind.CANCELLED:
+            why = f"{event.text}. A job that a person removes is not started again"
+            return _finish(replace(trial, state=State.STOPPING_CANCELED, stop=StopCause.CANCEL), why)
+        case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED:
+            return _again(replace(trial, setbacks=0), 0)
+        case OutcomeKind.WALLTIME if event.saved:
+            said = Say("INFO", f"{event.text}. The next attempt goes on from the latest checkpoint; no restart is charged.")
+            after, decisions = _again(replace(trial, setbacks=0), 0)
+            return after, (said, *decisions)
+        case OutcomeKind.INFRASTRUCTURE:
+            return _setback(trial, event)
+        case _:
+            return _charge(trial, event)
+
+
+def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
+    failed = event.outcome in (OutcomeKind.FAILED, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.REJECTED)
+    if failed and trial.state in (State.STOPPING_COMPLETED, State.STOPPING_CANCELED) and trial.stop is not StopCause.INVALID_HP:
+        # Its result counts all the same: the searcher had what it wanted before the code failed on the way out.
+        said = Say("WARNING", f"While it was being stopped: {event.text}")
+        after, decisions = _finish(trial, event.text)
+        return after, (said, *decisions)
+    return _finish(trial, event.text)
+
+
+def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
+    setbacks = trial.setbacks + 1
+    if setbacks > MAX_SETBACKS:
+        return _fail(trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up")
+    delay = SETBACK_DELAYS[min(setbacks, len(SETBACK_DELAYS)) - 1]
+    wait = f" in {delay} s" if delay else ""
+    said = Say("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
+    after, decisions = _again(replace(trial, setbacks=setbacks), delay)
+    return after, (said, *decisions)
+
+
+def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
+    if event.retry_refused:
+        return _fail(trial, f"{event.text}; {event.retry_refused}")
+    restarts = trial.restarts + 1
+    if restarts > trial.max_restarts:
+        return _fail(replace(trial, restarts=restarts), f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
+    source = "the latest checkpoint" if event.saved else "the latest checkpoint if there is one"
+    said = Say("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
+    after, decisions = _again(replace(trial, restarts=restarts, setbacks=0), 0)
+    return after, (said, *decisions)
+
+
+def _again(trial: Trial, delay: int) -> tuple[Trial, tuple[Decision, ...]]:
+    return _allocate(trial, delay) if trial.state is State.ACTIVE else (trial, ())
+
+
+def _fail(trial: Trial, why: str) -> tuple[Trial, tuple[Decision, ...]]:
+    return _finish(replace(trial, state=State.STOPPING_ERROR, stop=StopCause.ERROR), why)
+
+
+def _finish(trial: Trial, why: str) -> tuple[Trial, tuple[Decision, ...]]:
+    state = trial.state.ended_as
+    early: StopCause | None = None
+    if state is State.ERROR:
+        early = StopCause.ERROR
+    elif state is State.CANCELED:
+        early = StopCause.CANCEL
+    elif trial.stop is StopCause.INVALID_HP:
+        early = StopCause.INVALID_HP
+    said = Say("ERROR" if state is State.ERROR else "INFO", f"Trial ended: {state.value}. {why}")
+    return replace(trial, state=state, allocated=False), (said, Finish(state, early, why))

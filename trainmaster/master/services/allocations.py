@@ -1,0 +1,433 @@
+"""What jobs say to the master: lease, rendezvous, reports, exit."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Gathering, Node, Stream, Trial, User
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, Submission
+from trainmaster.master.services import jobspec, logs, metrics
+from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.conductor import Conductor, conducting_in
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.store import Settings, Store, wake
+
+HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LeaseRequest:
+    job_id: str
+    node_rank: int
+    num_nodes: int
+    node_name: str
+    slot_ids: Sequence[int]
+    addresses: Sequence[str]
+    restart_count: int
+
+
+@dataclass(frozen=True)
+class ReportAnswer:
+    acked: int
+    preempt: str | None
+    gone: bool  # the attempt has ended for us: leave
+
+
+def lease(store: Store, settings: Settings, allocation_id: str, request: LeaseRequest, slot_type: str) -> Json:
+    """Bind the allocation to the first job that asks; returns its work.
+
+    Raises Conflict for any other job, and for an attempt that is over: that job must leave.
+    """
+    with store.transaction() as session:
+        allocation = _locked(session, allocation_id)
+        if allocation.ended_at is not None or allocation.kill_at is not None:
+            raise Conflict(f"The attempt {allocation_id} is over; job {request.job_id} has nothing to do.")
+        if allocation.lease_job not in (None, request.job_id):
+            raise Conflict(f"Job {allocation.lease_job} already runs the attempt {allocation_id}; job {request.job_id} is a double.")
+        if allocation.lease_job is None:
+            allocation.lease_job = request.job_id
+            allocation.leased_at = now()
+        # Presenting the token proves that the submit happened, whatever the call that made it said.
+        allocation.submission = Submission.SUBMITTED.value
+        allocation.native_id = allocation.native_id or request.job_id
+        allocation.num_nodes = request.num_nodes
+        allocation.heartbeat_at = now()
+        allocation.absent_since = None
+        session.execute(
+            insert(Node)
+            .values(
+                allocation_id=allocation_id,
+                node_rank=request.node_rank,
+                name=request.node_name,
+                slot_ids=list(request.slot_ids),
+                addresses=list(request.addresses),
+            )
+            .on_conflict_do_update(
+                index_elements=["allocation_id", "node_rank"],
+                set_={"name": request.node_name, "slot_ids": list(request.slot_ids), "addresses": list(request.addresses)},
+            )
+        )
+        joined = session.scalar(select(func.count()).select_from(Node).where(Node.allocation_id == allocation_id)) or 0
+        state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
+        allocation.state = later(AllocationState(allocation.state), state).value
+        trial = session.get(Trial, allocation.trial_id)
+        experiment = session.get(Experiment, trial.experiment_id) if trial else None
+        owner = session.get(User, allocation.owner_id)
+        if trial is None or experiment is None or owner is None:
+            raise NotFound(f"The trial of the attempt {allocation_id} has been deleted.")
+        work = jobspec.work_for(experiment, trial, allocation, slot_type, owner.username)
+        work["trial"]["steps_completed"] = _steps_at(session, trial)
+        nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
+        logs.say(
+            session,
+            allocation.task_id,
+            f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}.",
+            allocation_id=allocation_id,
+        )
+        wake(session, f"allocation:{allocation_id}")
+    return work
+
+
+def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
+    """Contribute to a barrier of `peers`; the contributions of all once they are there, else None.
+
+    Asking again with the same `request` changes nothing and gives the same answer.
+    """
+    with store.transaction() as session:
+        _locked(session, allocation_id)
+        row = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
+        session.execute(insert(Gathering).values(**row).on_conflict_do_nothing())
+        mine = select(Gathering).where(Gathering.allocation_id == allocation_id, Gathering.kind == kind)
+        rows = list(session.scalars(mine.order_by(Gathering.id)))
+        position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
+        first = position - position % max(peers, 1)
+        together = rows[first : first + max(peers, 1)]
+        if len(together) < peers:
+            return None
+        wake(session, f"allocation:{allocation_id}")
+        return [found.data for found in together]
+
+
+def preemption(store: Store, allocation_id: str) -> str | None:
+    """Why the attempt should leave; None while it should not."""
+    with store.transaction() as session:
+        row = session.execute(
+            select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(Allocation.id == allocation_id)
+        ).first()
+    if row is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    if row.ended_at is not None:
+        return row.preempt_reason or "the attempt is over"
+    return row.preempt_reason or "asked to" if row.preempt_at is not None else None
+
+
+def acknowledge_preemption(store: Store, allocation_id: str) -> None:
+    with store.transaction() as session:
+        _locked(session, allocation_id).preempt_acked = True
+
+
+def pending_preemption(store: Store, settings: Settings, allocation_id: str, reason: str) -> None:
+    """The job itself says that it must leave (the scheduler warned it): all its ranks shall hear of it."""
+    with store.transaction() as session:
+        allocation = _locked(session, allocation_id)
+        _note_pending_preemption(session, allocation, reason)
+
+
+def take_reports(
+    store: Store, settings: Settings, allocation_id: str, stream: str, first: int, records: Sequence[Json], *, replayed: bool = False
+) -> ReportAnswer:
+    """Take in records number `first`.. of a stream, each exactly once, in order, in one transaction with every
+    decision that they lead to. `replayed`: read from the job folder after the job has gone."""
+    with store.transaction() as session:
+        head = session.execute(
+            select(Allocation.trial_id, Trial.experiment_id)
+            .outerjoin(Trial, Trial.id == Allocation.trial_id)
+            .where(Allocation.id == allocation_id)
+        ).first()
+        if head is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        if stream == "core" and records and head.experiment_id is not None:
+            with conducting_in(session, settings, head.experiment_id) as conductor:
+                acked = _take_core(session, conductor, allocation_id, head.trial_id, first, records)
+            session.flush()
+            allocation = session.get_one(Allocation, allocation_id, populate_existing=True)
+            if not replayed:
+                _sign_of_life(session, allocation)
+        else:
+            allocation = session.get_one(Allocation, allocation_id)
+            if not replayed:
+                _sign_of_life(session, allocation)  # first: the log's lock must be the last one taken
+            acked = _take_lines(session, allocation, stream, first, records)
+        gone = allocation.ended_at is not None or allocation.kill_at is not None
+        preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
+    return ReportAnswer(acked, preempt, gone)
+
+
+def take_exit(store: Store, settings: Settings, allocation_id: str, record: Json) -> None:
+    """The runtime of one node says how it ended. The controller draws the conclusion."""
+    rank = str(int(record.get("node_rank", 0)))
+    with store.transaction() as session:
+        allocation = _locked(session, allocation_id)
+        if allocation.ended_at is not None or rank in allocation.exits:
+            return
+        allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
+        if record.get("preempt_acked"):
+            allocation.preempt_acked = True
+        wake(session, f"exit:{allocation_id}")
+        wake(session, "controller")
+
+
+def set_trial_status(store: Store, trial_id: int, status: str) -> None:
+    with store.transaction() as session:
+        session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
+
+
+# -- records of a stream ----------------------------------------------------------------------------------------
+
+
+def _take_core(
+    session: Session, conductor: Conductor, allocation_id: str, trial_id: int, first: int, records: Sequence[Json]
+) -> int:
+    stream = _locked_stream(session, allocation_id, "core")
+    fresh = _unseen(stream, first, records)
+    if not fresh:
+        return stream.acked
+    trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
+    allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+    reports: list[metrics.Report] = []
+    for record in fresh:
+        kind = record.get("kind")
+        if kind == "metrics":
+            reports.append(_report(record))
+            continue
+        _store_reports(session, conductor, trial, allocation, reports)
+        reports = []
+        _TAKE.get(str(kind), _take_unknown)(session, conductor, trial, allocation, record)
+    _store_reports(session, conductor, trial, allocation, reports)
+    stream.acked += len(fresh)
+    return stream.acked
+
+
+def _take_lines(session: Session, allocation: Allocation, name: str, first: int, records: Sequence[Json]) -> int:
+    stream = _locked_stream(session, allocation.id, name)
+    fresh = _unseen(stream, first, records)
+    if not fresh:
+        return stream.acked
+    stream.acked += len(fresh)
+    for record in fresh:
+        if record.get("kind") == "preempt_pending":
+            _note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
+    node = session.get(Node, (allocation.id, _rank_of(name)))
+    session.flush()
+    logs.append(session, allocation.task_id, allocation.id, [_line(r, node) for r in fresh if "line" in r])
+    return stream.acked
+
+
+def _unseen(stream: Stream, first: int, records: Sequence[Json]) -> Sequence[Json]:
+    """What of `records` is new; nothing when they leave a gap: the sender goes back to what is acknowledged."""
+    if first < 1:
+        raise Invalid(f"The first record's number must be at least 1, but is {first}.")
+    skip = stream.acked + 1 - first
+    return records[skip:] if skip >= 0 else ()
+
+
+def _report(record: Json) -> metrics.Report:
+    measured = record.get("metrics")
+    if not isinstance(measured, dict):
+        raise Invalid("A metrics record must have an object `metrics`.")
+    return metrics.Report(
+        group=str(record.get("group", "")),
+        steps=int(record.get("steps_completed") or 0),
+        metrics=finite(measured),
+        batch_metrics=finite(record.get("batch_metrics")),
+        at=from_epoch(float(record["t"])) if "t" in record else now(),
+    )
+
+
+def store_report(session: Session, conductor: Conductor, trial: Trial, run_id: int, report: metrics.Report) -> None:
+    """One report from outside a stream (Determined's own harness)."""
+    _store_run_reports(session, conductor, trial, run_id, [report])
+
+
+def _store_reports(
+    session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, reports: list[metrics.Report]
+) -> None:
+    if reports:
+        _store_run_reports(session, conductor, trial, allocation.attempt, reports)
+
+
+def _store_run_reports(
+    session: Session, conductor: Conductor, trial: Trial, run_id: int, reports: Sequence[metrics.Report]
+) -> None:
+    experiment = conductor.row
+    name, smaller = experiment.searcher_metric, experiment.smaller_is_better
+    fresh = metrics.take(session, trial, run_id, reports, name, smaller)
+    value = trial.searcher_metric
+    if value is not None and metrics.better(value, experiment.best_metric, smaller):
+        experiment.best_metric, experiment.best_trial_id = value, trial.id
+    for report in fresh:
+        if report.group == "validation":
+            conductor.validated(trial, dict(report.metrics), report.steps)
+
+
+def _take_progress(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    fraction = float(record.get("progress") or 0.0)
+    if math.isfinite(fraction):
+        conductor.progressed(trial, min(max(fraction, 0.0), 1.0))
+
+
+def _take_status(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    trial.runner_state = str(record.get("state", ""))[:200]
+
+
+def _take_metadata(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    trial.run_metadata = {**(trial.run_metadata or {}), **dict(record.get("metadata") or {})}
+
+
+def _take_early_exit(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    early_exit(conductor, trial, str(record.get("reason", "")))
+
+
+def early_exit(conductor: Conductor, trial: Trial, reason: str) -> None:
+    """The training code ends its own trial. Raises Invalid for a reason that does not exist."""
+    if reason in ("EXITED_REASON_INVALID_HP", "EXITED_REASON_INIT_INVALID_HP"):
+        why = "the training code says that these hyperparameters are invalid"
+        conductor.trial_event(trial, trials.Stop(trials.StopCause.INVALID_HP, why))
+    elif reason == "EXITED_REASON_USER_REQUESTED_STOP":
+        conductor.trial_event(trial, trials.Stop(trials.StopCause.USER_STOP, "the training code asked to stop"))
+    else:
+        raise Invalid(f"There is no exit reason {reason!r}.")
+
+
+def _take_ack(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    allocation.preempt_acked = True
+
+
+def _take_checkpoint(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
+    steps = int(record.get("steps_completed") or 0)
+    add_checkpoint(
+        session,
+        conductor,
+        trial,
+        Checkpoint(
+            uuid=uuid.UUID(str(record["uuid"])),
+            allocation_id=allocation.id,
+            report_time=from_epoch(float(record["t"])) if "t" in record else now(),
+            steps_completed=steps,
+            resources=resources,
+            ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
+            storage=dict(record.get("storage") or conductor.row.config["checkpoint_storage"]),
+        ),
+    )
+
+
+def add_checkpoint(session: Session, conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -> None:
+    """A finished checkpoint of a trial; reporting it again changes nothing."""
+    if session.get(Checkpoint, checkpoint.uuid) is not None:
+        return
+    checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
+    checkpoint.state = "COMPLETED"
+    checkpoint.size = sum(checkpoint.resources.values())
+    shown = trial.latest_validation
+    if shown and shown["totalBatches"] == checkpoint.steps_completed:
+        checkpoint.validation = shown["metrics"]["avgMetrics"]
+        value = metrics.number((checkpoint.validation or {}).get(conductor.row.searcher_metric))
+        checkpoint.metric = value if value is not None and math.isfinite(value) else None
+    session.add(checkpoint)
+    trial.latest_checkpoint = checkpoint.uuid
+    trial.checkpoint_count += 1
+    trial.checkpoint_size += checkpoint.size
+    conductor.row.checkpoint_count += 1
+    conductor.row.checkpoint_size += checkpoint.size
+    session.flush()
+
+
+def _take_unknown(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+    """A newer runtime's word: said once in the log, never fatal for the records around it."""
+    conductor.say(trial.task_id, f"A report of an unknown kind was left out: {str(record.get('kind'))[:60]!r}", "WARNING")
+
+
+_TAKE = {
+    "progress": _take_progress,
+    "status": _take_status,
+    "metadata": _take_metadata,
+    "early_exit": _take_early_exit,
+    "ack_preempt": _take_ack,
+    "checkpoint": _take_checkpoint,
+}
+
+
+# -- inside -----------------------------------------------------------------------------------------------------
+
+
+def _locked(session: Session, allocation_id: str) -> Allocation:
+    found = session.get(Allocation, allocation_id, with_for_update=True)
+    if found is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    return found
+
+
+def _locked_stream(session: Session, allocation_id: str, name: str) -> Stream:
+    session.execute(insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0).on_conflict_do_nothing())
+    return session.get_one(Stream, (allocation_id, name), with_for_update=True, populate_existing=True)
+
+
+def _note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:
+    if allocation.preempt_at is None:
+        allocation.preempt_at = now()
+        allocation.preempt_reason = reason
+        wake(session, f"allocation:{allocation.id}")
+
+
+def _sign_of_life(session: Session, allocation: Allocation) -> None:
+    seen = allocation.heartbeat_at
+    if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
+        session.execute(update(Allocation).where(Allocation.id == allocation.id).values(heartbeat_at=now()))
+
+
+def _steps_at(session: Session, trial: Trial) -> int:
+    if trial.latest_checkpoint is None:
+        return 0
+    checkpoint = session.get(Checkpoint, trial.latest_checkpoint)
+    return checkpoint.steps_completed if checkpoint else 0
+
+
+def _rank_of(stream: str) -> int:
+    tail = stream.rpartition("-")[2]
+    return int(tail) if tail.isdigit() else 0
+
+
+def _line(record: Json, node: Node | None) -> logs.Line:
+    rank = record.get("rank")
+    return logs.Line(
+        log=str(record["line"]),
+        level=str(record.get("level") or "INFO"),
+        at=from_epoch(float(record["t"])) if "t" in record else None,
+        rank=rank if isinstance(rank, int) else None,
+        agent_id=node.name if node else None,
+        stdtype=record.get("stdtype"),
+        source=str(record.get("source") or "task"),
+    )
+
+
+def finite(value: Any) -> Any:
+    """The same JSON with NaN and infinities as the strings that stand for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value

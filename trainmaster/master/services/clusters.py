@@ -1,0 +1,148 @@
+"""The clusters this master drives, as services see them: which pools there are, and who serves which."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainmaster.dispatchers.base import Capabilities, Dispatcher, DispatcherError, Pool
+from trainmaster.master.services.errors import Invalid
+
+log = logging.getLogger(__name__)
+
+POOLS_FRESH = 10.0  # seconds for which a listing of pools is good enough
+
+
+@dataclass(frozen=True)
+class DerivedPool:
+    """A pool of the administrator's own making on top of a partition."""
+
+    name: str
+    partition: str
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One configured resource manager."""
+
+    name: str
+    dispatcher: Dispatcher
+    job_root: Path
+    container_runtime: str = "none"
+    derived: Sequence[DerivedPool] = ()
+    default_compute: str | None = None
+    default_aux: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.dispatcher.kind
+
+    @property
+    def master_url_file(self) -> Path:
+        """Where jobs read the master's present address when they cannot reach it."""
+        return self.job_root / "master-url"
+
+
+@dataclass(frozen=True)
+class ServedPool:
+    """A pool and the cluster that serves it. `partition` is the cluster's own name for it."""
+
+    cluster: Cluster
+    pool: Pool
+    partition: str
+
+
+class Clusters:
+    """Thread-safe. A cluster that cannot be asked keeps its last listing."""
+
+    def __init__(self, clusters: Sequence[Cluster]) -> None:
+        self._clusters = {cluster.name: cluster for cluster in clusters}
+        self._lock = threading.Lock()
+        self._pools: dict[str, Sequence[Pool]] = {}
+        self._asked: dict[str, float] = {}
+        self._problems: dict[str, str] = {}
+        self._capabilities: dict[str, Capabilities] = {}
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(self._clusters.values())
+
+    def get(self, name: str) -> Cluster:
+        return self._clusters[name]
+
+    @property
+    def first(self) -> Cluster:
+        return next(iter(self._clusters.values()))
+
+    def capabilities(self, cluster: Cluster) -> Capabilities:
+        """What `probe` found, asked once. Raises DispatcherError while the cluster cannot be asked."""
+        with self._lock:
+            found = self._capabilities.get(cluster.name)
+        if found is None:
+            found = cluster.dispatcher.probe()
+            with self._lock:
+                self._capabilities[cluster.name] = found
+        return found
+
+    def problem(self, cluster: Cluster) -> str | None:
+        """Why the last question to the cluster failed, if it did."""
+        return self._problems.get(cluster.name)
+
+    def pools(self, *, fresh: float = POOLS_FRESH) -> list[ServedPool]:
+        """All pools, derived ones included, in the order of configuration."""
+        return [served for cluster in self._clusters.values() for served in self._of(cluster, fresh)]
+
+    def resolve(self, name: str, slots: int) -> ServedPool:
+        """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are."""
+        served = self.pools()
+        if name:
+            for candidate in served:
+                if candidate.pool.name == name:
+                    return candidate
+            names = [candidate.pool.name for candidate in served]
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise Invalid(f"There is no resource pool {name!r}.{hint} Pools: {', '.join(names) or 'none can be listed now'}.")
+        for candidate in served:
+            wanted = candidate.cluster.default_compute if slots else candidate.cluster.default_aux
+            if wanted and candidate.pool.name == wanted:
+                return candidate
+        defaults = [candidate for candidate in served if candidate.pool.is_default] or served
+        if not defaults:
+            why = "; ".join(self._problems.values()) or "the configuration names none"
+            raise Invalid(f"No resource pool can be listed now: {why}.")
+        return defaults[0]
+
+    def _of(self, cluster: Cluster, fresh: float) -> list[ServedPool]:
+        pools = self._listed(cluster, fresh)
+        served = [ServedPool(cluster, pool, pool.name) for pool in pools]
+        by_name = {pool.name: pool for pool in pools}
+        for derived in cluster.derived:
+            if base := by_name.get(derived.partition):
+                pool = replace(base, name=derived.name, is_default=False, description=derived.description or base.description)
+                served.append(ServedPool(cluster, pool, derived.partition))
+        return served
+
+    def _listed(self, cluster: Cluster, fresh: float) -> Sequence[Pool]:
+        with self._lock:
+            known = self._pools.get(cluster.name)
+            if known is not None and time.monotonic() - self._asked.get(cluster.name, 0.0) < fresh:
+                return known
+            self._asked[cluster.name] = time.monotonic()
+        try:
+            found = cluster.dispatcher.pools()
+        except DispatcherError as error:
+            if self._problems.get(cluster.name) != str(error):
+                log.warning("pools of %s cannot be listed: %s", cluster.name, error)
+            self._problems[cluster.name] = str(error)
+            return known or ()
+        self._problems.pop(cluster.name, None)
+        with self._lock:
+            self._pools[cluster.name] = found
+        return found
+

@@ -1,0 +1,341 @@
+"""One experiment inside one transaction: loads it under its row lock, feeds events to the pure machines and the
+searcher, writes what they decided, and records why.
+
+Everything that changes the state of an experiment or its trials goes through here, so that no two changes of one
+experiment ever overlap, and a crash leaves either all of a change or nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, undefer
+
+from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
+from trainmaster.master.lifecycle import experiment as experiments
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, State, Submission
+from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, Stop
+from trainmaster.master.services import logs
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.services.store import Settings, Store, wake
+
+EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
+
+_EXIT_REASON = {
+    trials.StopCause.ERROR: ExitReason.ERRORED,
+    trials.StopCause.CANCEL: ExitReason.USER_CANCELED,
+    trials.StopCause.KILL: ExitReason.USER_CANCELED,
+    trials.StopCause.INVALID_HP: ExitReason.INVALID_HP,
+}
+
+
+class Conductor:
+    """Made by `conducting`; every method must be called inside its block."""
+
+    def __init__(self, session: Session, settings: Settings, row: Experiment) -> None:
+        self.session = session
+        self.settings = settings
+        self.row = row
+        self._search: Search | None = None
+        self._pending: deque[Callable[[], None]] = deque()
+        self._notes = logs.Notes()
+
+    # -- what services call -----------------------------------------------------------------------------------
+
+    @property
+    def search(self) -> Search:
+        if self._search is None:
+            config = self.row.config
+            self._search = Search.restore(config["searcher"], config["hyperparameters"], self.row.search or {})
+        return self._search
+
+    def begin(self) -> None:
+        """Start the search of a new experiment."""
+        config = self.row.config
+        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        self.story("search", "started", why=self._search.describe())
+        self._act(actions)
+
+    def experiment_event(self, event: experiments.Event) -> None:
+        """Raises Conflict when a user's command does not fit the state."""
+        row = self.row
+        shutdown = row.shutdown or {}
+        before = experiments.Experiment(
+            state=State(row.state),
+            live=row.live_trials,
+            search_done=row.shutdown is not None,
+            cancelled=bool(shutdown.get("cancel")),
+            failed=bool(shutdown.get("failure")),
+        )
+        try:
+            after, decisions = experiments.step(before, event)
+        except experiments.NotPossible as error:
+            raise Conflict(f"Experiment {row.id}: {error}.") from None
+        row.state = after.state.value
+        row.live_trials = after.live
+        if isinstance(event, experiments.SearchDone):
+            row.shutdown = {"cancel": event.cancel, "failure": event.failure}
+        if before.state is not after.state or isinstance(event, experiments.SearchDone):
+            why = getattr(event, "why", "") or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
+            self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
+        for decision in decisions:
+            match decision:
+                case experiments.Tell(told):
+                    for trial in self._live_trials():
+                        self._later(lambda trial=trial, told=told: self.trial_event(trial, told))  # type: ignore[misc]
+                case experiments.Finish(state, why):
+                    row.end_time = now()
+                    row.reason = why
+                    row.progress = 1.0 if state is State.COMPLETED else row.progress
+                    wake(self.session, f"experiment:{row.id}")
+
+    def trial_event(self, trial: Trial, event: trials.Event) -> None:
+        before = trials.Trial(
+            state=State(trial.state),
+            max_restarts=int(self.row.config["max_restarts"]),
+            restarts=trial.restarts,
+            setbacks=trial.setbacks,
+            attempts=trial.attempts,
+            allocated=self._live_allocation(trial) is not None,
+            stop=trials.StopCause(trial.stop) if trial.stop else None,
+        )
+        after, decisions = trials.step(before, event)
+        if after == before and not decisions:
+            return
+        trial.state, trial.stop = after.state.value, after.stop.value if after.stop else None
+        trial.restarts, trial.setbacks, trial.attempts = after.restarts, after.setbacks, after.attempts
+        why = getattr(event, "why", "") or getattr(event, "text", "")
+        self.story("trial", type(event).__name__, before.state, after.state, why, decisions, trial.id)
+        for decision in decisions:
+            self._carry_out(trial, decision)
+
+    def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
+        """A validation report that is new."""
+        self._act(self.search.validation(trial.request_id, metrics, steps), trial.id)
+
+    def progressed(self, trial: Trial, fraction: float) -> None:
+        trial.progress = fraction
+        self.search.progressed(trial.request_id, fraction)
+
+    def say(self, task_id: str, text: str, level: str = "INFO") -> None:
+        self._notes.say(task_id, text, level)
+
+    def story(
+        self,
+        subject: str,
+        event: str,
+        before: State | None = None,
+        after: State | None = None,
+        why: str = "",
+        decisions: tuple[Any, ...] = (),
+        trial_id: int | None = None,
+    ) -> None:
+        self.session.add(
+            Story(
+                experiment_id=self.row.id,
+                trial_id=trial_id,
+                at=now(),
+                subject=subject,
+                event=event,
+                before=before.value if before else "",
+                after=after.value if after else "",
+                why=why,
+                decisions=[_in_words(decision) for decision in decisions],
+            )
+        )
+
+    def allocation_ended(self, allocation: Allocation, event: trials.AllocationEnded) -> None:
+        """Close `allocation` and let its trial decide what follows."""
+        allocation.state = AllocationState.TERMINATED.value
+        allocation.ended_at = now()
+        allocation.outcome = event.outcome.value
+        allocation.exit_text = event.text
+        self.session.flush()
+        trial = self.session.get(Trial, allocation.trial_id)
+        if trial is not None:
+            self.trial_event(trial, event)
+        wake(self.session, f"allocation:{allocation.id}")
+
+    def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
+        """Ask the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
+        if allocation.preempt_at is None:
+            allocation.preempt_at = now()
+            allocation.preempt_reason = reason
+        deadline = now() + dt.timedelta(seconds=timeout)
+        allocation.preempt_deadline = min(allocation.preempt_deadline or deadline, deadline)
+        if allocation.lease_job is None:
+            self.kill(allocation, reason)
+        wake(self.session, f"allocation:{allocation.id}")
+
+    def kill(self, allocation: Allocation, reason: str) -> None:
+        if allocation.kill_at is None:
+            allocation.kill_at = now()
+            allocation.preempt_reason = allocation.preempt_reason or reason
+        wake(self.session, f"allocation:{allocation.id}")
+        wake(self.session, "controller")
+        if allocation.submission == Submission.NEW:
+            # No scheduler knows of it: it can end here and now.
+            event = trials.AllocationEnded(OutcomeKind.STOPPED, "It was withdrawn before it was submitted")
+            allocation.collected = True
+            self._later(lambda: self.allocation_ended(allocation, event))
+
+    def settle(self) -> None:
+        """Carry out everything that is still to be done, then save. Called by `conducting`."""
+        while self._pending:
+            self._pending.popleft()()
+        if self._search is not None:
+            self.row.search = self._search.snapshot()
+            if self.row.end_time is None:
+                self.row.progress = min(max(self._search.progress(), 0.0), 1.0)
+        self.session.flush()
+        self._notes.write(self.session)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _later(self, work: Callable[[], None]) -> None:
+        self._pending.append(work)
+
+    def _live_trials(self) -> list[Trial]:
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None)).order_by(Trial.id)
+        return list(self.session.scalars(query))
+
+    def _live_allocation(self, trial: Trial) -> Allocation | None:
+        if trial.attempts == 0:
+            return None
+        query = select(Allocation).where(Allocation.trial_id == trial.id, Allocation.ended_at.is_(None))
+        return self.session.scalar(query)
+
+    def _act(self, actions: list[Action], cause: int | None = None) -> None:
+        for action in actions:
+            match action:
+                case Create():
+                    self._create(action)
+                case Stop(request_id, why):
+                    self._stop(request_id, why)
+                case Shutdown(cancel, failure, why):
+                    self._later(
+                        lambda event=experiments.SearchDone(cancel, failure, why): self.experiment_event(event)  # type: ignore[misc]
+                    )
+
+    def _create(self, action: Create) -> None:
+        if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
+            return  # the experiment is ending: what the search would still try is not started
+        task_id = f"{self.row.id}.{action.request_id}"
+        self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
+        self.session.flush()
+        trial = Trial(
+            experiment_id=self.row.id,
+            task_id=task_id,
+            request_id=action.request_id,
+            state=self.row.state,
+            hparams=action.hparams,
+            seed=action.seed,
+            summary_metrics={},
+            attempts=0,
+            restarts=0,
+            setbacks=0,
+            start_time=now(),
+        )
+        self.session.add(trial)
+        self.row.num_trials += 1
+        self.row.live_trials += 1
+        self.session.flush()
+        self.story("search", "Create", why=action.why, trial_id=trial.id)
+        self.trial_event(trial, trials.Created(paused=self.row.state == State.PAUSED))
+
+    def _stop(self, request_id: str, why: str) -> None:
+        trial = self.session.scalar(
+            select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
+        )
+        if trial is not None:
+            self.story("search", "Stop", why=why, trial_id=trial.id)
+            self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.SEARCHER, why)))
+
+    def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
+        allocation = self._live_allocation(trial)
+        match decision:
+            case trials.Allocate(attempt, delay):
+                self._allocate(trial, attempt, delay)
+            case trials.Preempt(reason) if allocation is not None:
+                quick = trial.stop == trials.StopCause.INVALID_HP.value
+                self.preempt(allocation, reason, EARLY_STOP_GRACE if quick else self._preemption_timeout())
+                self.say(trial.task_id, f"Asked to save its work and leave: {reason}")
+            case trials.Kill(reason) if allocation is not None:
+                self.kill(allocation, reason)
+            case trials.Finish():
+                self._finish(trial, decision)
+            case trials.Say(level, text):
+                self.say(trial.task_id, text, level)
+
+    def _preemption_timeout(self) -> float:
+        return float(self.row.config.get("preemption_timeout") or self.settings.preemption_timeout)
+
+    def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
+        config = self.row.config
+        self.session.add(
+            Allocation(
+                id=f"{trial.task_id}.{attempt}",
+                task_id=trial.task_id,
+                trial_id=trial.id,
+                token=f"{self.settings.token_prefix}{uuid.uuid4().hex[:12]}-a{attempt}",
+                state=AllocationState.PENDING.value,
+                submission=Submission.NEW.value,
+                attempt=attempt,
+                dispatcher="",  # chosen by the controller from the pool
+                pool=self.row.resource_pool,
+                slots=int(config["resources"]["slots_per_trial"]),
+                owner_id=self.row.owner_id,
+                not_before=now() + dt.timedelta(seconds=delay),
+                checkpoints_before=trial.checkpoint_count,
+                exits={},
+            )
+        )
+        self.session.flush()
+        wake(self.session, "controller")
+
+    def _finish(self, trial: Trial, decision: trials.Finish) -> None:
+        trial.end_time = now()
+        trial.reason = decision.why
+        task = self.session.get(Task, trial.task_id)
+        if task is not None:
+            task.end_time = trial.end_time
+        reason = _EXIT_REASON.get(decision.early) if decision.early else None
+        if decision.state is State.COMPLETED and reason is None:
+            trial.progress = 1.0
+        actions = self.search.exited_early(trial.request_id, reason) if reason else self.search.exited(trial.request_id)
+        self._act(actions, trial.id)
+        self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
+        wake(self.session, f"task:{trial.task_id}")
+
+
+@contextmanager
+def conducting(store: Store, settings: Settings, experiment_id: int) -> Iterator[Conductor]:
+    """A transaction on one experiment. Raises NotFound."""
+    with store.transaction() as session, conducting_in(session, settings, experiment_id) as conductor:
+        yield conductor
+
+
+@contextmanager
+def conducting_in(session: Session, settings: Settings, experiment_id: int) -> Iterator[Conductor]:
+    """The same inside a transaction that is already open and holds no other lock yet."""
+    query = select(Experiment).where(Experiment.id == experiment_id).options(undefer(Experiment.search))
+    row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
+    if row is None:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    conductor = Conductor(session, settings, row)
+    yield conductor
+    conductor.settle()
+
+
+def _in_words(decision: Any) -> str:
+    fields = ", ".join(f"{key}={value}" for key, value in asdict(decision).items() if value not in ("", None, 0))
+    return f"{type(decision).__name__}({fields})"

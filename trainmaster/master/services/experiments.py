@@ -1,0 +1,390 @@
+"""Experiments: create, look at, steer, delete."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.experiment import ExperimentConfig, parse_experiment
+from trainmaster.config.messages import ConfigError
+from trainmaster.master.db.tables import (
+    Allocation,
+    Experiment,
+    Job,
+    ModelDefinition,
+    Project,
+    Story,
+    Trial,
+    User,
+    Workspace,
+)
+from trainmaster.master.lifecycle import experiment as lifecycle
+from trainmaster.master.lifecycle.states import AllocationState, State
+from trainmaster.master.search import SearchError, simulate
+from trainmaster.master.services import jobspec
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Clusters, ServedPool
+from trainmaster.master.services.conductor import conducting, conducting_in
+from trainmaster.master.services.context import ContextFile, pack
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.store import Settings, Store, wake
+
+UNCATEGORIZED = 1  # the project of experiments that name none
+
+
+@dataclass(frozen=True)
+class SiteDefaults:
+    """What the administrator's configuration adds to every experiment; `for_pool` in order of precedence."""
+
+    for_pool: Mapping[str, Sequence[Mapping[str, Any]]]
+    everywhere: Sequence[Mapping[str, Any]]
+
+    def fragments(self, pool: str) -> list[Mapping[str, Any]]:
+        return [*self.for_pool.get(pool, ()), *self.everywhere]
+
+
+@dataclass(frozen=True)
+class ExperimentView:
+    """An experiment with what a list shows of its owner, project and present allocations."""
+
+    row: Experiment
+    username: str
+    display_name: str | None
+    project_name: str
+    workspace_id: int
+    workspace_name: str
+    trial_ids: Sequence[int]
+    phase: str  # ACTIVE experiments: QUEUED, PULLING, STARTING, RUNNING by their most advanced allocation
+
+
+def resolve_config(
+    clusters: Clusters, defaults: SiteDefaults, text: str, *, source: str
+) -> tuple[ExperimentConfig, ServedPool]:
+    """Parse, merge the site's defaults, find the pool. Raises Invalid with every complaint."""
+    try:
+        # The pool decides which defaults apply, so it is read before they are merged.
+        first = parse_experiment(text, source=source, defaults=defaults.everywhere)
+        served = clusters.resolve(first.resources.resource_pool or "", first.resources.slots_per_trial)
+        config = parse_experiment(text, source=source, defaults=defaults.fragments(served.pool.name))
+    except ConfigError as error:
+        raise Invalid(str(error), [_complaint(c) for c in error.complaints]) from None
+    return config, served
+
+
+def create(
+    store: Store,
+    settings: Settings,
+    clusters: Clusters,
+    defaults: SiteDefaults,
+    caller: Caller,
+    text: str,
+    files: Sequence[ContextFile],
+    *,
+    activate: bool = True,
+    parent_id: int | None = None,
+    project_id: int | None = None,
+    validate_only: bool = False,
+    source: str = "experiment.yaml",
+) -> Experiment:
+    """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
+    config, served = resolve_config(clusters, defaults, text, source=source)
+    resolved = config.to_json()
+    seed = resolved["reproducibility"]["experiment_seed"]
+    if seed is None:
+        seed = resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+    _refuse_impossible(settings, served, resolved, caller)
+    archive = pack(files, settings.max_context_bytes)
+    with store.transaction() as session:
+        project = _project(session, resolved, project_id)
+        if parent_id is not None and session.get(Experiment, parent_id) is None:
+            raise NotFound(f"There is no experiment {parent_id} to fork from.")
+        job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
+        session.add(job)
+        searcher = resolved["searcher"]
+        row = Experiment(
+            job_id=job.job_id,
+            owner_id=caller.user_id,
+            project_id=project.id,
+            parent_id=parent_id,
+            state=(State.ACTIVE if activate else State.PAUSED).value,
+            reason="",
+            name=resolved.get("name") or _pet_name(),
+            description=resolved.get("description"),
+            notes="",
+            labels=list(resolved.get("labels") or []),
+            config={**resolved, "resources": {**resolved["resources"], "resource_pool": served.pool.name}},
+            original_config=text,
+            resource_pool=served.pool.name,
+            searcher_type=searcher["name"],
+            searcher_metric=searcher["metric"],
+            smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+            seed=seed,
+            context_size=len(archive),
+            start_time=now(),
+            num_trials=0,
+            live_trials=0,
+            progress=0.0,
+            archived=False,
+            checkpoint_count=0,
+            checkpoint_size=0,
+        )
+        row.config = {**row.config, "name": row.name}
+        session.add(row)
+        session.flush()
+        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
+        session.flush()
+        with conducting_in(session, settings, row.id) as conductor:
+            try:
+                conductor.begin()
+            except SearchError as error:
+                raise Invalid(f"{source}: searcher: {error}") from None
+        if validate_only:
+            session.rollback()
+    return row
+
+
+def command(store: Store, settings: Settings, caller: Caller, experiment_id: int, event: lifecycle.Event) -> None:
+    """Pause, activate, cancel or kill."""
+    with conducting(store, settings, experiment_id) as conductor:
+        _own(caller, conductor.row)
+        conductor.experiment_event(event)
+
+
+def get(store: Store, experiment_id: int) -> ExperimentView:
+    with store.transaction() as session:
+        rows = _views(session, select(Experiment).where(Experiment.id == experiment_id))
+    if not rows:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    return rows[0]
+
+
+@dataclass(frozen=True)
+class ListQuery:
+    """Filters of the list; empty means no restriction. `sort_by` is one of SORTS."""
+
+    archived: bool | None = None
+    states: Sequence[str] = ()
+    users: Sequence[str] = ()
+    user_ids: Sequence[int] = ()
+    name: str = ""
+    description: str = ""
+    labels: Sequence[str] = ()
+    project_id: int | None = None
+    ids: Sequence[int] = ()
+    sort_by: str = "id"
+    descending: bool = False
+
+
+SORTS: Mapping[str, ColumnElement[Any]] = {
+    "id": Experiment.__table__.c.id,
+    "name": Experiment.__table__.c.name,
+    "description": Experiment.__table__.c.description,
+    "start_time": Experiment.__table__.c.start_time,
+    "end_time": Experiment.__table__.c.end_time,
+    "state": Experiment.__table__.c.state,
+    "num_trials": Experiment.__table__.c.num_trials,
+    "progress": Experiment.__table__.c.progress,
+    "user": User.__table__.c.username,
+    "forked_from": Experiment.__table__.c.parent_id,
+    "resource_pool": Experiment.__table__.c.resource_pool,
+    "project_id": Experiment.__table__.c.project_id,
+    "checkpoint_size": Experiment.__table__.c.checkpoint_size,
+    "checkpoint_count": Experiment.__table__.c.checkpoint_count,
+    "searcher_metric_val": Experiment.__table__.c.best_metric,
+}
+
+
+def list_page(store: Store, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
+    """One page of the list; `limit` 0 is everything, a negative offset counts from the end."""
+    statement = select(Experiment).join(User, User.id == Experiment.owner_id)
+    e = Experiment
+    if query.archived is not None:
+        statement = statement.where(e.archived == query.archived)
+    if query.states:
+        statement = statement.where(e.state.in_(query.states))
+    if query.users or query.user_ids:
+        statement = statement.where(or_(User.username.in_(query.users), e.owner_id.in_(query.user_ids)))
+    if query.name:
+        statement = statement.where(e.name.icontains(query.name, autoescape=True))
+    if query.description:
+        statement = statement.where(e.description.icontains(query.description, autoescape=True))
+    for label in query.labels:
+        statement = statement.where(e.labels.contains([label]))
+    if query.project_id is not None:
+        statement = statement.where(e.project_id == query.project_id)
+    if query.ids:
+        statement = statement.where(e.id.in_(query.ids))
+    column = SORTS[query.sort_by]
+    with store.transaction() as session:
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = cut(offset, limit, total)
+        order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
+        statement = statement.order_by(order, e.id.desc() if query.descending else e.id)
+        views = _views(session, statement.offset(window.start).limit(window.size))
+    return Page(views, window)
+
+
+def model_definition(store: Store, experiment_id: int) -> bytes:
+    with store.transaction() as session:
+        found = session.get(ModelDefinition, experiment_id)
+    if found is None:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    return found.archive
+
+
+def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int) -> None:
+    """Mark for deletion; the controller removes checkpoints, then rows."""
+    with conducting(store, settings, experiment_id) as conductor:
+        row = conductor.row
+        _own(caller, row)
+        state = State(row.state)
+        if state is State.DELETING:
+            return
+        if not (state.terminal or state is State.DELETE_FAILED):
+            raise Conflict(f"Experiment {experiment_id} is {state.value}: kill it before deleting it.")
+        conductor.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
+        row.state, row.reason = State.DELETING.value, ""
+        wake(conductor.session, "controller")
+
+
+def story(store: Store, trial_id: int) -> list[Story]:
+    """Why the trial is where it is: its own events, and those of its experiment as a whole."""
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        mine = (Story.experiment_id == trial.experiment_id) & (Story.trial_id.is_(None) | (Story.trial_id == trial_id))
+        return list(session.scalars(select(Story).where(mine).order_by(Story.id)))
+
+
+def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]:
+    """How many trials of which length the search would run."""
+    resolved = config.to_json()
+    try:
+        return simulate(resolved["searcher"], resolved["hyperparameters"], seed)
+    except SearchError as error:
+        raise Invalid(f"searcher: {error}") from None
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _refuse_impossible(settings: Settings, served: ServedPool, config: Mapping[str, Any], caller: Caller) -> None:
+    """What can be known to fail is refused before anything is created."""
+    sample = Allocation(
+        id="0.check.1",
+        task_id="0.check",
+        token=f"{settings.token_prefix}check",
+        slots=int(config["resources"]["slots_per_trial"]),
+        owner_id=caller.user_id,
+        attempt=1,
+    )
+    complaints = served.cluster.dispatcher.check(jobspec.build(settings, served, sample, config))
+    if complaints:
+        raise Invalid(" ".join(complaints))
+
+
+def _project(session: Session, config: Mapping[str, Any], project_id: int | None) -> Project:
+    if project_id:
+        project = session.get(Project, project_id)
+        if project is None:
+            raise NotFound(f"There is no project {project_id}.")
+        return project
+    names = (config.get("workspace") or "", config.get("project") or "")
+    if not any(names):
+        found = session.get(Project, UNCATEGORIZED)
+        assert found is not None, "bootstrap creates it"
+        return found
+    query = select(Project).join(Workspace, Workspace.id == Project.workspace_id)
+    project = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
+    if project is None:
+        raise Invalid(f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out.")
+    return project
+
+
+def _views(session: Session, statement: Any) -> list[ExperimentView]:
+    rows = list(session.scalars(statement))
+    if not rows:
+        return []
+    ids = [row.id for row in rows]
+    owners = {user.id: user for user in session.scalars(select(User).where(User.id.in_({row.owner_id for row in rows})))}
+    projects = {
+        project.id: (project, workspace)
+        for project, workspace in session.execute(
+            select(Project, Workspace)
+            .join(Workspace, Workspace.id == Project.workspace_id)
+            .where(Project.id.in_({row.project_id for row in rows}))
+        )
+    }
+    trial_ids: dict[int, list[int]] = {}
+    if len(rows) == 1:  # lists do not show them, and a long search has thousands
+        trial_ids[ids[0]] = list(session.scalars(select(Trial.id).where(Trial.experiment_id == ids[0]).order_by(Trial.id)))
+    phases = _phases(session, [row.id for row in rows if row.state == State.ACTIVE])
+    views = []
+    for row in rows:
+        owner, (project, workspace) = owners[row.owner_id], projects[row.project_id]
+        views.append(
+            ExperimentView(
+                row, owner.username, owner.display_name, project.name, workspace.id, workspace.name,
+                trial_ids.get(row.id, ()), phases.get(row.id, "QUEUED"),
+            )
+        )  # fmt: skip
+    return views
+
+
+_PHASE = {
+    AllocationState.PENDING: "QUEUED",
+    AllocationState.ASSIGNED: "QUEUED",
+    AllocationState.STARTING: "STARTING",
+    AllocationState.RUNNING: "RUNNING",
+    AllocationState.TERMINATING: "RUNNING",
+}
+
+
+def _phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
+    if not ids:
+        return {}
+    query = (
+        select(Trial.experiment_id, Allocation.state)
+        .join(Allocation, Allocation.trial_id == Trial.id)
+        .where(Trial.experiment_id.in_(ids), Allocation.ended_at.is_(None))
+        .distinct()
+    )
+    best: dict[int, AllocationState] = {}
+    for experiment_id, state in session.execute(query):
+        found = AllocationState(state)
+        if experiment_id not in best or found.rank > best[experiment_id].rank:
+            best[experiment_id] = found
+    return {key: _PHASE.get(state, "RUNNING") for key, state in best.items()}
+
+
+def _own(caller: Caller, row: Experiment) -> None:
+    if not (caller.admin or caller.user_id == row.owner_id) or caller.allocation_id:
+        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+
+
+def _complaint(complaint: Any) -> dict[str, Any]:
+    return {
+        "path": list(complaint.path),
+        "message": complaint.message,
+        "line": complaint.line,
+        "column": complaint.column,
+        "suggestion": complaint.suggestion,
+    }
+
+
+def _pet_name() -> str:
+    adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
+    animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
+    return f"Experiment ({secrets.choice(adjectives)}-{secrets.choice(animals)})"
+
+

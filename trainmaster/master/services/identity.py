@@ -1,0 +1,154 @@
+"""Who somebody is: users, their sessions, and the tokens of allocations."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import os
+import secrets
+from dataclasses import dataclass
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, User, UserSession
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
+from trainmaster.master.services.store import Settings, Store
+
+SESSION_LIFE = dt.timedelta(days=7)
+CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
+FIRST_USERS = (("admin", True), ("determined", False))
+
+_hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)  # OWASP's minimum for Argon2id
+_NOBODY = _hasher.hash("nobody")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner."""
+
+    user_id: int
+    username: str
+    admin: bool
+    allocation_id: str | None = None
+    task_id: str | None = None
+    trial_id: int | None = None
+
+
+def client_hash(password: str) -> str:
+    """What a Determined client sends instead of `password` (SHA-512, hex); the empty password stays empty."""
+    return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
+
+
+def ensure_first_users(session: Session, password: str) -> bool:
+    """Create `admin` and `determined` in an empty database. True when they were created."""
+    if session.scalar(select(User.id).limit(1)) is not None:
+        return False
+    hashed = _hasher.hash(client_hash(password))
+    session.add_all(User(username=name, admin=admin, password_hash=hashed) for name, admin in FIRST_USERS)
+    session.flush()
+    return True
+
+
+def generate_password() -> str:
+    """18 characters that satisfy Determined's complexity rule (upper, lower, digit)."""
+    while True:
+        word = secrets.token_urlsafe(13)
+        if any(c.isupper() for c in word) and any(c.islower() for c in word) and any(c.isdigit() for c in word):
+            return word
+
+
+def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tuple[str, User]:
+    """A new bearer token. Raises Forbidden for a wrong name or password (the same sentence for both)."""
+    sent = password if is_hashed else client_hash(password)
+    with store.transaction() as session:
+        user = session.scalar(select(User).where(User.username == username.strip().lower()))
+        # The same work for an unknown name as for a wrong password: the time taken must not tell which.
+        stored = (user.password_hash if user else None) or _NOBODY
+        if not _verify(stored, sent) or user is None or user.password_hash is None or not user.active:
+            raise Forbidden("The user name or the password is wrong.")
+        token = secrets.token_urlsafe(32)
+        session.add(UserSession(user_id=user.id, token_hash=_digest(token), expires_at=now() + SESSION_LIFE))
+        user.last_auth_at = now()
+    return token, user
+
+
+def log_out(store: Store, token: str) -> None:
+    with store.transaction() as session:
+        found = session.scalar(select(UserSession).where(UserSession.token_hash == _digest(token)))
+        if found is not None:
+            session.delete(found)
+
+
+def get_user(store: Store, user_id: int) -> User:
+    with store.transaction() as session:
+        user = session.get(User, user_id)
+        if user is None:
+            raise NotFound(f"There is no user {user_id}.")
+        return user
+
+
+def list_users(store: Store) -> list[User]:
+    with store.transaction() as session:
+        return list(session.scalars(select(User).order_by(User.id)))
+
+
+def change_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
+    sent = password if is_hashed else client_hash(password)
+    with store.transaction() as session:
+        session.execute(
+            update(User).where(User.id == user_id).values(password_hash=_hasher.hash(sent), modified_at=now())
+        )
+
+
+def session_token(settings: Settings, allocation_id: str, token: str) -> str:
+    """The secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
+    mac = hmac.new(settings.secret, f"{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+    return f"alloc:{allocation_id}:{mac}"
+
+
+def authenticate(store: Store, settings: Settings, token: str) -> Caller:
+    """Who presents `token`: a user's session or a job. Raises Unauthenticated."""
+    if token.startswith("alloc:"):
+        return _authenticate_job(store, settings, token)
+    with store.transaction() as session:
+        row = session.execute(
+            select(User, UserSession.expires_at)
+            .join(UserSession, UserSession.user_id == User.id)
+            .where(UserSession.token_hash == _digest(token))
+        ).first()
+    if row is None or row.expires_at < now() or not row.User.active:
+        raise Unauthenticated("The session is not valid or has expired: log in again with `det user login`.")
+    return Caller(row.User.id, row.User.username, row.User.admin)
+
+
+def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
+    parts = token.split(":")
+    with store.transaction() as session:
+        row = session.execute(
+            select(Allocation.token, Allocation.ended_at, Allocation.task_id, Allocation.trial_id, User)
+            .join(User, User.id == Allocation.owner_id)
+            .where(Allocation.id == (parts[1] if len(parts) == 3 else ""))
+        ).first()
+    if row is None or not hmac.compare_digest(session_token(settings, parts[1], row.token), token):
+        raise Unauthenticated("The job's token is not valid.")
+    return Caller(row.User.id, row.User.username, False, parts[1], row.task_id, row.trial_id)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _verify(stored: str, sent: str) -> bool:
+    try:
+        return _hasher.verify(stored, sent)
+    except Argon2Error:
+        return False
+
+
+def random_secret() -> bytes:
+    return os.urandom(32)

@@ -1,0 +1,154 @@
+"""Task logs: taken in batches, read forwards or backwards, followed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import task_logs
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.store import Store, wake
+
+LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOCK_CLASS = 7302
+MAX_LINE = 64 * 1024  # characters; a longer line is cut and says so
+
+
+@dataclass(frozen=True)
+class Line:
+    """A log line on its way in."""
+
+    log: str
+    level: str = "INFO"
+    at: dt.datetime | None = None
+    rank: int | None = None
+    agent_id: str | None = None
+    container_id: str | None = None
+    stdtype: str | None = None
+    source: str = "task"
+
+
+@dataclass(frozen=True)
+class StoredLine:
+    id: int
+    task_id: str
+    allocation_id: str | None
+    at: dt.datetime
+    level: str
+    rank_id: int | None
+    agent_id: str | None
+    container_id: str | None
+    stdtype: str | None
+    source: str
+    log: str
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which lines of a task. Empty sequences do not restrict."""
+
+    allocation_ids: Sequence[str] = ()
+    agent_ids: Sequence[str] = ()
+    container_ids: Sequence[str] = ()
+    rank_ids: Sequence[int] = ()
+    levels: Sequence[str] = ()
+    stdtypes: Sequence[str] = ()
+    sources: Sequence[str] = ()
+    before: dt.datetime | None = None
+    after: dt.datetime | None = None
+    search_text: str = ""
+    regex: bool = False
+
+
+def append(session: Session, task_id: str, allocation_id: str | None, lines: Iterable[Line]) -> None:
+    """Add lines in the order given; whoever follows the task is woken at commit.
+
+    Call it last in a transaction. Appends to one task wait for each other until commit: ids must become visible in
+    order, or who follows by id would miss the lines of the slower of two writers.
+    """
+    arrived = now()
+    rows = [
+        {
+            "task_id": task_id,
+            "allocation_id": allocation_id,
+            "at": line.at or arrived,
+            "level": LEVELS.index(line.level) if line.level in LEVELS else LEVELS.index("INFO"),
+            "rank_id": line.rank,
+            "agent_id": line.agent_id,
+            "container_id": line.container_id,
+            "stdtype": line.stdtype,
+            "source": line.source,
+            "log": _clean(line.log),
+        }
+        for line in lines
+    ]
+    if rows:
+        session.flush()
+        session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, func.hashtext(task_id))))
+        session.execute(insert(task_logs), rows)
+        wake(session, f"task:{task_id}")
+
+
+def say(session: Session, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
+    """A line of the master's own in a task's log."""
+    append(session, task_id, allocation_id, [Line(text, level, source="master")])
+
+
+class Notes:
+    """Lines of the master's own, kept back until the end of a transaction: writing to a task's log takes a lock that
+    must be the last one, and always in the same order."""
+
+    def __init__(self) -> None:
+        self._lines: list[tuple[str, str | None, str, str]] = []
+
+    def say(self, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
+        self._lines.append((task_id, allocation_id, text, level))
+
+    def write(self, session: Session) -> None:
+        for task_id in sorted({line[0] for line in self._lines}):
+            for owner, allocation_id, text, level in self._lines:
+                if owner == task_id:
+                    say(session, task_id, text, level, allocation_id)
+        self._lines.clear()
+
+
+def read(
+    store: Store, task_id: str, where: LogFilter, *, after_id: int = 0, limit: int | None = None, newest_first: bool = False
+) -> list[StoredLine]:
+    """Lines with an id above `after_id`, oldest first, or newest first."""
+    t = task_logs.c
+    query = select(task_logs).where(t.task_id == task_id, t.id > after_id)
+    for column, wanted in (
+        (t.allocation_id, where.allocation_ids),
+        (t.agent_id, where.agent_ids),
+        (t.container_id, where.container_ids),
+        (t.rank_id, where.rank_ids),
+        (t.stdtype, where.stdtypes),
+        (t.source, where.sources),
+    ):
+        if wanted:
+            query = query.where(column.in_(wanted))
+    if where.levels:
+        query = query.where(t.level.in_([LEVELS.index(level) for level in where.levels]))
+    if where.before:
+        query = query.where(t.at < where.before)
+    if where.after:
+        query = query.where(t.at > where.after)
+    if where.search_text:
+        text = where.search_text
+        query = query.where(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
+    query = query.order_by(t.id.desc() if newest_first else t.id)
+    if limit is not None:
+        query = query.limit(limit)
+    with store.transaction() as session:
+        rows = session.execute(query).mappings().all()
+    return [StoredLine(**{**row, "level": LEVELS[row["level"]]}) for row in rows]
+
+
+def _clean(text: str) -> str:
+    text = text.replace("\0", "�")  # PostgreSQL's text cannot hold NUL
+    return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [cut: the line had {len(text)} characters]"

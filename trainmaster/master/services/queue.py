@@ -1,0 +1,83 @@
+"""The job queue as users see it: experiments with what they hold and what they wait for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from trainmaster.master.db.tables import Allocation, Experiment, Trial, User
+from trainmaster.master.lifecycle.states import AllocationState, State
+from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """One experiment in a pool's queue. `explanation`: why its oldest waiting attempt waits."""
+
+    job_id: str
+    experiment_id: int
+    name: str
+    username: str
+    user_id: int
+    workspace_id: int
+    submitted_at: dt.datetime
+    pool: str
+    requested_slots: int
+    allocated_slots: int
+    progress: float
+    scheduled: bool
+    ahead: int
+    explanation: str
+
+
+_HOLDING = (AllocationState.STARTING.value, AllocationState.RUNNING.value, AllocationState.TERMINATING.value)
+
+
+def page(store: Store, pool: str | None, offset: int, limit: int, *, descending: bool = False) -> Page[QueuedJob]:
+    """Live experiments in the order in which they were submitted."""
+    held = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0)
+    wanted = func.coalesce(func.sum(Allocation.slots), 0)
+    query = (
+        select(Experiment, User.username, held.label("held"), wanted.label("wanted"), func.max(Allocation.explanation).label("why"))
+        .join(User, User.id == Experiment.owner_id)
+        .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
+        .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
+        .where(Experiment.end_time.is_(None), Experiment.state != State.PAUSED.value)
+        .group_by(Experiment.id, User.username)
+        .order_by(Experiment.start_time, Experiment.id)
+    )
+    if pool:
+        query = query.where(Experiment.resource_pool == pool)
+    with store.transaction() as session:
+        rows = session.execute(query).all()
+    ahead: dict[str, int] = {}
+    jobs = []
+    for row in rows:
+        experiment: Experiment = row.Experiment
+        position = ahead.get(experiment.resource_pool, 0)
+        scheduled = row.held > 0
+        if not scheduled:
+            ahead[experiment.resource_pool] = position + 1
+        jobs.append(
+            QueuedJob(
+                str(experiment.job_id), experiment.id, experiment.name, row.username, experiment.owner_id, 1,
+                experiment.start_time, experiment.resource_pool, int(row.wanted), int(row.held), experiment.progress,
+                scheduled, -1 if scheduled else position, "" if scheduled else row.why or "",
+            )
+        )  # fmt: skip
+    ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
+    window = cut(offset, limit, len(ordered))
+    return Page(ordered[window.start : window.end], window)
+
+
+def counts(store: Store) -> dict[str, tuple[int, int]]:
+    """Per pool: experiments that wait, experiments that hold resources."""
+    found: dict[str, tuple[int, int]] = {}
+    for job in page(store, None, 0, 0).items:
+        queued, scheduled = found.get(job.pool, (0, 0))
+        found[job.pool] = (queued, scheduled + 1) if job.scheduled else (queued + 1, scheduled)
+    return found

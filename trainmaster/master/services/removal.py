@@ -1,0 +1,75 @@
+"""Removing for good: experiments with everything they left, and sessions that have expired."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import delete, select
+
+from trainmaster.master.db.tables import Checkpoint, Experiment, Task, Trial, UserSession, metrics, task_logs
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+
+def remove_deleted_experiments(store: Store) -> None:
+    with store.transaction() as session:
+        ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
+    for experiment_id in ids:
+        _remove(store, experiment_id)
+
+
+def remove_expired_sessions(store: Store) -> None:
+    with store.transaction() as session:
+        session.execute(delete(UserSession).where(UserSession.expires_at < now()))
+
+
+def _remove(store: Store, experiment_id: int) -> None:
+    """Files first, rows last: a crash in between leaves rows that say what is still to be removed."""
+    with store.transaction() as session:
+        query = select(Checkpoint.uuid, Checkpoint.storage).where(Checkpoint.experiment_id == experiment_id)
+        checkpoints = list(session.execute(query).tuples())
+    failure = next(filter(None, (_remove_files(key, storage) for key, storage in checkpoints)), None)
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id, with_for_update=True)
+        if row is None or row.state != State.DELETING:
+            return
+        if failure is not None:
+            row.state, row.reason = State.DELETE_FAILED.value, failure
+            return
+        trials = list(session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).tuples())
+        ids, tasks = [trial[0] for trial in trials], [trial[1] for trial in trials]
+        session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
+        session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))
+        session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+        session.execute(delete(Task).where(Task.task_id.in_(tasks)))
+    log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+
+
+def checkpoint_folder(key: uuid.UUID, storage: dict[str, Any]) -> Path | None:
+    """Where a checkpoint lies, when its storage is a file system."""
+    if storage.get("type") == "shared_fs":
+        root = Path(storage["host_path"])
+        return (root / storage["storage_path"] if storage.get("storage_path") else root) / str(key)
+    if storage.get("type") == "directory":
+        return Path(storage["container_path"]) / str(key)
+    return None
+
+
+def _remove_files(key: uuid.UUID, storage: dict[str, Any]) -> str | None:
+    folder = checkpoint_folder(key, storage)
+    if folder is None:
+        return f"Checkpoint {key} lies in {storage.get('type')!r} storage, which this master cannot remove from."
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"Checkpoint {key} could not be removed from {folder}: {error.strerror}."
+    return None

@@ -1,0 +1,108 @@
+"""Transactions, and telling other threads and processes about them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from trainmaster.master.db.engine import notify
+
+CHANNEL = "trainmaster"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What services must know of the master they serve in."""
+
+    version: str
+    cluster_id: str
+    cluster_name: str
+    secret: bytes
+    token_prefix: str
+    master_url: str  # as jobs reach it
+    runtime_zip: bytes
+    heartbeat: float = 15.0  # seconds between a runtime's signs of life
+    lease_patience: float = 1800.0  # seconds a job waits for a master that is away before it gives up
+    lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
+    preemption_timeout: float = 3600.0
+    max_context_bytes: int = 95 * 1024 * 1024
+
+
+class Store:
+    """The database as services see it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._sessions = sessionmaker(engine, expire_on_commit=False)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        with self._sessions.begin() as session:
+            yield session
+
+
+def wake(session: Session, subject: str) -> None:
+    """At commit, tell whoever waits for `subject` (`allocation:ID`, `task:ID`, `controller`)."""
+    notify(session.connection(), CHANNEL, subject)
+
+
+class Wakeups:
+    """Waiting for a subject, from coroutines and from threads. A wake-up is a hint: look again after it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
+        self._threads: dict[str, set[threading.Event]] = defaultdict(set)
+        self._closed = False
+
+    def fire(self, subject: str) -> None:
+        with self._lock:
+            waiting = list(self._waiting.get(subject, ()))
+            threads = list(self._threads.get(subject, ()))
+        for loop, event in waiting:
+            loop.call_soon_threadsafe(event.set)
+        for flag in threads:
+            flag.set()
+
+    @contextmanager
+    def listening(self, subject: str) -> Iterator[asyncio.Event]:
+        """Register before looking, so that nothing between the look and the wait is missed."""
+        entry = (asyncio.get_running_loop(), asyncio.Event())
+        with self._lock:
+            self._waiting[subject].add(entry)
+            if self._closed:
+                entry[1].set()
+        try:
+            yield entry[1]
+        finally:
+            with self._lock:
+                self._waiting[subject].discard(entry)
+                if not self._waiting[subject]:
+                    del self._waiting[subject]
+
+    def subscribe(self, subject: str, flag: threading.Event) -> None:
+        with self._lock:
+            self._threads[subject].add(flag)
+
+    def unsubscribe(self, subject: str, flag: threading.Event) -> None:
+        with self._lock:
+            self._threads[subject].discard(flag)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Let every waiter go: the master is stopping."""
+        with self._lock:
+            self._closed = True
+            subjects = list(self._waiting)
+        for subject in subjects:
+            self.fire(subject)

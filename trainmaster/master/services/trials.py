@@ -1,0 +1,227 @@
+"""Trials and their checkpoints: look at, kill."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Task, Trial, metrics
+from trainmaster.master.lifecycle import trial as lifecycle
+from trainmaster.master.services.conductor import conducting
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.metrics import StoredReport
+from trainmaster.master.services.paging import Page, Window, cut
+from trainmaster.master.services.store import Settings, Store
+
+SORTS: Mapping[str, ColumnElement[Any]] = {
+    "id": Trial.__table__.c.id,
+    "start_time": Trial.__table__.c.start_time,
+    "end_time": Trial.__table__.c.end_time,
+    "state": Trial.__table__.c.state,
+    "best_validation_metric": Trial.__table__.c.searcher_metric,
+    "latest_validation_metric": Trial.__table__.c.latest_validation["totalBatches"],
+    "batches_processed": Trial.__table__.c.total_batches,
+    "duration": func.coalesce(Trial.__table__.c.end_time, func.now()) - Trial.__table__.c.start_time,
+    "restarts": Trial.__table__.c.restarts,
+    "checkpoint_size": Trial.__table__.c.checkpoint_size,
+}
+
+
+@dataclass(frozen=True)
+class CheckpointView:
+    row: Checkpoint
+    trial: Trial | None
+    config: Mapping[str, Any] | None
+
+
+def get(store: Store, trial_id: int) -> tuple[Trial, Checkpoint | None]:
+    """The trial and its best checkpoint."""
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        return trial, _best_checkpoint(session, trial)
+
+
+def list_page(
+    store: Store, experiment_id: int, states: Sequence[str], sort_by: str, descending: bool, offset: int, limit: int
+) -> Page[Trial]:
+    statement = select(Trial).where(Trial.experiment_id == experiment_id)
+    if states:
+        statement = statement.where(Trial.state.in_(states))
+    column = SORTS[sort_by]
+    with store.transaction() as session:
+        if session.scalar(select(Experiment.id).where(Experiment.id == experiment_id)) is None:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = cut(offset, limit, total)
+        order = column.desc().nulls_last() if descending else column.asc().nulls_last()
+        rows = session.scalars(statement.order_by(order, Trial.id).offset(window.start).limit(window.size))
+        return Page(list(rows), window)
+
+
+def kill(store: Store, settings: Settings, caller: Caller, trial_id: int) -> None:
+    with store.transaction() as session:
+        experiment_id = session.scalar(select(Trial.experiment_id).where(Trial.id == trial_id))
+    if experiment_id is None:
+        raise NotFound(f"There is no trial {trial_id}.")
+    with conducting(store, settings, experiment_id) as conductor:
+        if not (caller.admin or caller.user_id == conductor.row.owner_id) or caller.allocation_id:
+            raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
+        trial = conductor.session.get_one(Trial, trial_id)
+        conductor.trial_event(trial, lifecycle.Stop(lifecycle.StopCause.KILL, f"killed by {caller.username}"))
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One line of a trial's history; exactly one member is set."""
+
+    training: StoredReport | None = None
+    validation: StoredReport | None = None
+    checkpoint: Checkpoint | None = None
+
+
+def workloads(store: Store, trial_id: int, offset: int, limit: int, *, descending: bool = False) -> Page[Workload]:
+    """Reports and checkpoints of a trial in the order of their steps."""
+    with store.transaction() as session:
+        if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        m = metrics.c
+        wanted = (m.trial_id == trial_id, m.group.in_(("training", "validation")), ~m.archived)
+        reports = session.execute(select(metrics).where(*wanted).order_by(m.steps, m.id)).mappings().all()
+        checkpoints = session.scalars(select(Checkpoint).where(Checkpoint.trial_id == trial_id))
+        entries: list[tuple[int, int, Workload]] = []
+        names = ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")
+        for row in reports:
+            report = StoredReport(**{name: row[name] for name in names})
+            training = report.group == "training"
+            load = Workload(training=report) if training else Workload(validation=report)
+            entries.append((report.steps, 0 if training else 1, load))
+        entries += [(row.steps_completed, 2, Workload(checkpoint=row)) for row in checkpoints]
+    entries.sort(key=lambda entry: entry[:2], reverse=descending)
+    window: Window = cut(offset, limit, len(entries))
+    return Page([load for _, _, load in entries[window.start : window.end]], window)
+
+
+def get_checkpoint(store: Store, key: str) -> CheckpointView:
+    try:
+        wanted = uuid.UUID(key)
+    except ValueError:
+        raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
+    with store.transaction() as session:
+        row = session.get(Checkpoint, wanted)
+        if row is None:
+            raise NotFound(f"There is no checkpoint {key}.")
+        trial = session.get(Trial, row.trial_id) if row.trial_id else None
+        experiment = session.get(Experiment, trial.experiment_id) if trial else None
+        return CheckpointView(row, trial, experiment.config if experiment else None)
+
+
+CHECKPOINT_SORTS: Mapping[str, ColumnElement[Any]] = {
+    "uuid": Checkpoint.__table__.c.uuid,
+    "trial_id": Checkpoint.__table__.c.trial_id,
+    "batch_number": Checkpoint.__table__.c.steps_completed,
+    "end_time": Checkpoint.__table__.c.report_time,
+    "state": Checkpoint.__table__.c.state,
+    "searcher_metric": Checkpoint.__table__.c.metric,
+}
+
+
+def list_checkpoints(
+    store: Store,
+    *,
+    experiment_id: int | None = None,
+    trial_id: int | None = None,
+    states: Sequence[str] = (),
+    sort_by: str = "end_time",
+    descending: bool | None = None,
+    offset: int = 0,
+    limit: int = 0,
+) -> Page[CheckpointView]:
+    """`sort_by` searcher_metric puts the best first unless told otherwise."""
+    statement = select(Checkpoint)
+    if experiment_id is not None:
+        statement = statement.where(Checkpoint.experiment_id == experiment_id)
+    if trial_id is not None:
+        statement = statement.where(Checkpoint.trial_id == trial_id)
+    if states:
+        statement = statement.where(Checkpoint.state.in_(states))
+    with store.transaction() as session:
+        owner = experiment_id or session.scalar(select(Trial.experiment_id).where(Trial.id == (trial_id or 0)))
+        experiment = session.get(Experiment, owner) if owner else None
+        if experiment is None:
+            raise NotFound(f"There is no experiment {experiment_id}." if experiment_id else f"There is no trial {trial_id}.")
+        if descending is None:
+            descending = sort_by == "searcher_metric" and not experiment.smaller_is_better
+        column = CHECKPOINT_SORTS[sort_by]
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = cut(offset, limit, total)
+        order = column.desc().nulls_last() if descending else column.asc().nulls_last()
+        rows = list(session.scalars(statement.order_by(order, Checkpoint.uuid).offset(window.start).limit(window.size)))
+        trials = {t.id: t for t in session.scalars(select(Trial).where(Trial.id.in_({row.trial_id for row in rows})))}
+        views = [CheckpointView(row, trials.get(row.trial_id or 0), experiment.config) for row in rows]
+        return Page(views, window)
+
+
+def task_of_trial(store: Store, trial_id: int) -> str:
+    with store.transaction() as session:
+        found = session.scalar(select(Trial.task_id).where(Trial.id == trial_id))
+    if found is None:
+        raise NotFound(f"There is no trial {trial_id}.")
+    return found
+
+
+def context_of_task(store: Store, task_id: str) -> int:
+    """The experiment whose files a task needs."""
+    with store.transaction() as session:
+        found = session.scalar(select(Trial.experiment_id).where(Trial.task_id == task_id))
+    if found is None:
+        raise NotFound(f"There is no task {task_id}.")
+    return found
+
+
+def task_with_allocations(store: Store, task_id: str) -> tuple[Task, list[Allocation]]:
+    with store.transaction() as session:
+        task = session.get(Task, task_id)
+        if task is None:
+            raise NotFound(f"There is no task {task_id}.")
+        query = select(Allocation).where(Allocation.task_id == task_id).order_by(Allocation.attempt)
+        return task, list(session.scalars(query))
+
+
+def get_allocation(store: Store, allocation_id: str) -> Allocation:
+    with store.transaction() as session:
+        found = session.get(Allocation, allocation_id)
+    if found is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    return found
+
+
+def is_over(store: Store, task_id: str) -> bool:
+    """True when a task will write no more logs."""
+    with store.transaction() as session:
+        task = session.get(Task, task_id)
+        return task is None or task.end_time is not None
+
+
+def best_validation(store: Store, experiment_id: int) -> float | None:
+    with store.transaction() as session:
+        row = session.execute(select(Experiment.best_metric).where(Experiment.id == experiment_id)).first()
+    if row is None:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    best: float | None = row.best_metric
+    return best
+
+
+def _best_checkpoint(session: Session, trial: Trial) -> Checkpoint | None:
+    experiment = session.get_one(Experiment, trial.experiment_id)
+    column = Checkpoint.__table__.c.metric
+    order = column.asc() if experiment.smaller_is_better else column.desc()
+    query = select(Checkpoint).where(Checkpoint.trial_id == trial.id, Checkpoint.state == "COMPLETED")
+    return session.scalar(query.order_by(order.nulls_last(), Checkpoint.report_time.desc()).limit(1))
