@@ -1,0 +1,70 @@
+"""`scripts/cluster`: the test cluster as a command for people."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+
+from tests.cluster import apptainer, images
+from tests.cluster.cluster import Cluster
+from tests.cluster.layout import USERS
+from tests.cluster.packages import Unavailable
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one verb; exit status 0, 1 (a sentence on standard error) or 2 (usage)."""
+    parser = argparse.ArgumentParser(prog="scripts/cluster", description="A real Slurm cluster for tests.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    up = verbs.add_parser("up", help="start it; safe to run twice")
+    up.add_argument("--min-job-age", type=int, default=30, help="seconds for which ended jobs are remembered")
+    verbs.add_parser("down", help="end its jobs and daemons")
+    verbs.add_parser("status", help="what runs")
+    verbs.add_parser("env", help="shell lines that point Slurm's commands at it")
+    image = verbs.add_parser("image", help="build images that are missing, print their paths")
+    image.add_argument("names", nargs="*", choices=[[], *images.RECIPES], metavar="NAME")
+    chosen = parser.parse_args(arguments)
+    try:
+        return _VERBS[chosen.verb](chosen)
+    except (Unavailable, TimeoutError, RuntimeError) as error:
+        print(f"scripts/cluster {chosen.verb}: {error}", file=sys.stderr)
+        return 1
+
+
+def _up(chosen: argparse.Namespace) -> int:
+    cluster = Cluster()
+    begun = time.monotonic()
+    cluster.up(min_job_age=chosen.min_job_age)
+    print(f"up after {time.monotonic() - begun:.1f} s; users {', '.join(USERS)}")
+    return _env(chosen)
+
+
+def _down(_: argparse.Namespace) -> int:
+    Cluster().down()
+    return 0
+
+
+def _status(_: argparse.Namespace) -> int:
+    cluster = Cluster()
+    for name, state in cluster.status().items():
+        print(f"{name:12} {state}")
+    return 0 if cluster.is_up() else 1
+
+
+def _env(_: argparse.Namespace) -> int:
+    for name, value in Cluster().environment.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def _image(chosen: argparse.Namespace) -> int:
+    layout = Cluster().layout
+    print(apptainer.install(layout))
+    for name in chosen.names or images.RECIPES:
+        print(images.build(layout, name))
+    return 0
+
+
+_VERBS = {"up": _up, "down": _down, "status": _status, "env": _env, "image": _image}

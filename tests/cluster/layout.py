@@ -1,0 +1,73 @@
+"""Where the test cluster lives, and the numbers it uses. Every place can be moved by an environment variable.
+
+* ``TRAINMASTER_CLUSTER_RUN``: state of the running cluster (/var/lib/trainmaster-cluster)
+* ``TRAINMASTER_CLUSTER_PORT``: first TCP port on 127.0.0.1 (18000); one for the controller, one for each node
+* ``TRAINMASTER_CLUSTER_NODES``: names of its nodes, comma separated (n1,n2,n3,n4)
+* ``TRAINMASTER_CACHE``: what is built once and reused (/var/cache/trainmaster)
+
+A second cluster beside the first needs another run folder, other ports and other node names.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+USERS = ("tmalice", "tmbob")
+GPUS_PER_NODE = 2
+CPUS_PER_NODE = 4
+MEMORY_PER_NODE_MB = 8000
+MEMORY_PER_CPU_MB = 2000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths, ports and names of one test cluster."""
+
+    run: Path
+    cache: Path
+    first_port: int
+    nodes: tuple[str, ...]
+
+    @classmethod
+    def from_environment(cls) -> Layout:
+        return cls(
+            run=Path(os.environ.get("TRAINMASTER_CLUSTER_RUN", "/var/lib/trainmaster-cluster")),
+            cache=Path(os.environ.get("TRAINMASTER_CACHE", "/var/cache/trainmaster")),
+            first_port=int(os.environ.get("TRAINMASTER_CLUSTER_PORT", "18000")),
+            nodes=tuple(os.environ.get("TRAINMASTER_CLUSTER_NODES", "n1,n2,n3,n4").split(",")),
+        )
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.run / "etc" / "slurm.conf"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.run / "munge" / "socket"
+
+    @property
+    def job_root(self) -> Path:
+        """A folder that every node and every user can reach; each user makes job folders below it."""
+        return self.run / "jobs"
+
+    @property
+    def controller_port(self) -> int:
+        return self.first_port
+
+    def node_port(self, node: str) -> int:
+        return self.first_port + 1 + self.nodes.index(node)
+
+    def log(self, daemon: str) -> Path:
+        return self.run / "log" / f"{daemon}.log"
+
+    def pid_file(self, daemon: str) -> Path:
+        return self.run / "pid" / f"{daemon}.pid"
+
+    @property
+    def apptainer(self) -> Path:
+        return self.cache / "apptainer" / "bin" / "apptainer"
+
+    def image(self, name: str) -> Path:
+        return self.cache / "images" / f"{name}.sif"

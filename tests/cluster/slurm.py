@@ -1,0 +1,59 @@
+"""Pytest fixtures for the real parts. Import the ones a test module needs:
+
+    from tests.cluster.slurm import slurm_cluster
+
+A part that cannot be had on this machine skips the tests that ask for it, with the reason in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import apptainer, images
+from tests.cluster.cluster import Cluster
+from tests.cluster.packages import Unavailable
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster() -> Iterator[Cluster]:
+    """The running test cluster. One that was up before stays up; otherwise it is taken down at the end."""
+    cluster = Cluster()
+    was_up = cluster.controller.pid() is not None
+    try:
+        cluster.up()
+    except Unavailable as reason:
+        pytest.skip(f"no Slurm cluster: {reason}")
+    yield cluster
+    if not was_up:
+        cluster.down()
+
+
+@pytest.fixture(scope="session")
+def apptainer_command() -> Path:
+    """Path of an `apptainer` that ordinary users can run."""
+    try:
+        return apptainer.install(Cluster().layout)
+    except Unavailable as reason:
+        pytest.skip(f"no Apptainer: {reason}")
+
+
+@pytest.fixture(scope="session")
+def python_image(apptainer_command: Path) -> Path:
+    """A container image with Python and nothing else."""
+    return _image("python")
+
+
+@pytest.fixture(scope="session")
+def torch_image(apptainer_command: Path) -> Path:
+    """A container image with PyTorch for the CPU, NumPy and scikit-learn."""
+    return _image("torch")
+
+
+def _image(name: str) -> Path:
+    try:
+        return images.build(Cluster().layout, name)
+    except Unavailable as reason:
+        pytest.skip(f"no image {name}: {reason}")
