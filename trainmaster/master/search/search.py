@@ -25,8 +25,8 @@ class Search:
     `snapshot` and `restore`.
 
     Reports that are repeated, that are not newer than what a trial has reported before (it was restarted),
-    that are about unknown or ended trials or about trials that were told to stop: they change nothing. Tell of
-    a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
+    that are about unknown or ended trials or about trials that were told to stop: they change nothing. Tell
+    of a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
     """
 
     def __init__(self, searcher: Mapping[str, Any], hparams: Mapping[str, Any], stream: RandomState) -> None:
