@@ -1,0 +1,46 @@
+"""How often the kernel has killed something in our control group for want of memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Optional
+
+
+def oom_kills(root: Path = Path("/")) -> Optional[int]:
+    """The counter of this process's memory control group; None when it cannot be read.
+
+    cgroup v2: `oom_kill` in memory.events; v1: `oom_kill` in memory.oom_control (Linux 4.13 and newer).
+    Inside a container the group's own path may not be visible: then the mount's root is our group. `root` is
+    where the file system begins.
+    """
+    for path in _candidates(root):
+        try:
+            text = path.read_text(encoding="ascii")
+        except (OSError, ValueError):
+            continue
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill" and value.strip().isdigit():
+                return int(value)
+    return None
+
+
+def _candidates(root: Path) -> List[Path]:
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    mounts = root / "sys/fs/cgroup"
+    found: List[Path] = []
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        inner = path.lstrip("/")
+        if "memory" in controllers.split(","):
+            found += [
+                mounts / "memory" / inner / "memory.oom_control",
+                mounts / "memory" / "memory.oom_control",
+            ]
+        elif not controllers:
+            for mount in (mounts, mounts / "unified"):
+                found += [mount / inner / "memory.events", mount / "memory.events"]
+    return found

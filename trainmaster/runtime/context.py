@@ -1,0 +1,110 @@
+"""Unpacks the user's files. The archive comes from another user's hands as far as this code is concerned."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import os
+import posixpath
+import tarfile
+from pathlib import Path
+from typing import List, Tuple
+
+from trainmaster.runtime.errors import BadContext
+
+MAX_BYTES = 4 * 1024**3  # unpacked; the master limits the packed size
+MAX_ENTRIES = 200_000
+
+
+def unpack_context(
+    b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES
+) -> int:
+    """Unpack a base64 tar.gz into the existing empty folder `target`; returns the number of entries.
+
+    Links are made after all files, so that nothing can be written through one, and each must lead to a place
+    inside the folder. Raises BadContext with a sentence that names the entry.
+    """
+    if not b64_tgz:
+        return 0
+    try:
+        packed = base64.b64decode(b64_tgz, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadContext("the context archive is not base64: %s" % error) from error
+    root = os.path.realpath(str(target))
+    links: List[Tuple[str, tarfile.TarInfo]] = []
+    left = max_bytes
+    entries = 0
+    try:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+            for entry in archive:
+                entries += 1
+                if entries > max_entries:
+                    raise BadContext("the context has more than %d entries" % max_entries)
+                name = _inside(entry.name, "entry")
+                path = os.path.join(root, name)
+                if entry.isdir():
+                    os.makedirs(path, exist_ok=True)
+                elif entry.isreg():
+                    left -= entry.size
+                    if left < 0:
+                        raise BadContext("the context unpacks to more than %d bytes" % max_bytes)
+                    _write(archive, entry, path)
+                elif entry.issym() or entry.islnk():
+                    links.append((name, entry))
+                else:
+                    raise BadContext("the context holds %r, which is a device or a pipe" % entry.name)
+            _link(root, links)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise BadContext("the context cannot be unpacked: %s" % error) from error
+    return entries
+
+
+def _inside(name: str, what: str) -> str:
+    if name.startswith("/") or "\0" in name:
+        raise BadContext("the context %s %r is an absolute path" % (what, name))
+    clean = posixpath.normpath(name)
+    if clean == ".." or clean.startswith("../"):
+        raise BadContext("the context %s %r leads out of the context" % (what, name))
+    return clean
+
+
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    source = archive.extractfile(entry)
+    assert source is not None  # a regular file has content
+    # A name that comes twice replaces itself, as tar does; no link exists yet that could be followed.
+    with source, open(path, "wb") as file:
+        while True:
+            block = source.read(1 << 20)
+            if not block:
+                break
+            file.write(block)
+    os.chmod(path, 0o600 | (entry.mode & 0o755))
+    os.utime(path, (entry.mtime, entry.mtime))
+
+
+def _link(root: str, links: List[Tuple[str, tarfile.TarInfo]]) -> None:
+    for name, entry in links:
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        # Earlier links may stand in the way to this one.
+        if not _within(root, os.path.realpath(os.path.dirname(path))):
+            raise BadContext("the context entry %r leads out of the context" % entry.name)
+        if entry.islnk():
+            source = os.path.join(root, _inside(entry.linkname, "link target"))
+            if os.path.islink(source) or not os.path.isfile(source):
+                raise BadContext("the context link %r leads to no file: %r" % (entry.name, entry.linkname))
+            os.link(source, path)
+        else:
+            if os.path.isabs(entry.linkname):
+                raise BadContext("the context link %r leads out of the context" % entry.name)
+            os.symlink(entry.linkname, path)
+    for name, entry in links:
+        # Only now do all links stand: a chain of them may lead where none of them does.
+        if not _within(root, os.path.realpath(os.path.join(root, name))):
+            raise BadContext("the context link %r leads out of the context" % entry.name)
+
+
+def _within(root: str, path: str) -> bool:
+    return path == root or path.startswith(root + os.sep)

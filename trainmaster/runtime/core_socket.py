@@ -1,0 +1,91 @@
+"""The Unix socket on which core speaks to the runtime of its node; a JSON object a line.
+
+{"op": "wake"}                                  lines were added to stream `core`; no answer {"op":
+"sync", "lines": n, "timeout": s}        wait until the master has n lines -> {"acked", "online"} {"op":
+"append", "line": "..."}                 the disk took no more: keep this line of the stream from now
+                                                on -> {"lines": number of lines in the stream}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from pathlib import Path
+from typing import Any, Dict, Optional
+
+from trainmaster.runtime.shipper import Shipper
+from trainmaster.runtime.spool import Stream
+
+NAME = "runtime.sock"
+
+
+class CoreSocket(threading.Thread):
+    """Serves the socket; one more thread for each connection. Other nodes than the first have no stream
+    `core`: there everything is answered at once."""
+
+    def __init__(self, run_dir: Path, stream: Optional[Stream], shipper: Optional[Shipper]) -> None:
+        """Bind. Raises OSError."""
+        super().__init__(name="core-socket", daemon=True)
+        self._stream = stream
+        self._shipper = shipper
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(run_dir / NAME))
+        self._listener.listen(64)
+
+    def run(self) -> None:
+        while True:
+            try:
+                connection = self._listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(
+                target=self._serve, args=(connection,), name="core-connection", daemon=True
+            ).start()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        with contextlib.suppress(OSError):
+            # Wakes the thread that waits in accept.
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as lines:
+            try:
+                for line in lines:
+                    answer = self._answer(line)
+                    if answer is not None:
+                        connection.sendall(json.dumps(answer).encode("ascii") + b"\n")
+            except OSError:
+                return
+
+    def _answer(self, line: bytes) -> Optional[Dict[str, Any]]:
+        try:
+            asked = json.loads(line.decode("utf-8"))
+            op = asked["op"]
+            if op == "wake":
+                if self._shipper is not None:
+                    self._shipper.wake()
+                return None
+            if op == "sync":
+                return self._sync(int(asked["lines"]), float(asked["timeout"]))
+            if op == "append":
+                return self._append(str(asked["line"]))
+        except (ValueError, KeyError, TypeError) as error:
+            return {"error": "not understood: %s" % error}
+        return {"error": "there is no op %r" % op}
+
+    def _sync(self, lines: int, timeout: float) -> Dict[str, Any]:
+        if self._stream is None or self._shipper is None:
+            return {"acked": 0, "online": False}
+        self._shipper.sync(lines, timeout)
+        return {"acked": self._stream.acked, "online": self._shipper.online}
+
+    def _append(self, line: str) -> Dict[str, Any]:
+        if self._stream is None or self._shipper is None:
+            return {"error": "only the first node of a job keeps the stream core"}
+        self._stream.append_line(line.encode("ascii") + b"\n")
+        self._shipper.wake()
+        return {"lines": self._stream.lines()}

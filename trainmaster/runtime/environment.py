@@ -1,0 +1,175 @@
+"""What the user's process finds around it: `DET_*` variables, `info/*.json`, the path to core.
+
+The variables are those of Determined 0.38.1, so that its harness works unchanged in the job.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+from urllib.parse import urlsplit
+
+from trainmaster.runtime.facts import Facts
+from trainmaster.runtime.job import Job, Work
+from trainmaster.runtime.rendezvous import Rendezvous
+
+_LONGEST = 120_000  # bytes; Linux refuses a single variable above 128 KiB (execve(2), MAX_ARG_STRLEN)
+
+
+def child_environment(
+    job: Job,
+    work: Work,
+    facts: Facts,
+    meeting: Rendezvous,
+    *,
+    run_dir: Path,
+    package: Path,
+    master_url: str,
+    session_token: str,
+    interface: Optional[str],
+    inherited: Mapping[str, str],
+) -> Dict[str, str]:
+    """The user's process's environment: what was inherited, the job's and the work's own, then what is known
+    here."""
+    environment = {**inherited, **job.environment, **work.environment}
+    environment.setdefault("PYTHONUNBUFFERED", "1")
+    if interface is not None and len(meeting.addresses) > 1:
+        # Gloo would take the address that the host's name resolves to, which Debian sets to 127.0.1.1.
+        environment.setdefault("GLOO_SOCKET_IFNAME", interface)
+    environment.update(
+        _determined(job, work, facts, meeting, environment, run_dir, master_url, session_token)
+    )
+    environment["TRAINMASTER_RUN_DIR"] = str(run_dir)
+    environment["TRAINMASTER_DISTRIBUTED_PORT"] = str(meeting.distributed_port)
+    environment["PYTHONPATH"] = os.pathsep.join(_python_path(package, environment.get("PYTHONPATH", "")))
+    host = urlsplit(master_url).hostname or ""
+    for name in ("NO_PROXY", "no_proxy"):
+        known = [entry for entry in environment.get(name, "").split(",") if entry]
+        if host and host not in known:
+            environment[name] = ",".join([*known, host])
+    return environment
+
+
+def _python_path(package: Path, inherited: str) -> List[str]:
+    path = [str(package), *(entry for entry in inherited.split(os.pathsep) if entry)]
+    # The alias gives way to a real `determined` that only the user's interpreter sees; this check spares the
+    # common case the detour.
+    if importlib.util.find_spec("determined") is None:
+        path.append(str(package / "alias"))
+    return path
+
+
+def _determined(
+    job: Job,
+    work: Work,
+    facts: Facts,
+    meeting: Rendezvous,
+    environment: Mapping[str, str],
+    run_dir: Path,
+    master_url: str,
+    session_token: str,
+) -> Dict[str, str]:
+    url = urlsplit(master_url)
+    port = str(url.port or (443 if url.scheme == "https" else 80))
+    offset = min(facts.slot_ids) if facts.slot_ids else 0
+    found = {
+        "DET_MASTER": master_url,
+        "DET_MASTER_ADDR": url.hostname or "",
+        "DET_MASTER_HOST": url.hostname or "",
+        "DET_MASTER_IP": url.hostname or "",
+        "DET_MASTER_PORT": port,
+        "DET_USE_TLS": "true" if url.scheme == "https" else "false",
+        "DET_CLUSTER_ID": job.cluster_id,
+        "DET_AGENT_ID": facts.node_name,
+        "DET_CONTAINER_ID": "%s.%d" % (job.allocation_id, facts.node_rank),
+        "DET_RESOURCES_ID": "%s.%d" % (job.allocation_id, facts.node_rank),
+        "DET_RESOURCES_TYPE": job.resources_type,
+        "DET_TASK_ID": job.task_id,
+        "DET_TASK_TYPE": work.task_type,
+        "DET_ALLOCATION_ID": job.allocation_id,
+        "DET_SESSION_TOKEN": session_token,
+        "DET_USER": work.owner,
+        "DET_SLOT_IDS": json.dumps(list(facts.slot_ids)),
+        "DET_SLOT_TYPE": job.slot_type,
+        "DET_WORKDIR": str(run_dir / "workdir"),
+        "DET_RUN_DIR": str(run_dir),
+        "DET_CHIEF_IP": meeting.addresses[0],
+        "DET_UNIQUE_PORT_OFFSET": str(offset),
+        "DET_TASK_LOGGING_METADATA": json.dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
+        "C10D_PORT": str(meeting.torch_port),
+        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(12360 + offset),
+        "INTER_TRAIN_PROCESS_COMM_PORT_2": str(12365 + offset),
+        "DTRAIN_SSH_PORT": str(12350 + offset),
+    }
+    trial = work.trial
+    if trial is not None:
+        found.update(
+            {
+                "DET_EXPERIMENT_ID": str(trial.experiment_id),
+                "DET_TRIAL_ID": str(trial.id),
+                "DET_TRIAL_RUN_ID": str(trial.run_id),
+                "DET_TRIAL_SEED": str(trial.seed),
+                "DET_STEPS_COMPLETED": str(trial.steps_completed),
+                "DET_EXPERIMENT_CONFIG": json.dumps(work.config),
+                "DET_HPARAMS": json.dumps(trial.hparams),
+            }
+        )
+        if trial.latest_checkpoint is not None:
+            found["DET_LATEST_CHECKPOINT"] = trial.latest_checkpoint
+    if "DET_INTER_NODE_NETWORK_INTERFACE" in environment:
+        found["DET_INTER_NODE_NETWORK_INTERFACE"] = environment["DET_INTER_NODE_NETWORK_INTERFACE"]
+    # What is too long for a variable stands in info/trial.json alone.
+    return {name: value for name, value in found.items() if len(value.encode("utf-8")) <= _LONGEST}
+
+
+def write_info(
+    job: Job, work: Work, facts: Facts, meeting: Rendezvous, *, run_dir: Path, environment: Mapping[str, str]
+) -> None:
+    """Write `info/*.json`: rendezvous, resources, cluster, trial and user_data as Determined's harness reads
+    them, and `runtime.json`, which is ours."""
+    info = run_dir / "info"
+    info.mkdir(mode=0o700, exist_ok=True)
+    files: Dict[str, Any] = {
+        "rendezvous": {
+            "container_addrs": list(meeting.addresses),
+            "container_rank": meeting.rank,
+            "container_slot_counts": list(meeting.slot_counts),
+        },
+        "resources": {"gpu_uuids": list(facts.device_uuids)},
+        "user_data": work.config.get("data") or {},
+        "cluster": {
+            "cluster_id": job.cluster_id,
+            "agent_id": facts.node_name,
+            "slot_ids": list(facts.slot_ids),
+            "task_id": job.task_id,
+            "allocation_id": job.allocation_id,
+            "task_type": work.task_type,
+        },
+        "runtime": {
+            "version": 1,
+            "spool": str(job.spool),
+            "checkpoint_storage": dict(work.checkpoint_storage),
+            "slot_type": job.slot_type,
+            "torch_port": meeting.torch_port,
+            "distributed_port": meeting.distributed_port,
+        },
+    }
+    trial = work.trial
+    if trial is not None:
+        files["trial"] = {
+            "trial_id": trial.id,
+            "experiment_id": trial.experiment_id,
+            "trial_seed": trial.seed,
+            "hparams": dict(trial.hparams),
+            "config": dict(work.config),
+            "steps_completed": trial.steps_completed,
+            "trial_run_id": trial.run_id,
+            "debug": bool(work.config.get("debug", False)),
+            "inter_node_network_interface": environment.get("DET_INTER_NODE_NETWORK_INTERFACE"),
+        }
+        files["cluster"]["latest_checkpoint"] = trial.latest_checkpoint
+    for name, content in files.items():
+        (info / (name + ".json")).write_text(json.dumps(content), encoding="utf-8")

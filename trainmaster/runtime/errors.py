@@ -1,0 +1,88 @@
+"""What can go wrong before and around the user's process.
+
+RuntimeFault            the job cannot go on; carries the status to leave with
+|-- BadJobFolder        the job folder or the scheduler's environment is not what it should be (78)
+|-- NotLeased           the master did not give us the work
+|   |-- HeldElsewhere   another job has this allocation, or it has ended: leave without a trace (0)
+|   |-- NotAdmitted     the session token was refused (77)
+|   `-- NobodyThere     no answer for the whole lease patience (75)
+|-- BadContext          the user's files cannot be unpacked safely (70)
+|-- NoRendezvous        the other nodes did not come (75)
+`-- AskedToLeave        a signal or the master wants us gone before the user's process began
+MasterError             one call to the master had no good answer
+|-- Away                the same call may work later
+|   |-- Refused         the machine is there, nobody listens: a restart, most likely
+|   `-- Unreachable     no route, no name, no answer in time, or a 5xx/408/429 from what did answer
+`-- Rejected            the master understood and said no (other 4xx)
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+
+class RuntimeFault(Exception):
+    """The job cannot go on. `status` is what the runtime exits with (sysexits.h where one fits)."""
+
+    status = 70
+
+
+class BadJobFolder(RuntimeFault):
+    status = 78
+
+
+class NotLeased(RuntimeFault):
+    status = 75
+
+
+class HeldElsewhere(NotLeased):
+    status = 0
+
+
+class NotAdmitted(NotLeased):
+    status = 77
+
+
+class NobodyThere(NotLeased):
+    status = 75
+
+
+class BadContext(RuntimeFault):
+    status = 70
+
+
+class NoRendezvous(RuntimeFault):
+    status = 75
+
+
+class AskedToLeave(RuntimeFault):
+    """Somebody wants the job gone before the user's process began; `reason` as in the exit record."""
+
+    def __init__(self, reason: str, signum: Optional[int] = None) -> None:
+        super().__init__("asked to leave (%s) before the training started" % reason)
+        self.reason = reason
+        self.signum = signum
+
+
+class MasterError(Exception):
+    """One call to the master had no good answer."""
+
+
+class Away(MasterError):
+    """The master cannot be asked now; the same call may work later."""
+
+
+class Refused(Away):
+    """Connection refused: the machine is up and nobody listens on the port."""
+
+
+class Unreachable(Away):
+    """No route, no name, no answer in time, or an answer that says "not now"."""
+
+
+class Rejected(MasterError):
+    """The master answered no. `http_status` is its code."""
+
+    def __init__(self, http_status: int, message: str) -> None:
+        super().__init__("the master answered %d: %s" % (http_status, message))
+        self.http_status = http_status

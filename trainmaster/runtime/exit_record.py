@@ -1,0 +1,64 @@
+"""How one node of the job ended, left in the job folder and told to the master."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """Fields as in ARCHITECTURE.md; times are seconds since the epoch."""
+
+    allocation_id: str
+    job_id: str
+    node_rank: int
+    node_name: str
+    exit_code: int
+    signal: Optional[int]
+    oom: bool
+    preempted: Optional[str]  # the reason
+    preempt_acked: bool
+    message: str
+    started_at: float
+    ended_at: float
+    spool: Mapping[str, int]
+
+    def to_json(self) -> Dict[str, Any]:
+        fields = asdict(self)
+        fields["version"] = 1
+        fields["preempted"] = None if self.preempted is None else {"reason": self.preempted}
+        return fields
+
+
+def write_exit_record(folder: Path, record: ExitRecord, *, replace: bool = True) -> None:
+    """Write `exit/<node rank>.json` so that it is whole or not there, and durable. Raises OSError.
+
+    With `replace=False` an existing record stays: a job that never got the lease must not speak for the one
+    that has it.
+    """
+    target = folder / "exit" / ("%d.json" % record.node_rank)
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    fresh = target.with_suffix(".%d.new" % os.getpid())
+    try:
+        with open(str(fresh), "w", encoding="utf-8") as file:
+            json.dump(record.to_json(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(str(fresh), str(target))
+        else:
+            os.link(str(fresh), str(target))
+    except FileExistsError:
+        return
+    finally:
+        if fresh.exists():
+            fresh.unlink()
+    directory = os.open(str(target.parent), os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

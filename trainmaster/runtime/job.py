@@ -1,0 +1,204 @@
+"""What the job is (`job.json`, `secrets/token`) and what the master gives it to do (the answer to the
+lease)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
+
+from trainmaster.runtime.errors import BadJobFolder
+
+JOB_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """`job.json`. Times are seconds."""
+
+    folder: Path
+    allocation_id: str
+    task_id: str
+    token: str  # the job's name at the scheduler; no secret
+    cluster_id: str
+    master_url: str
+    master_url_file: Optional[str]
+    scheduler: str
+    resources_type: str
+    pool: str
+    slots: int
+    slot_type: str
+    walltime_grace: float = 120.0
+    heartbeat: float = 15.0
+    lease_patience: float = 600.0
+    rendezvous_patience: float = 1800.0
+    final_patience: float = 30.0  # how long a master that is away is waited for at the end
+    term_grace: float = 5.0  # between a SIGTERM from the scheduler and the one the user's process gets
+    kill_grace: float = 10.0  # between SIGTERM and SIGKILL for the user's processes
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def spool(self) -> Path:
+        return self.folder / "spool"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The trial that this job runs."""
+
+    id: int
+    experiment_id: int
+    request_id: str
+    seed: int
+    hparams: Mapping[str, Any]
+    run_id: int
+    steps_completed: int
+    latest_checkpoint: Optional[str]
+
+
+@dataclass(frozen=True)
+class Work:
+    """The answer to the lease: what is to be run."""
+
+    trial: Optional[Trial]
+    task_type: str
+    config: Mapping[str, Any]
+    entrypoint: Union[str, Tuple[str, ...]]
+    environment: Mapping[str, str]
+    checkpoint_storage: Mapping[str, Any]
+    num_nodes: int
+    owner: str
+    preempt: Optional[str]  # the reason, when the job is to leave before it began
+
+
+def read_job(folder: Path) -> Job:
+    """Read `job.json`. Raises BadJobFolder with a sentence that names the file and the key."""
+    path = folder / "job.json"
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadJobFolder(
+            "%s is missing: start the runtime with the job folder that the master staged" % path
+        ) from None
+    except (OSError, ValueError) as error:
+        raise BadJobFolder("%s cannot be read: %s" % (path, error)) from error
+    if not isinstance(raw, dict) or raw.get("version") != JOB_VERSION:
+        raise BadJobFolder(
+            "%s: version %d is wanted; the master and runtime.zip do not belong together"
+            % (path, JOB_VERSION)
+        )
+    take = _Taker(raw, str(path))
+    url_file = raw.get("master_url_file")
+    return Job(
+        folder=folder,
+        allocation_id=take.text("allocation_id"),
+        task_id=take.text("task_id"),
+        token=take.text("token"),
+        cluster_id=take.text("cluster_id"),
+        master_url=take.text("master_url"),
+        master_url_file=None if url_file is None else str(url_file),
+        scheduler=take.text("scheduler"),
+        resources_type=take.text("resources_type"),
+        pool=take.text("pool", ""),
+        slots=int(take.number("slots", 0)),
+        slot_type=take.text("slot_type", "cpu"),
+        walltime_grace=take.number("walltime_grace", Job.walltime_grace),
+        heartbeat=take.number("heartbeat", Job.heartbeat),
+        lease_patience=take.number("lease_patience", Job.lease_patience),
+        rendezvous_patience=take.number("rendezvous_patience", Job.rendezvous_patience),
+        final_patience=take.number("final_patience", Job.final_patience),
+        term_grace=take.number("term_grace", Job.term_grace),
+        kill_grace=take.number("kill_grace", Job.kill_grace),
+        environment=take.texts("environment"),
+    )
+
+
+def read_token(folder: Path) -> str:
+    """The session token. Read once at start; the file may be gone afterwards."""
+    path = folder / "secrets" / "token"
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise BadJobFolder("%s cannot be read: %s" % (path, error)) from error
+    if not token or any(not 33 <= ord(letter) <= 126 for letter in token):
+        raise BadJobFolder("%s holds no token: one line of printable characters is wanted" % path)
+    return token
+
+
+def parse_work(raw: Any) -> Work:
+    """Check the lease's answer. Raises BadJobFolder: a master that speaks another dialect cannot be worked
+    for."""
+    where = "the master's answer to the lease"
+    if not isinstance(raw, dict):
+        raise BadJobFolder("%s is not a JSON object" % where)
+    take = _Taker(raw, where)
+    entrypoint = raw.get("entrypoint")
+    if isinstance(entrypoint, list) and entrypoint and all(isinstance(word, str) for word in entrypoint):
+        entrypoint = tuple(entrypoint)
+    elif not isinstance(entrypoint, str) or not entrypoint.strip():
+        raise BadJobFolder("%s: entrypoint must be a command line or a list of words" % where)
+    preempt = raw.get("preempt")
+    return Work(
+        trial=_parse_trial(raw["trial"], where) if raw.get("trial") else None,
+        task_type=take.text("task_type", "TRIAL"),
+        config=take.mapping("config"),
+        entrypoint=entrypoint,
+        environment=take.texts("environment"),
+        checkpoint_storage=take.mapping("checkpoint_storage"),
+        num_nodes=int(take.number("num_nodes", 1)),
+        owner=take.text("owner", ""),
+        preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
+    )
+
+
+def _parse_trial(raw: Any, where: str) -> Trial:
+    where += ", trial"
+    if not isinstance(raw, dict):
+        raise BadJobFolder("%s is not a JSON object" % where)
+    take = _Taker(raw, where)
+    checkpoint = raw.get("latest_checkpoint")
+    return Trial(
+        id=int(take.number("id")),
+        experiment_id=int(take.number("experiment_id")),
+        request_id=take.text("request_id", ""),
+        seed=int(take.number("seed", 0)),
+        hparams=take.mapping("hparams"),
+        run_id=int(take.number("run_id", 0)),
+        steps_completed=int(take.number("steps_completed", 0)),
+        latest_checkpoint=None if checkpoint is None else str(checkpoint),
+    )
+
+
+class _Taker:
+    """Takes typed values out of a JSON object, or says in a sentence which one is wrong."""
+
+    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
+        self._raw = raw
+        self._where = where
+
+    def text(self, key: str, default: Optional[str] = None) -> str:
+        value = self._raw.get(key, default)
+        if not isinstance(value, str):
+            raise BadJobFolder("%s: %s must be a string, not %r" % (self._where, key, value))
+        return value
+
+    def number(self, key: str, default: Optional[float] = None) -> float:
+        value = self._raw.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise BadJobFolder("%s: %s must be a number, not %r" % (self._where, key, value))
+        return value
+
+    def mapping(self, key: str) -> Dict[str, Any]:
+        value = self._raw.get(key) or {}
+        if not isinstance(value, dict):
+            raise BadJobFolder("%s: %s must be an object, not %r" % (self._where, key, value))
+        return value
+
+    def texts(self, key: str) -> Dict[str, str]:
+        value = self.mapping(key)
+        for name, text in value.items():
+            # A name with "=" or a NUL anywhere cannot be passed to a process at all.
+            if not isinstance(text, str) or not name or "=" in name or "\0" in name + text:
+                raise BadJobFolder("%s: %s.%s cannot be an environment variable" % (self._where, key, name))
+        return value

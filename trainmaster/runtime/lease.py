@@ -1,0 +1,42 @@
+"""The one question that makes a duplicate of a job harmless: is this allocation mine?"""
+
+from __future__ import annotations
+
+from typing import List
+
+from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
+from trainmaster.runtime.facts import Facts
+from trainmaster.runtime.job import Job, Work, parse_work
+from trainmaster.runtime.master import Master
+
+
+def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> Work:
+    """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master
+    that is away.
+
+    Raises HeldElsewhere, NotAdmitted, NobodyThere, NotLeased; BadJobFolder when the answer makes no sense.
+    """
+    body = {
+        "job_id": facts.job_id,
+        "node_rank": facts.node_rank,
+        "num_nodes": facts.num_nodes,
+        "node_name": facts.node_name,
+        "slot_ids": list(facts.slot_ids),
+        "restart_count": facts.restart_count,
+        "addresses": addresses,
+    }
+    path = "/api/x1/allocations/%s/lease" % job.allocation_id
+    try:
+        return parse_work(master.insist("POST", path, body, patience=job.lease_patience))
+    except Rejected as error:
+        if error.http_status == 409:
+            raise HeldElsewhere(
+                "another job holds allocation %s, or it has ended" % job.allocation_id
+            ) from error
+        if error.http_status in (401, 403):
+            raise NotAdmitted(
+                "the session token of allocation %s was refused: %s" % (job.allocation_id, error)
+            ) from error
+        raise NotLeased("the lease of allocation %s was refused: %s" % (job.allocation_id, error)) from error
+    except Away as error:
+        raise NobodyThere("no lease within %d s: %s" % (job.lease_patience, error)) from error

@@ -1,0 +1,109 @@
+"""Turns what the user's process prints into log records."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import threading
+import time
+from typing import Any, Callable, Dict, Optional, Tuple
+
+MAX_LINE = 64 * 1024  # bytes; longer lines are cut into several
+_CR_INTERVAL = 1.0  # seconds between two recorded states of a progress bar
+_RANK = re.compile(r"\[rank=(\d+)\] ?")
+# "INFO: x", "[INFO] x", "2024-01-01 12:00:00,123 - INFO - x", "12:00:00 WARNING x"
+_LEVEL = re.compile(
+    r"^[^A-Za-z]{0,40}(?:[\w.:/-]+ (?:- )?){0,2}?"
+    r"[\[(<]?(TRACE|DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)[\])>]?(?=[:\s|,-]|$)"
+)
+_LEVEL_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
+
+
+def parse_line(line: str) -> Tuple[Optional[int], str, str]:
+    """Rank, level and text of a line. The rank is the prefix `[rank=N] ` that launchers put there, taken
+    off."""
+    rank = None
+    match = _RANK.match(line)
+    if match:
+        rank = int(match.group(1))
+        line = line[match.end() :]
+    level = _LEVEL.match(line[:160])
+    name = level.group(1) if level else "INFO"
+    return rank, _LEVEL_NAMES.get(name, name), line
+
+
+class LineReader(threading.Thread):
+    """Reads one pipe to its end and hands over its lines as log records.
+
+    A carriage return ends a line as well, but of the states that a progress bar runs through only about one a
+    second and the last one are recorded. `secret` never gets into a record.
+    """
+
+    def __init__(self, pipe: int, stdtype: str, secret: str, add: Callable[[Dict[str, Any]], None]) -> None:
+        super().__init__(name="read-" + stdtype, daemon=True)
+        self._pipe = pipe
+        self._stdtype = stdtype
+        self._secret = secret
+        self._add = add
+        self._held: Optional[bytes] = None  # the latest state of a progress bar
+        self._last_bar = 0.0
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        rest = b""
+        try:
+            while True:
+                # A progress bar that stands still is recorded although nothing follows it.
+                if not select.select([self._pipe], [], [], _CR_INTERVAL)[0]:
+                    self._bar_due(force=True)
+                    if self._ending.is_set():
+                        break
+                    continue
+                block = os.read(self._pipe, 1 << 16)
+                if not block:
+                    break
+                rest = self._take(rest + block)
+        finally:
+            if rest:
+                self._held = None
+                self._emit(rest.rstrip(b"\r"))
+            self._bar_due(force=True)
+            os.close(self._pipe)
+
+    def give_up(self) -> None:
+        """Read what is there and end, although somebody may still hold the pipe."""
+        self._ending.set()
+
+    def _take(self, text: bytes) -> bytes:
+        start = 0
+        # A "\r" at the very end may be the first half of "\r\n".
+        for match in re.finditer(rb"\r?\n|\r(?!\n|$)", text):
+            piece = text[start : match.start()]
+            start = match.end()
+            if match.group().endswith(b"\n"):
+                self._held = None
+                self._emit(piece)
+            elif piece:
+                self._held = piece
+                self._bar_due()
+        rest = text[start:]
+        while len(rest) > MAX_LINE:
+            self._emit(rest[:MAX_LINE])
+            rest = rest[MAX_LINE:]
+        return rest
+
+    def _bar_due(self, force: bool = False) -> None:
+        now = time.monotonic()
+        if self._held is not None and (force or now - self._last_bar >= _CR_INTERVAL):
+            self._last_bar = now
+            held, self._held = self._held, None
+            self._emit(held)
+
+    def _emit(self, piece: bytes) -> None:
+        for begin in range(0, max(1, len(piece)), MAX_LINE):
+            text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace").replace("\0", "\ufffd")
+            rank, level, line = parse_line(text.replace(self._secret, "[session token]"))
+            self._add(
+                {"t": time.time(), "stdtype": self._stdtype, "level": level, "rank": rank, "line": line}
+            )

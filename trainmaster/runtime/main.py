@@ -1,0 +1,249 @@
+"""The sequence of one node of one job. Everything it does is in the modules it names.
+
+read the job folder -> lease -> reporting -> context -> rendezvous -> environment -> the user's process
+-> exit record -> deliver what is left -> leave with the user's status
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Optional, Sequence
+
+from trainmaster.runtime.archive import unpack_runtime_zip
+from trainmaster.runtime.context import unpack_context
+from trainmaster.runtime.environment import child_environment, write_info
+from trainmaster.runtime.errors import AskedToLeave, BadContext, HeldElsewhere, MasterError, RuntimeFault
+from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
+from trainmaster.runtime.facts import Facts, read_facts
+from trainmaster.runtime.job import Job, Work, read_job, read_token
+from trainmaster.runtime.lease import take_lease
+from trainmaster.runtime.master import Master
+from trainmaster.runtime.preempt import Preemption, PreemptWatch
+from trainmaster.runtime.rendezvous import choose_address, meet
+from trainmaster.runtime.reporting import Reporting, print_notice
+from trainmaster.runtime.signals import Signals
+from trainmaster.runtime.supervise import Outcome, Supervisor
+
+_LONGEST_RUN_DIR = 80  # characters; a Unix socket's whole path may have 107
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one node of the job in folder `arguments[0]`; returns the status to leave with."""
+    if len(arguments) != 1:
+        print_notice("usage: python3 runtime.zip JOB_FOLDER")
+        return 64
+    started = time.time()
+    os.umask(0o077)
+    signals = Signals()
+    signals.install()
+    job: Optional[Job] = None
+    facts: Optional[Facts] = None
+    try:
+        job = read_job(Path(arguments[0]).absolute())
+        token = read_token(job.folder)
+        facts = read_facts({**os.environ, **job.environment}, job)
+        master = Master(
+            job.master_url, token, url_file=job.master_url_file, environ={**os.environ, **job.environment}
+        )
+        address, interface = choose_address(_rendezvous_interfaces(job), master.url)
+        work = take_lease(master, job, facts, [address])
+    except HeldElsewhere:
+        return HeldElsewhere.status
+    except RuntimeFault as fault:
+        return _leave_without_lease(fault, job, facts, started)
+    with _RunDir() as run_dir:
+        node = _Node(job, facts, work, master, token, signals, run_dir, started)
+        return node.run(address, interface)
+
+
+def _rendezvous_interfaces(job: Job) -> str:
+    name = "DET_SLURM_RENDEZVOUS_IFACE"
+    return job.environment.get(name) or os.environ.get(name, "")
+
+
+def _leave_without_lease(
+    fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float
+) -> int:
+    print_notice(str(fault))
+    asked = fault if isinstance(fault, AskedToLeave) else None
+    status = 128 + asked.signum if asked is not None and asked.signum is not None else fault.status
+    if job is not None and facts is not None:
+        record = ExitRecord(
+            allocation_id=job.allocation_id,
+            job_id=facts.job_id,
+            node_rank=facts.node_rank,
+            node_name=facts.node_name,
+            exit_code=status,
+            signal=None,
+            oom=False,
+            preempted=asked.reason if asked is not None else None,
+            preempt_acked=False,
+            message=str(fault),
+            started_at=started,
+            ended_at=time.time(),
+            spool={},
+        )
+        try:
+            write_exit_record(job.folder, record, replace=False)
+        except OSError as error:
+            print_notice("no exit record could be left: %s" % error)
+    return status
+
+
+class _RunDir:
+    """A private folder on the node's own disk, gone afterwards."""
+
+    def __enter__(self) -> Path:
+        parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
+        if len(parent) > _LONGEST_RUN_DIR:
+            parent = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
+        self._path = Path(tempfile.mkdtemp(prefix="tm-", dir=parent))
+        return self._path
+
+    def __exit__(self, *exception: object) -> None:
+        shutil.rmtree(str(self._path), ignore_errors=True)
+
+
+class _Node:
+    """What the steps after the lease share."""
+
+    def __init__(
+        self,
+        job: Job,
+        facts: Facts,
+        work: Work,
+        master: Master,
+        token: str,
+        signals: Signals,
+        run_dir: Path,
+        started: float,
+    ) -> None:
+        self._job = job
+        self._facts = facts
+        self._work = work
+        self._master = master
+        self._token = token
+        self._signals = signals
+        self._run_dir = run_dir
+        self._started = started
+        self._gone = False
+        self._reporting = Reporting(
+            job,
+            facts,
+            master,
+            run_dir,
+            on_preempt=self._master_wants_us_gone,
+            on_gone=self._allocation_is_gone,
+        )
+        self._preemption = Preemption(run_dir, self._reporting.say, self._reporting.tell_preempt)
+        self._watch = PreemptWatch(master, job.allocation_id, self._preemption)
+
+    def run(self, address: str, interface: Optional[str]) -> int:
+        self._reporting.start()
+        try:
+            outcome = self._train(address, interface)
+        except AskedToLeave as asked:
+            # Nothing was begun, nothing is lost: this is preemption that was obeyed at once.
+            self._preemption.request_here(asked.reason)
+            outcome = Outcome(0, message=str(asked))
+        except RuntimeFault as fault:
+            outcome = Outcome(fault.status, message=str(fault))
+        self._signals.as_events()
+        self._watch.stop()
+        self._reporting.say(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
+        self._end(outcome)
+        return outcome.exit_code
+
+    def _train(self, address: str, interface: Optional[str]) -> Outcome:
+        job, facts, work = self._job, self._facts, self._work
+        if work.preempt is not None:
+            raise AskedToLeave(work.preempt)
+        self._watch.start()
+        package = self._run_dir / "python"
+        unpack_runtime_zip(job.folder / "runtime.zip", package)
+        workdir = self._run_dir / "workdir"
+        workdir.mkdir()
+        self._fetch_context(workdir)
+        meeting = meet(
+            self._master,
+            job.allocation_id,
+            rank=facts.node_rank,
+            num_nodes=facts.num_nodes,
+            address=address,
+            slots=len(facts.slot_ids),
+            patience=job.rendezvous_patience,
+            say=self._reporting.say,
+        )
+        environment = child_environment(
+            job,
+            work,
+            facts,
+            meeting,
+            run_dir=self._run_dir,
+            package=package,
+            master_url=self._master.url,
+            session_token=self._token,
+            interface=interface,
+            inherited=os.environ,
+        )
+        write_info(job, work, facts, meeting, run_dir=self._run_dir, environment=environment)
+        if self._preemption.reason is not None:
+            raise AskedToLeave(self._preemption.reason)
+        self._signals.as_events()
+        supervisor = Supervisor(
+            job, facts.end_time, self._preemption, self._reporting, self._signals.events, self._token
+        )
+        return supervisor.run(work.entrypoint, environment, workdir, package)
+
+    def _fetch_context(self, workdir: Path) -> None:
+        path = "/api/v1/tasks/%s/context_directory" % self._job.task_id
+        try:
+            answer = self._master.insist("GET", path, patience=self._job.lease_patience, timeout=120.0)
+        except MasterError as error:
+            raise BadContext("the user's files could not be fetched: %s" % error) from error
+        packed = answer.get("b64Tgz") or "" if isinstance(answer, dict) else ""
+        unpack_context(packed, workdir)
+
+    def _end(self, outcome: Outcome) -> None:
+        acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())
+        record = ExitRecord(
+            allocation_id=self._job.allocation_id,
+            job_id=self._facts.job_id,
+            node_rank=self._facts.node_rank,
+            node_name=self._facts.node_name,
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            oom=outcome.oom,
+            preempted=self._preemption.reason,
+            preempt_acked=acked and self._preemption.reason is not None,
+            message=outcome.message,
+            started_at=self._started,
+            ended_at=time.time(),
+            spool=self._reporting.settle(),
+        )
+        try:
+            write_exit_record(self._job.folder, record)
+        except OSError as error:
+            print_notice("the exit record could not be left in the job folder: %s" % error)
+        self._reporting.deliver(record, hurry=self._gone)
+        self._reporting.close()
+
+    def _was_started(self) -> bool:
+        return (self._run_dir / "info").exists()
+
+    def _master_wants_us_gone(self, reason: str) -> None:
+        self._preemption.request_by_master(reason)
+
+    def _allocation_is_gone(self) -> None:
+        if not self._gone:
+            self._gone = True
+            self._signals.events.put(("gone",))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,192 @@
+"""The one HTTP client of the job: JSON over keep-alive connections, one per thread."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any, Dict, Mapping, Optional, Tuple
+from urllib.parse import urlsplit
+
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
+
+_NOT_NOW = frozenset({408, 425, 429})
+_LONGEST_ANSWER = 1 << 30  # bytes; the context archive is the largest thing the master sends
+
+
+class Master:
+    """Talks to the master. Safe to use from several threads.
+
+    `url_file`, when given, names a file whose first line is the current URL; it is read again whenever the
+    master cannot be reached, so that a master that moved is found. Proxies in the environment are never used:
+    the master is inside the cluster. TLS is checked against `DET_MASTER_CERT_FILE` (a PEM file, or
+    `noverify`) for the name `DET_MASTER_CERT_NAME` where these are set.
+    """
+
+    def __init__(
+        self, url: str, token: str, *, url_file: Optional[str] = None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self._url_file = url_file
+        self._token = token
+        self._cert_file = environ.get("DET_MASTER_CERT_FILE")
+        self._cert_name = environ.get("DET_MASTER_CERT_NAME")
+        self._local = threading.local()
+        self.url = url.rstrip("/")
+        self.reread()
+
+    def reread(self) -> None:
+        """Look into the URL file again, if there is one. Silent when it cannot be read: the old URL stays."""
+        if self._url_file is None:
+            return
+        try:
+            with open(self._url_file, encoding="utf-8") as file:
+                url = file.readline().strip().rstrip("/")
+        except (OSError, ValueError):
+            return
+        if url.startswith(("http://", "https://")):
+            self.url = url
+
+    def call(self, method: str, path: str, body: Any = None, *, timeout: float = 30.0) -> Any:
+        """One call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.
+
+        A kept connection that the other side had closed is replaced once; all calls of the in-job protocol
+        can be repeated. Raises Refused, Unreachable or Rejected.
+        """
+        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
+        url = self.url
+        try:
+            status, answer = self._exchange(url, method, path, payload, timeout)
+        except ConnectionRefusedError:
+            self.reread()
+            raise Refused("nobody listens at %s" % url) from None
+        except (OSError, http.client.HTTPException) as error:
+            self.reread()
+            raise Unreachable(
+                "the master at %s cannot be reached: %s" % (url, error or type(error).__name__)
+            ) from None
+        if 200 <= status < 300:
+            try:
+                return json.loads(answer.decode("utf-8")) if answer.strip() else {}
+            except ValueError:
+                raise Unreachable("%s answered something that is not JSON" % url) from None
+        message = _message(answer)
+        if status >= 500 or status in _NOT_NOW:
+            self.reread()
+            raise Unreachable("%s answered %d: %s" % (url, status, message))
+        raise Rejected(status, message)
+
+    def insist(
+        self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0
+    ) -> Any:
+        """Like `call`, asking again while the master is away, for at most `patience` seconds."""
+        deadline = time.monotonic() + patience
+        backoff = Backoff()
+        while True:
+            try:
+                return self.call(method, path, body, timeout=timeout)
+            except Away:
+                wait = backoff.next()
+                if time.monotonic() + wait > deadline:
+                    raise
+                time.sleep(wait)
+
+    def close(self) -> None:
+        """Close this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._local.connection = None
+
+    def _exchange(
+        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float
+    ) -> Tuple[int, bytes]:
+        kept = getattr(self._local, "connection", None) is not None and self._local.url == url
+        try:
+            return self._once(url, method, path, payload, timeout)
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            self.close()
+            if not kept:
+                raise
+        except BaseException:
+            # After an interrupted exchange the next answer on this connection would be the old one.
+            self.close()
+            raise
+        try:
+            return self._once(url, method, path, payload, timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def _once(
+        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float
+    ) -> Tuple[int, bytes]:
+        connection = self._connection(url, timeout)
+        headers: Dict[str, str] = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
+        if payload is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, urlsplit(url).path.rstrip("/") + path, body=payload, headers=headers)
+        response = connection.getresponse()
+        answer = response.read(_LONGEST_ANSWER)
+        if response.will_close:
+            self.close()
+        return response.status, answer
+
+    def _connection(self, url: str, timeout: float) -> http.client.HTTPConnection:
+        connection: Optional[http.client.HTTPConnection] = getattr(self._local, "connection", None)
+        if connection is not None and self._local.url == url:
+            connection.timeout = timeout
+            if connection.sock is not None:
+                connection.sock.settimeout(timeout)
+            return connection
+        self.close()
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise OSError("%r is no URL" % url)
+        if parts.scheme == "https":
+            connection = self._secure(parts.hostname, parts.port or 443, timeout)
+        else:
+            connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout)
+        connection.connect()
+        # Headers and body go out in two writes; without this the second one waits for an ACK (Nagle).
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._local.connection, self._local.url = connection, url
+        return connection
+
+    def _secure(self, host: str, port: int, timeout: float) -> http.client.HTTPConnection:
+        import ssl  # absent from some minimal Pythons, and needed only here
+
+        if self._cert_file and self._cert_file.lower() == "noverify":
+            # The administrator's explicit choice, in the words of the reference client.
+            context = ssl._create_unverified_context()  # noqa: S323
+        else:
+            context = ssl.create_default_context(cafile=self._cert_file or None)
+        name = self._cert_name or host
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                http.client.HTTPConnection.connect(self)
+                self.sock = context.wrap_socket(self.sock, server_hostname=name)
+
+        return Connection(host, port, timeout=timeout, context=context)
+
+
+def _message(answer: bytes) -> str:
+    """The sentence in an error answer: FastAPI's `detail`, Determined's `error.error`, or the start of the
+    text."""
+    text = answer[:2000].decode("utf-8", "replace")
+    try:
+        parsed = json.loads(answer.decode("utf-8"))
+    except ValueError:
+        return text[:300].strip() or "no explanation"
+    if isinstance(parsed, dict):
+        error = parsed.get("error")
+        if isinstance(error, dict):
+            error = error.get("error") or error.get("reason")
+        found = error or parsed.get("detail") or parsed.get("message")
+        if found:
+            return str(found)[:300]
+    return text[:300]

@@ -1,0 +1,128 @@
+"""The user's process: started in a group of its own, watched, and ended with everything that came from it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Set, Tuple, Union
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+
+def become_subreaper() -> bool:
+    """Orphans of the user's process become our children instead of init's, so that none is lost from sight.
+    False where the kernel or the C library does not offer it."""
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def start(
+    entrypoint: Union[str, Tuple[str, ...]],
+    environment: Mapping[str, str],
+    workdir: Path,
+    package: Path,
+    stdout: int,
+    stderr: int,
+) -> subprocess.Popen[bytes]:
+    """Start the entrypoint through `trainmaster.launchers.script` in a session of its own.
+
+    A string goes to `sh -c`, a tuple is the argument vector. `package` is the folder that holds
+    `trainmaster`; `stdout` and `stderr` are the write ends of pipes.
+    """
+    # Isolated: neither the user's files in the working folder nor the user's PYTHON* variables may replace a
+    # module of the launcher.
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "from trainmaster.launchers.script import main; main(sys.argv[2:])"
+    )
+    launcher = [sys.executable, "-I", "-S", "-c", program, str(package)]
+    words = ["--shell", entrypoint] if isinstance(entrypoint, str) else ["--", *entrypoint]
+    return subprocess.Popen(
+        [*launcher, *words],
+        env=dict(environment),
+        cwd=str(workdir),
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
+
+
+def signal_group(child: subprocess.Popen[bytes], signum: int) -> None:
+    """Signal the user's process group. Silent when it is gone."""
+    try:
+        os.killpg(child.pid, signum)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def descendants(of: Optional[int] = None) -> List[int]:
+    """All processes below `of` (default: this one), zombies left out."""
+    children: Dict[int, List[int]] = {}
+    zombies: Set[int] = set()
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % entry, "rb") as file:
+                # The name, in brackets, may hold anything.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        children.setdefault(int(parent), []).append(int(entry))
+        if state == b"Z":
+            zombies.add(int(entry))
+    found: List[int] = []
+    todo = [os.getpid() if of is None else of]
+    while todo:
+        below = children.get(todo.pop(), [])
+        todo.extend(below)
+        found.extend(pid for pid in below if pid not in zombies)
+    return found
+
+
+def end_descendants(grace: float) -> List[int]:
+    """End everything below this process: SIGTERM, after `grace` seconds SIGKILL. Returns the pids that were
+    there.
+
+    To be called when the user's process has ended. Reaps what became ours.
+    """
+    seen: Set[int] = set()
+    deadline = time.monotonic() + grace
+    final = deadline + 10.0  # a process in uninterruptible sleep may not go at all
+    while True:
+        alive = descendants()
+        now = time.monotonic()
+        for pid in alive:
+            if pid not in seen or now > deadline:
+                seen.add(pid)
+                try:
+                    os.kill(pid, signal.SIGTERM if now <= deadline else signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    continue
+        reap()
+        if not alive or now > final:
+            return sorted(seen)
+        time.sleep(0.02)
+
+
+def reap() -> None:
+    """Collect the status of children that ended. Only when no `Popen` of ours is still to be waited for."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+def shell_status(returncode: int) -> int:
+    """A shell's view of `Popen.returncode`: 128 + signal for a killed process."""
+    return 128 - returncode if returncode < 0 else returncode

@@ -1,0 +1,173 @@
+"""How the nodes of a job find each other: addresses, slots and the ports that the first node chose."""
+
+from __future__ import annotations
+
+import fcntl
+import random
+import socket
+import struct
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+from urllib.parse import urlsplit
+
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
+from trainmaster.runtime.master import Master
+
+_SIOCGIFADDR = 0x8915  # netdevice(7)
+_ONE_WAIT = 75.0  # seconds; the master holds an incomplete gathering for up to 60
+_WARN_AFTER = 600.0
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """All nodes of the job, in the order of their ranks."""
+
+    addresses: Tuple[str, ...]
+    rank: int
+    slot_counts: Tuple[int, ...]
+    torch_port: int  # for torchrun's store, on the first node
+    distributed_port: int  # for core's DistributedContext, on the first node
+
+
+def meet(
+    master: Master,
+    allocation_id: str,
+    *,
+    rank: int,
+    num_nodes: int,
+    address: str,
+    slots: int,
+    patience: float,
+    say: Callable[[str], None],
+) -> Rendezvous:
+    """Wait for all nodes, for `patience` seconds at most. A job of one node asks nobody.
+
+    Raises NoRendezvous.
+    """
+    mine: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots}
+    if rank == 0:
+        mine["torch_port"], mine["distributed_port"] = free_ports(2)
+    if num_nodes == 1:
+        return _assemble([mine], rank)
+    body = {
+        "allocationId": allocation_id,
+        "requestUuid": str(uuid.uuid4()),
+        "numPeers": num_nodes,
+        "data": mine,
+    }
+    path = "/api/v1/allocations/%s/all_gather" % allocation_id
+    begun = time.monotonic()
+    warned = begun
+    backoff = Backoff()
+    while True:
+        asked = time.monotonic()
+        try:
+            answer = master.call("POST", path, body, timeout=_ONE_WAIT)
+            return _assemble(answer["data"], rank, num_nodes)
+        except Rejected as error:
+            raise NoRendezvous("the rendezvous was refused: %s" % error) from error
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise NoRendezvous("the master's answer to the rendezvous makes no sense: %r" % error) from error
+        except Away:
+            now = time.monotonic()
+        if now - begun > patience:
+            raise NoRendezvous(
+                "not all of %d nodes came to the rendezvous within %d s: see the other nodes' output, and "
+                "whether they reach the master" % (num_nodes, patience)
+            )
+        if now - warned > _WARN_AFTER:
+            warned = now
+            say("still waiting for the other nodes (%d in all)" % num_nodes)
+        if now - asked > 20:
+            backoff.reset()  # a long wait that ended, not a master that is away
+        time.sleep(backoff.next())
+
+
+def _assemble(data: Any, rank: int, num_nodes: int = 1) -> Rendezvous:
+    peers = sorted(data, key=lambda peer: int(peer["rank"]))
+    if [int(peer["rank"]) for peer in peers] != list(range(num_nodes)):
+        raise ValueError("ranks %s instead of 0 to %d" % ([peer["rank"] for peer in peers], num_nodes - 1))
+    return Rendezvous(
+        addresses=tuple(str(peer["rendezvous_ip"]) for peer in peers),
+        rank=rank,
+        slot_counts=tuple(int(peer["slots"]) for peer in peers),
+        torch_port=int(peers[0]["torch_port"]),
+        distributed_port=int(peers[0]["distributed_port"]),
+    )
+
+
+def free_ports(count: int) -> List[int]:
+    """TCP ports that nobody listens on now, below the range from which the kernel takes ports for outgoing
+    connections: what is free here stays free until the trainer binds it, unless another server wants just
+    it."""
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            ceiling = int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        ceiling = 32768
+    candidates = range(10000, ceiling) if ceiling > 12000 else range(20000, 32768)
+    found: List[int] = []
+    for port in random.SystemRandom().sample(candidates, min(len(candidates), 400)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise NoRendezvous("no free TCP port among 400 between %d and %d" % (candidates.start, candidates.stop))
+
+
+def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]]:
+    """The address under which other nodes reach this one, and the interface that has it (None if unknown).
+
+    In this order: the first of `interfaces` (comma list) that has an IPv4 address, the first eth*, the
+    address from which the master is reached unless that is the loopback, what the host's name resolves to,
+    127.0.0.1.
+    """
+    named = [name.strip() for name in interfaces.split(",") if name.strip()]
+    by_interface = {name: interface_address(name) for _, name in socket.if_nameindex()}
+    ethernet = sorted(name for name in by_interface if name.startswith("eth"))
+    for name in named + ethernet:
+        address = by_interface.get(name)
+        if address:
+            return address, name
+    for address in (_address_towards(master_url), _address_of_name()):
+        if address and not address.startswith("127."):
+            owner = [name for name, known in by_interface.items() if known == address]
+            return address, owner[0] if owner else None
+    return "127.0.0.1", "lo"
+
+
+def interface_address(name: str) -> Optional[str]:
+    """The first IPv4 address of an interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _address_towards(url: str) -> Optional[str]:
+    host = urlsplit(url).hostname
+    if not host:
+        return None
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(target)  # a datagram socket sends nothing
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _address_of_name() -> Optional[str]:
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None

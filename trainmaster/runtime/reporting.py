@@ -1,0 +1,158 @@
+"""All that this node tells the master, in one place: its streams, their shippers, and the socket for core."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from trainmaster.runtime.core_socket import CoreSocket
+from trainmaster.runtime.errors import Away, MasterError
+from trainmaster.runtime.exit_record import ExitRecord
+from trainmaster.runtime.facts import Facts
+from trainmaster.runtime.job import Job
+from trainmaster.runtime.master import Master
+from trainmaster.runtime.shipper import Shipper
+from trainmaster.runtime.spool import Stream
+
+_LOG_LINGER = 0.5  # seconds that a log line waits for company
+_CORE_LINGER = 0.1  # the same for a report that nobody waits for
+
+
+class Reporting:
+    """The node's log stream, and on the first node the stream `core`.
+
+    `on_preempt(reason)` and `on_gone()` are called from shipping threads when the master's answers say so.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        facts: Facts,
+        master: Master,
+        run_dir: Path,
+        *,
+        on_preempt: Callable[[str], None],
+        on_gone: Callable[[], None],
+    ) -> None:
+        self._master = master
+        self._allocation = "/api/x1/allocations/" + job.allocation_id
+        self._on_preempt = on_preempt
+        self._on_gone = on_gone
+        self._patience = job.final_patience
+        self._log = Stream(job.spool, "log-%d" % facts.node_rank, self.say_error)
+        self._streams: List[Stream] = [self._log]
+        self._log_shipper = self._shipper(self._log, facts, _LOG_LINGER, job.heartbeat)
+        self._shippers = [self._log_shipper]
+        core: Optional[Stream] = None
+        core_shipper: Optional[Shipper] = None
+        if facts.node_rank == 0:
+            core = Stream(job.spool, "core", self.say_error)
+            core_shipper = self._shipper(core, facts, _CORE_LINGER, None)
+            self._streams.append(core)
+            self._shippers.append(core_shipper)
+        self._socket = CoreSocket(run_dir, core, core_shipper)
+
+    def start(self) -> None:
+        """Begin to ship."""
+        for shipper in self._shippers:
+            shipper.start()
+        self._socket.start()
+
+    def say(self, text: str, level: str = "INFO") -> None:
+        """A sentence of the runtime's own: for the user's log and for the scheduler's capture of the job."""
+        print_notice(text)
+        self.add_log(
+            {
+                "t": time.time(),
+                "stdtype": "stderr",
+                "level": level,
+                "rank": None,
+                "line": text,
+                "source": "runtime",
+            }
+        )
+
+    def say_error(self, text: str) -> None:
+        self.say(text, "ERROR")
+
+    def add_log(self, record: Mapping[str, Any]) -> None:
+        """Add a record to the node's log."""
+        self._log.append(record)
+        self._log_shipper.wake()
+
+    def tell_preempt(self, reason: str) -> None:
+        """Tell the master that this job was asked to leave by somebody else."""
+        self.add_log({"t": time.time(), "kind": "preempt_pending", "reason": reason})
+
+    def settle(self) -> Dict[str, int]:
+        """Put everything on disk; the number of records of each stream."""
+        for stream in self._streams:
+            stream.finish()
+            if stream.lost:
+                self.say_error(
+                    "%d records of %s were lost: the disk was full for too long" % (stream.lost, stream.name)
+                )
+        return {stream.name: stream.lines() for stream in self._streams}
+
+    def deliver(self, record: ExitRecord, *, hurry: bool) -> bool:
+        """Send what is left and the exit record; wait a bounded time for a master that is away.
+
+        With `hurry` no time is spent on waiting. True when the master has everything.
+        """
+        patience = 0.0 if hurry else self._patience
+        for shipper in self._shippers:
+            shipper.finish(patience)
+        for shipper in self._shippers:
+            shipper.join()
+        online = all(shipper.online for shipper in self._shippers)
+        try:
+            self._master.insist(
+                "POST",
+                self._allocation + "/exit",
+                record.to_json(),
+                patience=patience if online else 0.0,
+                timeout=60.0,
+            )
+        except MasterError as error:
+            where = "the exit record and the reports stay in the job folder"
+            print_notice("%s: %s" % (where, error) if isinstance(error, Away) else str(error))
+            return False
+        return online
+
+    def close(self) -> None:
+        """Let go of files and the socket."""
+        self._socket.close()
+        for shipper in self._shippers:
+            shipper.stop()
+        for stream in self._streams:
+            stream.close()
+
+    def _shipper(self, stream: Stream, facts: Facts, linger: float, heartbeat: Optional[float]) -> Shipper:
+        return Shipper(
+            stream,
+            self._master,
+            self._allocation + "/reports",
+            facts.node_rank,
+            on_answer=self._answered,
+            say=self.say,
+            linger=linger,
+            heartbeat=heartbeat,
+        )
+
+    def _answered(self, answer: Mapping[str, Any]) -> None:
+        preempt = answer.get("preempt")
+        if isinstance(preempt, dict):
+            self._on_preempt(str(preempt.get("reason") or "master"))
+        if answer.get("gone"):
+            self._on_gone()
+
+
+def print_notice(text: str) -> None:
+    """A line for the scheduler's capture of the job. Never raises: that file may be on the full disk."""
+    try:
+        sys.stderr.write("trainmaster: %s\n" % text)
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return

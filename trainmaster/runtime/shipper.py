@@ -1,0 +1,213 @@
+"""Brings one stream to the master: in order, each record once, whatever happens in between."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.errors import Away, MasterError, Rejected
+from trainmaster.runtime.master import Master
+from trainmaster.runtime.spool import MAX_RECORDS, Stream
+
+_LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
+_FINAL_WAIT = 2.0  # longest wait between two attempts at the end
+_NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
+
+
+class Shipper(threading.Thread):
+    """A thread that posts one stream.
+
+    It wakes when told, waits `linger` seconds so that more records come along, and posts batches. Without
+    records it posts an empty one (a heartbeat) every `heartbeat` seconds, when that is given. What the master
+    answers goes to `on_answer` before anybody is told that the records are acknowledged: a decision that the
+    master took because of a report is therefore in force when `sync` returns.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        master: Master,
+        path: str,
+        node_rank: int,
+        *,
+        on_answer: Callable[[Mapping[str, Any]], None],
+        say: Callable[[str], None],
+        linger: float,
+        heartbeat: Optional[float] = None,
+    ) -> None:
+        super().__init__(name="ship-" + stream.name, daemon=True)
+        self.online = True
+        self._stream = stream
+        self._master = master
+        self._path = path
+        self._node_rank = node_rank
+        self._on_answer = on_answer
+        self._say = say
+        self._linger = linger
+        self._heartbeat = heartbeat
+        self._changed = threading.Condition()
+        self._pending = False
+        self._nudged = False  # ends a wait for a master that is away
+        self._hurry = 0  # how many wait in `sync`
+        self._finishing: Optional[float] = None  # patience in seconds
+        self._asked_to_finish = 0.0
+        self._stopped = False
+        self._batch = MAX_RECORDS
+        self._unacceptable: Dict[int, str] = {}  # number of a record the master refuses -> its words
+        self._backoff = Backoff()
+
+    def wake(self) -> None:
+        """Records were added."""
+        with self._changed:
+            self._pending = True
+            self._changed.notify_all()
+
+    def sync(self, number: int, timeout: float) -> bool:
+        """Wait until the master has the first `number` records. False at once while the master is away, or
+        after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            self._hurry += 1
+            self._pending = True
+            self._changed.notify_all()
+            try:
+                while self._stream.acked < number and self.online and not self._stopped:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return False
+                    self._changed.wait(left)
+            finally:
+                self._hurry -= 1
+            return self._stream.acked >= number
+
+    def finish(self, patience: float) -> None:
+        """Send what is left, then end. Gives up when the master stays away for `patience` seconds; as long as
+        it takes records, all are sent. Returns at once; `join` waits."""
+        with self._changed:
+            self._finishing = patience
+            self._asked_to_finish = time.monotonic()
+            self._nudged = self._pending = True
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End soon, whatever is left."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def run(self) -> None:
+        last_good = time.monotonic()
+        next_beat = time.monotonic()
+        saved = 0.0
+        while not self._stopped:
+            with self._changed:
+                self._pending = False
+            lines = self._stream.read(self._stream.acked, self._batch)
+            now = time.monotonic()
+            beat = self._heartbeat is not None and now >= next_beat
+            if not lines and not beat:
+                if self._finishing is not None:
+                    break
+                self._rest(_LOOK_AGAIN if self._heartbeat is None else min(_LOOK_AGAIN, next_beat - now))
+                continue
+            if self._post(lines):
+                last_good = time.monotonic()
+                next_beat = last_good + (self._heartbeat or 0)
+                if last_good - saved > 1.0:
+                    self._stream.save_acked()
+                    saved = last_good
+                continue
+            wait = self._backoff.next()
+            if self._finishing is not None:
+                wait = min(wait, _FINAL_WAIT)
+                since = max(last_good, self._asked_to_finish)
+                if time.monotonic() + wait - since > self._finishing:
+                    break
+            self._pause(wait)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._stream.save_acked()
+        self._master.close()
+
+    def _post(self, lines: List[bytes]) -> bool:
+        """Post one batch. True when the master took it or at least answered usefully."""
+        first = self._stream.acked + 1
+        records = [self._record(line, first + place) for place, line in enumerate(lines)]
+        body = {"stream": self._stream.name, "first": first, "records": records, "node_rank": self._node_rank}
+        try:
+            answer = self._master.call("POST", self._path, body, timeout=60.0)
+            acked = int(answer["acked"])
+        except Rejected as error:
+            if error.http_status in _NOT_ABOUT_RECORDS or not lines:
+                self._offline(error)
+            elif len(lines) > 1:
+                self._batch = max(1, len(lines) // 2)
+                return True
+            elif first in self._unacceptable:
+                self._offline(error)
+            else:
+                self._unacceptable[first] = str(error)
+                self._say("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
+                return True
+            return False
+        except Away as error:
+            self._offline(error)
+            return False
+        except (KeyError, TypeError, ValueError):
+            self._offline(MasterError("the master's answer has no number of acknowledged records"))
+            return False
+        moved = acked != self._stream.acked
+        self._stream.ack(acked)
+        self._batch = min(MAX_RECORDS, self._batch * 2)
+        if not self.online:
+            self._say("the master is back")
+        self._on_answer(answer)
+        with self._changed:
+            self.online = True
+            self._changed.notify_all()
+        if lines and not moved:
+            # It took nothing: records it wants first are missing, or it is out of step. Do not hammer it.
+            return False
+        self._backoff.reset()
+        return True
+
+    def _record(self, line: bytes, number: int) -> Any:
+        refused = self._unacceptable.get(number)
+        if refused is None:
+            try:
+                record = json.loads(line.decode("utf-8"))
+                if isinstance(record, dict):
+                    return record
+                refused = "not a JSON object"
+            except ValueError as error:
+                refused = str(error)
+        # Its number must not be left out, or everything after it would wait for ever.
+        start = line[:200].decode("utf-8", "replace").replace("\0", "\ufffd")
+        return {"t": time.time(), "kind": "unreadable", "why": refused, "start": start}
+
+    def _offline(self, error: MasterError) -> None:
+        with self._changed:
+            before = self.online
+            self.online = False
+            self._changed.notify_all()
+        if before:
+            self._say("reports wait on disk until the master is back: %s" % error)
+
+    def _rest(self, longest: float) -> None:
+        with self._changed:
+            if not self._pending and not self._stopped:
+                self._changed.wait(max(0.0, longest))
+            if self._pending and self._linger and not self._urgent():
+                self._changed.wait_for(self._urgent, self._linger)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._nudged, seconds)
+            self._nudged = False
+
+    def _urgent(self) -> bool:
+        return bool(self._hurry or self._stopped or self._finishing is not None)

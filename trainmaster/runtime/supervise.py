@@ -1,0 +1,175 @@
+"""Waits for the user's process and reacts to what happens meanwhile: signals, the clock, a master that says
+stop."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Mapping, Optional, Tuple, Union
+
+from trainmaster.runtime.cgroup import oom_kills
+from trainmaster.runtime.job import Job
+from trainmaster.runtime.logs import LineReader
+from trainmaster.runtime.preempt import Preemption, signal_reason
+from trainmaster.runtime.process import become_subreaper, end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.reporting import Reporting
+from trainmaster.runtime.signals import Event
+
+_LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
+_PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the user's process ended."""
+
+    exit_code: int
+    signal: Optional[int] = None
+    oom: bool = False
+    message: str = ""
+
+
+class Supervisor:
+    """Runs one entrypoint to its end."""
+
+    def __init__(
+        self,
+        job: Job,
+        end_time: Optional[float],
+        preemption: Preemption,
+        reporting: Reporting,
+        events: queue.SimpleQueue[Event],
+        secret: str,
+    ) -> None:
+        self._job = job
+        self._end_time = end_time
+        self._preemption = preemption
+        self._reporting = reporting
+        self._events = events
+        self._secret = secret
+        self._plan: Dict[str, float] = {}  # what to do -> when, on the monotonic clock
+
+    def run(
+        self,
+        entrypoint: Union[str, Tuple[str, ...]],
+        environment: Mapping[str, str],
+        workdir: Path,
+        package: Path,
+    ) -> Outcome:
+        """Start, wait, end everything that came of it."""
+        become_subreaper()
+        kills_before = oom_kills()
+        readers = []
+        ends = []
+        for stdtype in ("stdout", "stderr"):
+            read, write = os.pipe()
+            readers.append(LineReader(read, stdtype, self._secret, self._reporting.add_log))
+            ends.append(write)
+        child = start(entrypoint, environment, workdir, package, ends[0], ends[1])
+        for end in ends:
+            os.close(end)
+        for reader in readers:
+            reader.start()
+        threading.Thread(target=self._wait, args=(child,), name="wait-child", daemon=True).start()
+        returncode = self._watch(child)
+        left = end_descendants(_LEFTOVER_GRACE)
+        if left:
+            self._reporting.say("%d processes that the training left behind were ended" % len(left))
+        deadline = time.monotonic() + _PIPE_GRACE
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+            reader.give_up()
+            reader.join(2.0)
+        return self._judge(returncode, kills_before)
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> None:
+        self._events.put(("exit", child.wait()))
+
+    def _watch(self, child: subprocess.Popen[bytes]) -> int:
+        if self._end_time is not None:
+            # Once from the wall clock: a later jump of it must not end the training.
+            self._plan["walltime"] = (
+                time.monotonic() + self._end_time - self._job.walltime_grace - time.time()
+            )
+        while True:
+            event = self._next_event()
+            if event is None:
+                self._act(child)
+            elif event[0] == "exit":
+                return int(event[1])  # type: ignore[misc]
+            elif event[0] == "signal":
+                self._signalled(int(event[1]))  # type: ignore[misc]
+            elif event[0] == "gone" and "kill" not in self._plan:
+                self._reporting.say("the master has ended this allocation: the training is stopped")
+                self._plan["term"] = time.monotonic()
+
+    def _next_event(self) -> Optional[Event]:
+        timeout = None
+        if self._plan:
+            timeout = max(0.0, min(self._plan.values()) - time.monotonic())
+        try:
+            # A wait without end would not be interrupted by signals on every platform; an hour is as good.
+            return self._events.get(timeout=min(3600.0, timeout) if timeout is not None else 3600.0)
+        except queue.Empty:
+            return None
+
+    def _act(self, child: subprocess.Popen[bytes]) -> None:
+        now = time.monotonic()
+        for action in [action for action, when in self._plan.items() if when <= now]:
+            del self._plan[action]
+            if action == "walltime":
+                self._preemption.request_here("walltime")
+            elif action == "term":
+                signal_group(child, signal.SIGTERM)
+                self._plan["kill"] = now + self._job.kill_grace
+            elif action == "kill":
+                signal_group(child, signal.SIGKILL)
+
+    def _signalled(self, number: int) -> None:
+        reason = signal_reason(self._end_time, self._job.walltime_grace, time.time())
+        if number == signal.SIGUSR2:
+            self._preemption.request_here(reason)
+            return
+        # No time is promised after these: ask at once, and end the training itself soon after.
+        again = "term" in self._plan or "kill" in self._plan
+        self._preemption.request_here(reason if number == signal.SIGTERM else "scheduler")
+        if "kill" not in self._plan:
+            self._plan["term"] = time.monotonic() + (0.0 if again else self._job.term_grace)
+
+    def _judge(self, returncode: int, kills_before: Optional[int]) -> Outcome:
+        kills = oom_kills()
+        oom = returncode != 0 and kills_before is not None and kills is not None and kills > kills_before
+        code = shell_status(returncode)
+        by_signal = -returncode if returncode < 0 else None
+        if oom:
+            message = (
+                "the kernel ended a process of the training for want of memory: ask for more, or use less"
+            )
+        elif by_signal is not None:
+            message = "the training was ended by signal %d (%s)" % (by_signal, _signal_name(by_signal))
+        elif code > 128 and code - 128 in _SIGNAL_NUMBERS:
+            message = "the training ended with status %d (signal %s, as a shell reports it)" % (
+                code,
+                _signal_name(code - 128),
+            )
+        elif code:
+            message = "the training ended with status %d" % code
+        else:
+            message = "the training ended"
+        return Outcome(code, by_signal, oom, message)
+
+
+_SIGNAL_NUMBERS = frozenset(int(number) for number in signal.Signals)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
