@@ -1,0 +1,1 @@
+"""The command lines: `det` for users, `trainmaster` for administrators."""

@@ -20,7 +20,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     """The ASGI application; its lifespan runs the listener and the controller."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         wakeups = services.wakeups
         listener = Listener(engine, {CHANNEL: wakeups.fire})
         controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)

@@ -30,15 +30,15 @@ class Lease(BaseModel):
     node_rank: int = 0
     num_nodes: int = 1
     node_name: str = ""
-    slot_ids: list[int] = []  # noqa: RUF012
-    addresses: list[str] = []  # noqa: RUF012
+    slot_ids: list[int] = []
+    addresses: list[str] = []
     restart_count: int = 0
 
 
 class Reports(BaseModel):
     stream: str = "core"
     first: int = 1
-    records: list[Json] = []  # noqa: RUF012
+    records: list[Json] = []
     node_rank: int = 0
 
 
@@ -54,12 +54,19 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
     own_allocation(caller, allocation_id)
     row = trials.get_allocation(services.store, allocation_id)
     slot_type = next(
-        (entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0) if entry.pool.name == row.pool), "cpu"
+        (entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0) if entry.pool.name == row.pool),
+        "cpu",
     )
     request = LeaseRequest(
-        body.job_id, body.node_rank, max(body.num_nodes, 1), body.node_name, body.slot_ids, body.addresses, body.restart_count
+        body.job_id,
+        body.node_rank,
+        max(body.num_nodes, 1),
+        body.node_name,
+        body.slot_ids,
+        body.addresses,
+        body.restart_count,
     )
-    return allocations.lease(services.store, services.settings, allocation_id, request, slot_type)
+    return allocations.lease(services.store, allocation_id, request, slot_type)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports")
@@ -79,7 +86,7 @@ def reports(allocation_id: str, body: Reports, services: UsesServices, caller: A
 @router.post("/api/x1/allocations/{allocation_id}/exit")
 def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    allocations.take_exit(services.store, services.settings, allocation_id, body.model_dump())
+    allocations.take_exit(services.store, allocation_id, body.model_dump())
     return {}
 
 
@@ -93,7 +100,9 @@ class GatherRequest(Body):
 
 
 @router.post("/api/v1/allocations/{allocation_id}/all_gather")
-async def all_gather(allocation_id: str, body: GatherRequest, services: UsesServices, caller: AnyCaller) -> JSONResponse:
+async def all_gather(
+    allocation_id: str, body: GatherRequest, services: UsesServices, caller: AnyCaller
+) -> JSONResponse:
     return await _barrier(services, caller, allocation_id, "all_gather", body)
 
 
@@ -150,7 +159,7 @@ def acknowledge(allocation_id: str, services: UsesServices, caller: AnyCaller) -
 @router.post("/api/v1/allocations/{allocation_id}/signals/pending_preemption")
 def pending(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    allocations.pending_preemption(services.store, services.settings, allocation_id, "scheduler")
+    allocations.pending_preemption(services.store, allocation_id, "scheduler")
     return {}
 
 

@@ -101,10 +101,10 @@ def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, 
 def job_queues(
     services: UsesServices,
     caller: UserCaller,
-    resourcePool: str = "",  # noqa: N803
+    resourcePool: str = "",
     offset: int = 0,
     limit: int = 0,
-    orderBy: str = "ORDER_BY_ASC",  # noqa: N803
+    orderBy: str = "ORDER_BY_ASC",
 ) -> dict[str, Any]:
     found = queue.page(services.store, resourcePool or None, offset, limit, descending=orderBy == "ORDER_BY_DESC")
     jobs = [

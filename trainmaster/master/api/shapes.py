@@ -67,9 +67,15 @@ class User(Shape):
     @classmethod
     def of(cls, row: tables.User) -> User:
         return cls(
-            id=row.id, username=row.username, admin=row.admin, active=row.active, remote=row.remote,
-            display_name=row.display_name or "", modified_at=row.modified_at, last_auth_at=row.last_auth_at,
-        )  # fmt: skip
+            id=row.id,
+            username=row.username,
+            admin=row.admin,
+            active=row.active,
+            remote=row.remote,
+            display_name=row.display_name or "",
+            modified_at=row.modified_at,
+            last_auth_at=row.last_auth_at,
+        )
 
 
 class Experiment(Shape):
@@ -181,7 +187,9 @@ class Trial(Shape):
     stop_cause: str | None  # ours: why it is being, or was, stopped
 
     @classmethod
-    def of(cls, row: tables.Trial, best_checkpoint: tables.Checkpoint | None = None, now: dt.datetime | None = None) -> Trial:
+    def of(
+        cls, row: tables.Trial, best_checkpoint: tables.Checkpoint | None = None, now: dt.datetime | None = None
+    ) -> Trial:
         end = row.end_time or now or row.start_time
         return cls(
             id=row.id,
@@ -315,9 +323,9 @@ class ResourcePool(Shape):
     accelerator: str
     instance_type: str = ""
     image_id: str = ""
-    details: Json = {}  # noqa: RUF012
+    details: Json = {}
     stats: Json
-    resource_manager_metadata: dict[str, str] = {}  # noqa: RUF012
+    resource_manager_metadata: dict[str, str] = {}
     # Fields of cloud and Docker pools that a batch scheduler has no word for.
     agent_docker_image: str = ""
     agent_docker_network: str = ""

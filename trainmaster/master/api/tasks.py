@@ -27,17 +27,17 @@ class AllocationAnswer(Shape):
 
 
 def _filter(
-    allocationIds: Strings = [],  # noqa: B006, N803
-    agentIds: Strings = [],  # noqa: B006, N803
-    containerIds: Strings = [],  # noqa: B006, N803
-    rankIds: Annotated[list[int], Query()] = [],  # noqa: B006, N803
+    allocationIds: Strings = [],  # noqa: B006
+    agentIds: Strings = [],  # noqa: B006
+    containerIds: Strings = [],  # noqa: B006
+    rankIds: Annotated[list[int], Query()] = [],  # noqa: B006
     levels: Strings = [],  # noqa: B006
     stdtypes: Strings = [],  # noqa: B006
     sources: Strings = [],  # noqa: B006
-    timestampBefore: dt.datetime | None = None,  # noqa: N803
-    timestampAfter: dt.datetime | None = None,  # noqa: N803
-    searchText: str = "",  # noqa: N803
-    enableRegex: bool = False,  # noqa: N803
+    timestampBefore: dt.datetime | None = None,
+    timestampAfter: dt.datetime | None = None,
+    searchText: str = "",
+    enableRegex: bool = False,
 ) -> logs.LogFilter:
     return logs.LogFilter(
         allocation_ids=allocationIds,

@@ -43,7 +43,9 @@ IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
 class ClusterLoop:
     """Runs in a thread of its own between `start` and `stop`; only the leading master starts it."""
 
-    def __init__(self, store: Store, settings: Settings, clusters: Clusters, cluster: Cluster, wakeups: Wakeups) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, clusters: Clusters, cluster: Cluster, wakeups: Wakeups
+    ) -> None:
         self._store, self._settings, self._clusters, self._cluster = store, settings, clusters, cluster
         self._dispatcher = cluster.dispatcher
         self._wakeups = wakeups
@@ -95,6 +97,7 @@ class ClusterLoop:
         placement.adopt_cluster(self._store, self._clusters)
         placement.enforce_deadlines(self._store)
         self._submit_due()
+        placement.withdraw(self._store, self._settings, self._cluster.name)
         self._kill()
         self._observe_if_due()
         self._investigate()
@@ -127,7 +130,9 @@ class ClusterLoop:
         except Transient as error:
             placement.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
         except Unreachable as error:
-            placement.not_submitted(self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}")
+            placement.not_submitted(
+                self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
+            )
         except Ambiguous as error:
             placement.perhaps_submitted(self._store, allocation_id, str(error))
             self._wake.set()
@@ -183,7 +188,7 @@ class ClusterLoop:
             self._wake.set()
 
     def _investigate(self) -> None:
-        """Jobs that are over without a word from their runtime: what did they leave behind, what does accounting say?"""
+        """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?"""
         silent = placement.silent(self._store, self._cluster.name)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         for allocation_id, ref, listed in silent:
@@ -259,7 +264,7 @@ class ClusterLoop:
             found: dict[str, Any] = json.loads(record)
         except ValueError:
             return  # half written: the next pass reads it again
-        allocations.take_exit(self._store, self._settings, allocation_id, found)
+        allocations.take_exit(self._store, allocation_id, found)
 
 
 def _records(content: bytes) -> list[dict[str, Any]]:

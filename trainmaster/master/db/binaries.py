@@ -60,9 +60,9 @@ def find_binaries(major: int | None = None) -> Binaries:
     wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST_MAJOR} or newer"
     found = f" Found: {', '.join(seen)}." if seen else ""
     raise NoServer(
-        f"{wanted} is needed for the private database and was not found.{found} Install it (Debian: `apt install postgresql`; "
-        "without root: `pip install 'trainmaster[embedded]'`), point TRAINMASTER_PG_BIN at its bin folder, or configure "
-        "`db:` to use a server you have."
+        f"{wanted} is needed for the private database and was not found.{found} Install it (Debian: "
+        "`apt install postgresql`; without root: `pip install 'trainmaster[embedded]'`), point TRAINMASTER_PG_BIN at "
+        "its bin folder, or configure `db:` to use a server you have."
     )
 
 

@@ -68,7 +68,9 @@ class EmbeddedServer:
         """The socket folder: short whatever the data folder's path, the same after a restart."""
         mark = hashlib.sha256(str(self.data).encode()).hexdigest()[:10]
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-        base = Path(runtime) if self._account is None and os.path.isdir(runtime) and os.access(runtime, os.W_OK) else None
+        base = (
+            Path(runtime) if self._account is None and os.path.isdir(runtime) and os.access(runtime, os.W_OK) else None
+        )
         path = (base or Path(tempfile.gettempdir())) / f"trainmaster-{os.getuid()}-{mark}"
         return path if len(str(path)) <= SOCKET_PATH_LIMIT - 20 else Path("/tmp") / path.name  # noqa: S108
 
@@ -115,10 +117,11 @@ class EmbeddedServer:
         os.chown(self.data, self._account.pw_uid, self._account.pw_gid)
         for path in (self.data, binaries.folder / "postgres"):
             probe = ["test", "-x", str(path)]
-            if subprocess.run(probe, preexec_fn=self._become, check=False).returncode != 0:  # noqa: PLW1509
+            if subprocess.run(probe, preexec_fn=self._become, check=False).returncode != 0:
                 raise ServerFailed(
-                    f"PostgreSQL does not run as root, and the account {self._account.pw_name!r}, which would run it, cannot reach "
-                    f"{path}. Choose a data folder outside private folders with --data, or start the master as an ordinary user."
+                    f"PostgreSQL does not run as root, and the account {self._account.pw_name!r}, which would run it, "
+                    f"cannot reach {path}. Choose a data folder outside private folders with --data, or start the "
+                    "master as an ordinary user."
                 )
 
     def _initdb(self, binaries: Binaries) -> None:
@@ -266,7 +269,9 @@ def _server_account(folder: Path) -> pwd.struct_passwd | None:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise ServerFailed("PostgreSQL does not run as root and there is neither a 'postgres' nor a 'nobody' account to run it as.")
+    raise ServerFailed(
+        "PostgreSQL does not run as root and there is neither a 'postgres' nor a 'nobody' account to run it as."
+    )
 
 
 def _environment() -> dict[str, str]:

@@ -39,8 +39,8 @@ def upgrade(engine: Engine) -> None:
         found = MigrationContext.configure(connection).get_current_revision()
         if found and found not in {revision.revision for revision in script.walk_revisions()}:
             raise SchemaTooNew(
-                f"The database is at revision {found}, which this version of trainmaster does not know: it was written by a newer "
-                "one. Start that version, or restore a backup taken before the upgrade."
+                f"The database is at revision {found}, which this version of trainmaster does not know: it was written "
+                "by a newer one. Start that version, or restore a backup taken before the upgrade."
             )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

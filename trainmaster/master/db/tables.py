@@ -346,7 +346,9 @@ class Story(Base):
 metrics = Table(
     "metrics",
     Base.metadata,
-    Column("id", BigInteger, nullable=False, primary_key=True, server_default=text("nextval('metrics_id_seq'::regclass)")),
+    Column(
+        "id", BigInteger, nullable=False, primary_key=True, server_default=text("nextval('metrics_id_seq'::regclass)")
+    ),
     Column("kind", Text, nullable=False, primary_key=True),  # training, validation, generic, profiling
     Column("trial_id", Integer, nullable=False),
     Column("run_id", Integer, nullable=False),

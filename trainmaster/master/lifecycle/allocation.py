@@ -124,7 +124,11 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         text = f"The training code was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
     if attempt.preempt_reason is not None and record.signal in (9, 15):
-        return Outcome(OutcomeKind.STOPPED, f"It was asked to leave ({attempt.preempt_reason}) and ended without saving", record.exit_code)
+        return Outcome(
+            OutcomeKind.STOPPED,
+            f"It was asked to leave ({attempt.preempt_reason}) and ended without saving",
+            record.exit_code,
+        )
     how = f"was ended by signal {record.signal}" if record.signal else f"ended with exit code {record.exit_code}"
     message = f": {record.message}" if record.message else ""
     return Outcome(OutcomeKind.FAILED, f"The training code {how}{where}{message}", record.exit_code)
@@ -139,7 +143,9 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.COMPLETED:
         # Status 0 without a word from the runtime: nothing says that the training was done.
-        return Outcome(OutcomeKind.INFRASTRUCTURE, "The scheduler says that the job ended well, but nothing in it reported how")
+        return Outcome(
+            OutcomeKind.INFRASTRUCTURE, "The scheduler says that the job ended well, but nothing in it reported how"
+        )
     return Outcome(said, text)
 
 
@@ -153,5 +159,6 @@ def _from_silence(attempt: Attempt, now: float, lost_after: float) -> Outcome | 
         return Outcome(OutcomeKind.STOPPED, "It was withdrawn before it started")
     return Outcome(
         OutcomeKind.INFRASTRUCTURE,
-        f"The job left the scheduler's queue without a trace: no exit record, and no sign of life for {lost_after:.0f} s",
+        "The job left the scheduler's queue without a trace: no exit record, and no sign of life for "
+        f"{lost_after:.0f} s",
     )

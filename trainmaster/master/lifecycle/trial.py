@@ -189,7 +189,9 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
         case OutcomeKind.PREEMPTED | OutcomeKind.STOPPED:
             return _again(replace(trial, setbacks=0), 0)
         case OutcomeKind.WALLTIME if event.saved:
-            said = Say("INFO", f"{event.text}. The next attempt goes on from the latest checkpoint; no restart is charged.")
+            said = Say(
+                "INFO", f"{event.text}. The next attempt goes on from the latest checkpoint; no restart is charged."
+            )
             after, decisions = _again(replace(trial, setbacks=0), 0)
             return after, (said, *decisions)
         case OutcomeKind.INFRASTRUCTURE:
@@ -200,7 +202,11 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
 
 def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     failed = event.outcome in (OutcomeKind.FAILED, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.REJECTED)
-    if failed and trial.state in (State.STOPPING_COMPLETED, State.STOPPING_CANCELED) and trial.stop is not StopCause.INVALID_HP:
+    if (
+        failed
+        and trial.state in (State.STOPPING_COMPLETED, State.STOPPING_CANCELED)
+        and trial.stop is not StopCause.INVALID_HP
+    ):
         # Its result counts all the same: the searcher had what it wanted before the code failed on the way out.
         said = Say("WARNING", f"While it was being stopped: {event.text}")
         after, decisions = _finish(trial, event.text)
@@ -211,7 +217,9 @@ def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, 
 def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     setbacks = trial.setbacks + 1
     if setbacks > MAX_SETBACKS:
-        return _fail(trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up")
+        return _fail(
+            trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up"
+        )
     delay = SETBACK_DELAYS[min(setbacks, len(SETBACK_DELAYS)) - 1]
     wait = f" in {delay} s" if delay else ""
     said = Say("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
@@ -224,7 +232,9 @@ def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision
         return _fail(trial, f"{event.text}; {event.retry_refused}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
-        return _fail(replace(trial, restarts=restarts), f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
+        return _fail(
+            replace(trial, restarts=restarts), f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})"
+        )
     source = "the latest checkpoint" if event.saved else "the latest checkpoint if there is one"
     said = Say("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
     after, decisions = _again(replace(trial, restarts=restarts, setbacks=0), 0)

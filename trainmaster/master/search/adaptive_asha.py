@@ -73,9 +73,7 @@ class AdaptiveAsha(Method):
     a place is free; `max_concurrent` 0 leaves each bracket its own measure."""
 
     def __init__(self, goal: Goal, divisor: float, brackets: Sequence[Bracket], max_concurrent: int) -> None:
-        self._halvings = [
-            AsyncHalving(goal, b.rungs, divisor, b.max_trials, b.max_concurrent) for b in brackets
-        ]
+        self._halvings = [AsyncHalving(goal, b.rungs, divisor, b.max_trials, b.max_concurrent) for b in brackets]
         self.max_concurrent = max_concurrent or sum(h.max_concurrent for h in self._halvings)
         self._begun = 0  # brackets that have trials
         self._bracket_of: list[int] = []  # by trial
@@ -111,8 +109,7 @@ class AdaptiveAsha(Method):
         if len(self._halvings) == 1:
             return self._halvings[0].describe()
         return " | ".join(
-            f"bracket {i + 1} of {len(self._halvings)}: "
-            + (halving.describe() if i < self._begun else "waiting")
+            f"bracket {i + 1} of {len(self._halvings)}: " + (halving.describe() if i < self._begun else "waiting")
             for i, halving in enumerate(self._halvings)
         )
 

@@ -74,9 +74,7 @@ class Section:
             raise SearchError(f"searcher.mode must be aggressive, standard or conservative; it is {mode!r}")
         rungs = self._searcher.get("bracket_rungs") or []
         if not all(isinstance(r, int) and r >= 1 for r in rungs):
-            raise SearchError(
-                f"searcher.bracket_rungs must hold whole numbers of at least 1; it is {rungs!r}"
-            )
+            raise SearchError(f"searcher.bracket_rungs must hold whole numbers of at least 1; it is {rungs!r}")
         return make_brackets(
             mode,
             self.goal.max_time,
@@ -100,9 +98,7 @@ def make_method(searcher: Mapping[str, Any], hparams: Mapping[str, Any]) -> Meth
             return GridSearch(hparams, section.max_concurrent)
         case "async_halving":
             rungs = section.whole("num_rungs", least=1)
-            return AsyncHalving(
-                section.goal, rungs, section.divisor, section.max_trials, section.max_concurrent
-            )
+            return AsyncHalving(section.goal, rungs, section.divisor, section.max_trials, section.max_concurrent)
         case "adaptive_asha":
             return AdaptiveAsha(section.goal, section.divisor, section.brackets, section.max_concurrent)
         case gone if gone in _GONE:

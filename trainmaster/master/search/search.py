@@ -49,9 +49,7 @@ class Search:
         self._over = False
 
     @classmethod
-    def start(
-        cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int
-    ) -> tuple[Search, list[Action]]:
+    def start(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int) -> tuple[Search, list[Action]]:
         """A new search and its first actions.
 
         Args:
@@ -125,15 +123,11 @@ class Search:
             "stopped": sorted(self._stopped),
             "ends": {reason or "EXITED": sorted(trials) for reason, trials in self._ends.items()},
             "over": self._over,
-            "method": json.loads(
-                json.dumps(self._method.state())
-            ),  # a copy that shares nothing with the method
+            "method": json.loads(json.dumps(self._method.state())),  # a copy that shares nothing with the method
         }
 
     @classmethod
-    def restore(
-        cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], snapshot: Mapping[str, Any]
-    ) -> Search:
+    def restore(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], snapshot: Mapping[str, Any]) -> Search:
         """The search that `snapshot` described, under the same configuration. Raises SearchError."""
         if snapshot.get("version") != SNAPSHOT_VERSION:
             raise SearchError(
@@ -177,9 +171,7 @@ class Search:
         if self._metric not in metrics:
             names = ", ".join(sorted(map(str, metrics))) or "none"
             return Report(None, time, f"the validation has no metric {self._metric} (its metrics: {names})")
-        return Report(
-            None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
-        )
+        return Report(None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number")
 
     def _ended(self, request_id: str, reason: ExitReason | None) -> list[Action]:
         trial = self._running(request_id)

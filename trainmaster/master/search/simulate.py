@@ -14,9 +14,7 @@ from .mersenne import RandomState
 from .methods import Section, make_method
 
 
-def simulate(
-    searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int = 0
-) -> list[tuple[int, int | None]]:
+def simulate(searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int = 0) -> list[tuple[int, int | None]]:
     """How many trials train for how long, the shortest first.
 
     Args:

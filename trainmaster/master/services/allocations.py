@@ -44,7 +44,7 @@ class ReportAnswer:
     gone: bool  # the attempt has ended for us: leave
 
 
-def lease(store: Store, settings: Settings, allocation_id: str, request: LeaseRequest, slot_type: str) -> Json:
+def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_type: str) -> Json:
     """Bind the allocation to the first job that asks; returns its work.
 
     Raises Conflict for any other job, and for an attempt that is over: that job must leave.
@@ -54,7 +54,10 @@ def lease(store: Store, settings: Settings, allocation_id: str, request: LeaseRe
         if allocation.ended_at is not None or allocation.kill_at is not None:
             raise Conflict(f"The attempt {allocation_id} is over; job {request.job_id} has nothing to do.")
         if allocation.lease_job not in (None, request.job_id):
-            raise Conflict(f"Job {allocation.lease_job} already runs the attempt {allocation_id}; job {request.job_id} is a double.")
+            raise Conflict(
+                f"Job {allocation.lease_job} already runs the attempt {allocation_id}; "
+                f"job {request.job_id} is a double."
+            )
         if allocation.lease_job is None:
             allocation.lease_job = request.job_id
             allocation.leased_at = now()
@@ -75,7 +78,11 @@ def lease(store: Store, settings: Settings, allocation_id: str, request: LeaseRe
             )
             .on_conflict_do_update(
                 index_elements=["allocation_id", "node_rank"],
-                set_={"name": request.node_name, "slot_ids": list(request.slot_ids), "addresses": list(request.addresses)},
+                set_={
+                    "name": request.node_name,
+                    "slot_ids": list(request.slot_ids),
+                    "addresses": list(request.addresses),
+                },
             )
         )
         joined = session.scalar(select(func.count()).select_from(Node).where(Node.allocation_id == allocation_id)) or 0
@@ -123,7 +130,9 @@ def preemption(store: Store, allocation_id: str) -> str | None:
     """Why the attempt should leave; None while it should not."""
     with store.transaction() as session:
         row = session.execute(
-            select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(Allocation.id == allocation_id)
+            select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(
+                Allocation.id == allocation_id
+            )
         ).first()
     if row is None:
         raise NotFound(f"There is no allocation {allocation_id}.")
@@ -137,7 +146,7 @@ def acknowledge_preemption(store: Store, allocation_id: str) -> None:
         _locked(session, allocation_id).preempt_acked = True
 
 
-def pending_preemption(store: Store, settings: Settings, allocation_id: str, reason: str) -> None:
+def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
     """The job itself says that it must leave (the scheduler warned it): all its ranks shall hear of it."""
     with store.transaction() as session:
         allocation = _locked(session, allocation_id)
@@ -145,7 +154,14 @@ def pending_preemption(store: Store, settings: Settings, allocation_id: str, rea
 
 
 def take_reports(
-    store: Store, settings: Settings, allocation_id: str, stream: str, first: int, records: Sequence[Json], *, replayed: bool = False
+    store: Store,
+    settings: Settings,
+    allocation_id: str,
+    stream: str,
+    first: int,
+    records: Sequence[Json],
+    *,
+    replayed: bool = False,
 ) -> ReportAnswer:
     """Take in records number `first`.. of a stream, each exactly once, in order, in one transaction with every
     decision that they lead to. `replayed`: read from the job folder after the job has gone."""
@@ -174,7 +190,7 @@ def take_reports(
     return ReportAnswer(acked, preempt, gone)
 
 
-def take_exit(store: Store, settings: Settings, allocation_id: str, record: Json) -> None:
+def take_exit(store: Store, allocation_id: str, record: Json) -> None:
     """The runtime of one node says how it ended. The controller draws the conclusion."""
     rank = str(int(record.get("node_rank", 0)))
     with store.transaction() as session:
@@ -193,6 +209,16 @@ def set_trial_status(store: Store, trial_id: int, status: str) -> None:
         session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
 
 
+@dataclass(frozen=True)
+class Intake:
+    """Where the records of one report go."""
+
+    session: Session
+    conductor: Conductor
+    trial: Trial
+    allocation: Allocation
+
+
 # -- records of a stream ----------------------------------------------------------------------------------------
 
 
@@ -205,16 +231,17 @@ def _take_core(
         return stream.acked
     trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
     allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+    intake = Intake(session, conductor, trial, allocation)
     reports: list[metrics.Report] = []
     for record in fresh:
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(_report(record))
             continue
-        _store_reports(session, conductor, trial, allocation, reports)
+        store_reports(conductor, trial, allocation.attempt, reports)
         reports = []
-        _TAKE.get(str(kind), _take_unknown)(session, conductor, trial, allocation, record)
-    _store_reports(session, conductor, trial, allocation, reports)
+        _TAKE.get(str(kind), _take_unknown)(intake, record)
+    store_reports(conductor, trial, allocation.attempt, reports)
     stream.acked += len(fresh)
     return stream.acked
 
@@ -255,24 +282,13 @@ def _report(record: Json) -> metrics.Report:
     )
 
 
-def store_report(session: Session, conductor: Conductor, trial: Trial, run_id: int, report: metrics.Report) -> None:
-    """One report from outside a stream (Determined's own harness)."""
-    _store_run_reports(session, conductor, trial, run_id, [report])
-
-
-def _store_reports(
-    session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, reports: list[metrics.Report]
-) -> None:
-    if reports:
-        _store_run_reports(session, conductor, trial, allocation.attempt, reports)
-
-
-def _store_run_reports(
-    session: Session, conductor: Conductor, trial: Trial, run_id: int, reports: Sequence[metrics.Report]
-) -> None:
+def store_reports(conductor: Conductor, trial: Trial, run_id: int, reports: Sequence[metrics.Report]) -> None:
+    """Reports of one run, in order: stored, and the validations among them given to the searcher."""
+    if not reports:
+        return
     experiment = conductor.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
-    fresh = metrics.take(session, trial, run_id, reports, name, smaller)
+    fresh = metrics.take(conductor.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metrics.better(value, experiment.best_metric, smaller):
         experiment.best_metric, experiment.best_trial_id = value, trial.id
@@ -281,22 +297,22 @@ def _store_run_reports(
             conductor.validated(trial, dict(report.metrics), report.steps)
 
 
-def _take_progress(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+def _take_progress(intake: Intake, record: Json) -> None:
     fraction = float(record.get("progress") or 0.0)
     if math.isfinite(fraction):
-        conductor.progressed(trial, min(max(fraction, 0.0), 1.0))
+        intake.conductor.progressed(intake.trial, min(max(fraction, 0.0), 1.0))
 
 
-def _take_status(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
-    trial.runner_state = str(record.get("state", ""))[:200]
+def _take_status(intake: Intake, record: Json) -> None:
+    intake.trial.runner_state = str(record.get("state", ""))[:200]
 
 
-def _take_metadata(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
-    trial.run_metadata = {**(trial.run_metadata or {}), **dict(record.get("metadata") or {})}
+def _take_metadata(intake: Intake, record: Json) -> None:
+    intake.trial.run_metadata = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
 
 
-def _take_early_exit(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
-    early_exit(conductor, trial, str(record.get("reason", "")))
+def _take_early_exit(intake: Intake, record: Json) -> None:
+    early_exit(intake.conductor, intake.trial, str(record.get("reason", "")))
 
 
 def early_exit(conductor: Conductor, trial: Trial, reason: str) -> None:
@@ -310,31 +326,28 @@ def early_exit(conductor: Conductor, trial: Trial, reason: str) -> None:
         raise Invalid(f"There is no exit reason {reason!r}.")
 
 
-def _take_ack(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
-    allocation.preempt_acked = True
+def _take_ack(intake: Intake, record: Json) -> None:  # noqa: ARG001
+    intake.allocation.preempt_acked = True
 
 
-def _take_checkpoint(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
+def _take_checkpoint(intake: Intake, record: Json) -> None:
     resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
     steps = int(record.get("steps_completed") or 0)
-    add_checkpoint(
-        session,
-        conductor,
-        trial,
-        Checkpoint(
-            uuid=uuid.UUID(str(record["uuid"])),
-            allocation_id=allocation.id,
-            report_time=from_epoch(float(record["t"])) if "t" in record else now(),
-            steps_completed=steps,
-            resources=resources,
-            ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
-            storage=dict(record.get("storage") or conductor.row.config["checkpoint_storage"]),
-        ),
+    row = Checkpoint(
+        uuid=uuid.UUID(str(record["uuid"])),
+        allocation_id=intake.allocation.id,
+        report_time=from_epoch(float(record["t"])) if "t" in record else now(),
+        steps_completed=steps,
+        resources=resources,
+        ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
+        storage=dict(record.get("storage") or intake.conductor.row.config["checkpoint_storage"]),
     )
+    add_checkpoint(intake.conductor, intake.trial, row)
 
 
-def add_checkpoint(session: Session, conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -> None:
+def add_checkpoint(conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -> None:
     """A finished checkpoint of a trial; reporting it again changes nothing."""
+    session = conductor.session
     if session.get(Checkpoint, checkpoint.uuid) is not None:
         return
     checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
@@ -354,9 +367,10 @@ def add_checkpoint(session: Session, conductor: Conductor, trial: Trial, checkpo
     session.flush()
 
 
-def _take_unknown(session: Session, conductor: Conductor, trial: Trial, allocation: Allocation, record: Json) -> None:
-    """A newer runtime's word: said once in the log, never fatal for the records around it."""
-    conductor.say(trial.task_id, f"A report of an unknown kind was left out: {str(record.get('kind'))[:60]!r}", "WARNING")
+def _take_unknown(intake: Intake, record: Json) -> None:
+    """A newer runtime's word: said in the log, never fatal for the records around it."""
+    kind = str(record.get("kind"))[:60]
+    intake.conductor.say(intake.trial.task_id, f"A report of an unknown kind was left out: {kind!r}", "WARNING")
 
 
 _TAKE = {

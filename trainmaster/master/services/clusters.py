@@ -107,7 +107,9 @@ class Clusters:
             names = [candidate.pool.name for candidate in served]
             close = difflib.get_close_matches(name, names, 1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise Invalid(f"There is no resource pool {name!r}.{hint} Pools: {', '.join(names) or 'none can be listed now'}.")
+            raise Invalid(
+                f"There is no resource pool {name!r}.{hint} Pools: {', '.join(names) or 'none can be listed now'}."
+            )
         for candidate in served:
             wanted = candidate.cluster.default_compute if slots else candidate.cluster.default_aux
             if wanted and candidate.pool.name == wanted:
@@ -124,7 +126,9 @@ class Clusters:
         by_name = {pool.name: pool for pool in pools}
         for derived in cluster.derived:
             if base := by_name.get(derived.partition):
-                pool = replace(base, name=derived.name, is_default=False, description=derived.description or base.description)
+                pool = replace(
+                    base, name=derived.name, is_default=False, description=derived.description or base.description
+                )
                 served.append(ServedPool(cluster, pool, derived.partition))
         return served
 
@@ -145,4 +149,3 @@ class Clusters:
         with self._lock:
             self._pools[cluster.name] = found
         return found
-

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
@@ -91,7 +92,7 @@ class Conductor:
             match decision:
                 case experiments.Tell(told):
                     for trial in self._live_trials():
-                        self._later(lambda trial=trial, told=told: self.trial_event(trial, told))  # type: ignore[misc]
+                        self._later(partial(self.trial_event, trial, told))
                 case experiments.Finish(state, why):
                     row.end_time = now()
                     row.reason = why
@@ -120,7 +121,7 @@ class Conductor:
 
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
         """A validation report that is new."""
-        self._act(self.search.validation(trial.request_id, metrics, steps), trial.id)
+        self._act(self.search.validation(trial.request_id, metrics, steps))
 
     def progressed(self, trial: Trial, fraction: float) -> None:
         trial.progress = fraction
@@ -214,7 +215,7 @@ class Conductor:
         query = select(Allocation).where(Allocation.trial_id == trial.id, Allocation.ended_at.is_(None))
         return self.session.scalar(query)
 
-    def _act(self, actions: list[Action], cause: int | None = None) -> None:
+    def _act(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
                 case Create():
@@ -222,9 +223,8 @@ class Conductor:
                 case Stop(request_id, why):
                     self._stop(request_id, why)
                 case Shutdown(cancel, failure, why):
-                    self._later(
-                        lambda event=experiments.SearchDone(cancel, failure, why): self.experiment_event(event)  # type: ignore[misc]
-                    )
+                    done = experiments.SearchDone(cancel, failure, why)
+                    self._later(partial(self.experiment_event, done))
 
     def _create(self, action: Create) -> None:
         if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
@@ -312,7 +312,7 @@ class Conductor:
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
         actions = self.search.exited_early(trial.request_id, reason) if reason else self.search.exited(trial.request_id)
-        self._act(actions, trial.id)
+        self._act(actions)
         self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
         wake(self.session, f"task:{trial.task_id}")
 

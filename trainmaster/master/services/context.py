@@ -36,24 +36,25 @@ def pack(files: Sequence[ContextFile], limit: int) -> bytes:
         return b""
     total = 0
     buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed:
-        with tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
-            for file in files:
-                info = tarfile.TarInfo(_checked(file.path))
-                if file.type not in _TYPES:
-                    raise Invalid(f"{file.path}: only files and folders can be sent with an experiment.")
-                info.type = _TYPES[file.type]
-                info.mode = file.mode & 0o777
-                info.mtime = file.mtime
-                data = _decoded(file) if info.type == tarfile.REGTYPE else b""
-                total += len(data)
-                if total > limit:
-                    raise TooLarge(
-                        f"{file.path}: with this file the experiment's folder is over the limit of {limit // 2**20} MB. "
-                        "List what the training does not need in .detignore."
-                    )
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data) if data else None)
+    packed = gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0)
+    with packed, tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        for file in files:
+            info = tarfile.TarInfo(_checked(file.path))
+            if file.type not in _TYPES:
+                raise Invalid(f"{file.path}: only files and folders can be sent with an experiment.")
+            info.type = _TYPES[file.type]
+            info.mode = file.mode & 0o777
+            info.mtime = file.mtime
+            data = _decoded(file) if info.type == tarfile.REGTYPE else b""
+            total += len(data)
+            if total > limit:
+                raise TooLarge(
+                    f"{file.path}: with this file the experiment's folder is over the limit of "
+                    f"{limit // 2**20} MB. "
+                    "List what the training does not need in .detignore."
+                )
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data) if data else None)
     return buffer.getvalue()
 
 

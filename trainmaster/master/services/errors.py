@@ -1,12 +1,12 @@
 """What a service may refuse, and how the API says it.
 
-    ServiceError
-    |-- Invalid          the request cannot be fulfilled as written     400
-    |-- Unauthenticated  nobody, or nobody we know                      401
-    |-- Forbidden        somebody who may not                           403
-    |-- NotFound         there is no such thing                         404
-    |-- Conflict         it does not fit the state of things            409
-    `-- TooLarge         more than the master takes                     413
+ServiceError
+|-- Invalid          the request cannot be fulfilled as written     400
+|-- Unauthenticated  nobody, or nobody we know                      401
+|-- Forbidden        somebody who may not                           403
+|-- NotFound         there is no such thing                         404
+|-- Conflict         it does not fit the state of things            409
+`-- TooLarge         more than the master takes                     413
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,14 @@ UNCATEGORIZED = 1  # the project of experiments that name none
 
 @dataclass(frozen=True)
 class SiteDefaults:
-    """What the administrator's configuration adds to every experiment; `for_pool` in order of precedence."""
+    """What the administrator's configuration adds to experiments, in order of precedence: `of_pool` gives what it
+    says of one pool, `everywhere` holds for all."""
 
-    for_pool: Mapping[str, Sequence[Mapping[str, Any]]]
+    of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
     everywhere: Sequence[Mapping[str, Any]]
 
     def fragments(self, pool: str) -> list[Mapping[str, Any]]:
-        return [*self.for_pool.get(pool, ()), *self.everywhere]
+        return [*self.of_pool(pool), *self.everywhere]
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,9 @@ def _project(session: Session, config: Mapping[str, Any], project_id: int | None
     query = select(Project).join(Workspace, Workspace.id == Project.workspace_id)
     project = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
     if project is None:
-        raise Invalid(f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out.")
+        raise Invalid(
+            f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
+        )
     return project
 
 
@@ -316,7 +319,9 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
     if not rows:
         return []
     ids = [row.id for row in rows]
-    owners = {user.id: user for user in session.scalars(select(User).where(User.id.in_({row.owner_id for row in rows})))}
+    owners = {
+        user.id: user for user in session.scalars(select(User).where(User.id.in_({row.owner_id for row in rows})))
+    }
     projects = {
         project.id: (project, workspace)
         for project, workspace in session.execute(
@@ -327,17 +332,25 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
     }
     trial_ids: dict[int, list[int]] = {}
     if len(rows) == 1:  # lists do not show them, and a long search has thousands
-        trial_ids[ids[0]] = list(session.scalars(select(Trial.id).where(Trial.experiment_id == ids[0]).order_by(Trial.id)))
+        trial_ids[ids[0]] = list(
+            session.scalars(select(Trial.id).where(Trial.experiment_id == ids[0]).order_by(Trial.id))
+        )
     phases = _phases(session, [row.id for row in rows if row.state == State.ACTIVE])
     views = []
     for row in rows:
         owner, (project, workspace) = owners[row.owner_id], projects[row.project_id]
         views.append(
             ExperimentView(
-                row, owner.username, owner.display_name, project.name, workspace.id, workspace.name,
-                trial_ids.get(row.id, ()), phases.get(row.id, "QUEUED"),
+                row,
+                owner.username,
+                owner.display_name,
+                project.name,
+                workspace.id,
+                workspace.name,
+                trial_ids.get(row.id, ()),
+                phases.get(row.id, "QUEUED"),
             )
-        )  # fmt: skip
+        )
     return views
 
 
@@ -386,5 +399,3 @@ def _pet_name() -> str:
     adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
     animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
     return f"Experiment ({secrets.choice(adjectives)}-{secrets.choice(animals)})"
-
-

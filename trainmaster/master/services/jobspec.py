@@ -76,7 +76,9 @@ def environment_for(config: Mapping[str, Any], slot_type: str) -> dict[str, str]
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
-def work_for(experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str) -> dict[str, Any]:
+def work_for(
+    experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
+) -> dict[str, Any]:
     """What the runtime is told once it holds the lease (see ARCHITECTURE.md)."""
     config = experiment.config
     latest = str(trial.latest_checkpoint) if trial.latest_checkpoint else None

@@ -117,7 +117,13 @@ class Notes:
 
 
 def read(
-    store: Store, task_id: str, where: LogFilter, *, after_id: int = 0, limit: int | None = None, newest_first: bool = False
+    store: Store,
+    task_id: str,
+    where: LogFilter,
+    *,
+    after_id: int = 0,
+    limit: int | None = None,
+    newest_first: bool = False,
 ) -> list[StoredLine]:
     """Lines with an id above `after_id`, oldest first, or newest first."""
     t = task_logs.c

@@ -71,7 +71,9 @@ def number(value: Any) -> float | None:
     return SPECIAL.get(value) if isinstance(value, str) else None
 
 
-def take(session: Session, trial: Trial, run_id: int, reports: Sequence[Report], metric: str, smaller: bool) -> list[Report]:
+def take(
+    session: Session, trial: Trial, run_id: int, reports: Sequence[Report], metric: str, smaller: bool
+) -> list[Report]:
     """Store `reports` of one run, in order, under the trial's row lock. Returns those that were new.
 
     `metric` and `smaller` name the searcher's metric, for the best validation.
@@ -138,7 +140,11 @@ def _union(first: Json, second: Json) -> Json:
 
 
 def _note_validation(session: Session, trial: Trial, report: Report, metric: str, smaller: bool) -> None:
-    shown = {"totalBatches": report.steps, "endTime": report.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"), "metrics": {"avgMetrics": dict(report.metrics)}}
+    shown = {
+        "totalBatches": report.steps,
+        "endTime": report.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "metrics": {"avgMetrics": dict(report.metrics)},
+    }
     trial.latest_validation = shown
     value = number(report.metrics.get(metric))
     if value is not None and math.isfinite(value) and better(value, trial.searcher_metric, smaller):
@@ -210,7 +216,9 @@ def stream(store: Store, trial_ids: Sequence[int], group: str | None, *, page: i
         with store.transaction() as session:
             rows = session.execute(query).mappings().all()
         for row in rows:
-            fields = {key: row[key] for key in ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")}
+            fields = {
+                key: row[key] for key in ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")
+            }
             yield StoredReport(**fields)
         if len(rows) < page:
             return

@@ -121,11 +121,18 @@ def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
             allocation.submission = Submission.UNKNOWN.value
             allocation.absent_since = None
             with _noting(session) as notes:
-                _explain(notes, allocation, f"It is not known whether the scheduler took the job ({why}); looking for it.")
+                _explain(
+                    notes, allocation, f"It is not known whether the scheduler took the job ({why}); looking for it."
+                )
 
 
 def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
-    end(store, settings, allocation_id, Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"))
+    end(
+        store,
+        settings,
+        allocation_id,
+        Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"),
+    )
 
 
 def recover(store: Store, cluster: str) -> None:
@@ -175,7 +182,10 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     notes = logs.Notes()
     with store.transaction() as session:
         query = select(Allocation).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
-        live = {allocation.token: allocation for allocation in session.scalars(query.order_by(Allocation.id).with_for_update())}
+        live = {
+            allocation.token: allocation
+            for allocation in session.scalars(query.order_by(Allocation.id).with_for_update())
+        }
         for token, allocation in live.items():
             if allocation.submission == Submission.NEW:
                 continue
@@ -268,7 +278,9 @@ def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) 
     """Close an attempt and let its trial and experiment go on from there, in one transaction."""
     with store.transaction() as session:
         experiment_id = session.scalar(
-            select(Trial.experiment_id).join(Allocation, Allocation.trial_id == Trial.id).where(Allocation.id == allocation_id)
+            select(Trial.experiment_id)
+            .join(Allocation, Allocation.trial_id == Trial.id)
+            .where(Allocation.id == allocation_id)
         )
     if experiment_id is None:
         return
@@ -288,7 +300,23 @@ def quote_output(store: Store, allocation_id: str, output: str) -> None:
     lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id)
-        logs.append(session, allocation.task_id, allocation_id, [logs.Line(line, "ERROR", source="scheduler") for line in lines])
+        logs.append(
+            session, allocation.task_id, allocation_id, [logs.Line(line, "ERROR", source="scheduler") for line in lines]
+        )
+
+
+def withdraw(store: Store, settings: Settings, cluster: str) -> None:
+    """End what must end and certainly never reached a scheduler."""
+    query = select(Allocation.id).where(
+        Allocation.dispatcher.in_((cluster, "")),
+        Allocation.ended_at.is_(None),
+        Allocation.kill_at.is_not(None),
+        Allocation.submission == Submission.NEW.value,
+    )
+    with store.transaction() as session:
+        ids = list(session.scalars(query))
+    for allocation_id in ids:
+        end(store, settings, allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
 
 
 def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
@@ -440,13 +468,13 @@ def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: floa
         return  # the snapshot may be older than the job
     if allocation.absent_since is None:
         allocation.absent_since = taken
-    if allocation.submission == Submission.UNKNOWN:
+    unseen_for = (taken - allocation.absent_since).total_seconds()
+    if allocation.submission == Submission.UNKNOWN and unseen_for >= quiet_period:
         # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
-        if (taken - allocation.absent_since).total_seconds() >= quiet_period:
-            allocation.submission = Submission.NEW.value
-            allocation.absent_since = None
-            if allocation.kill_at is None:
-                found.resubmit.append(allocation.id)
+        allocation.submission = Submission.NEW.value
+        allocation.absent_since = None
+        if allocation.kill_at is None:
+            found.resubmit.append(allocation.id)
 
 
 def _recently_ended(session: Session, tokens: Sequence[str]) -> set[str]:

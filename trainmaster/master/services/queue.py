@@ -42,7 +42,13 @@ def page(store: Store, pool: str | None, offset: int, limit: int, *, descending:
     held = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0)
     wanted = func.coalesce(func.sum(Allocation.slots), 0)
     query = (
-        select(Experiment, User.username, held.label("held"), wanted.label("wanted"), func.max(Allocation.explanation).label("why"))
+        select(
+            Experiment,
+            User.username,
+            held.label("held"),
+            wanted.label("wanted"),
+            func.max(Allocation.explanation).label("why"),
+        )
         .join(User, User.id == Experiment.owner_id)
         .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
         .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
@@ -64,11 +70,22 @@ def page(store: Store, pool: str | None, offset: int, limit: int, *, descending:
             ahead[experiment.resource_pool] = position + 1
         jobs.append(
             QueuedJob(
-                str(experiment.job_id), experiment.id, experiment.name, row.username, experiment.owner_id, 1,
-                experiment.start_time, experiment.resource_pool, int(row.wanted), int(row.held), experiment.progress,
-                scheduled, -1 if scheduled else position, "" if scheduled else row.why or "",
+                str(experiment.job_id),
+                experiment.id,
+                experiment.name,
+                row.username,
+                experiment.owner_id,
+                1,
+                experiment.start_time,
+                experiment.resource_pool,
+                int(row.wanted),
+                int(row.held),
+                experiment.progress,
+                scheduled,
+                -1 if scheduled else position,
+                "" if scheduled else row.why or "",
             )
-        )  # fmt: skip
+        )
     ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
     window = cut(offset, limit, len(ordered))
     return Page(ordered[window.start : window.end], window)

@@ -43,7 +43,9 @@ def _remove(store: Store, experiment_id: int) -> None:
         if failure is not None:
             row.state, row.reason = State.DELETE_FAILED.value, failure
             return
-        trials = list(session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).tuples())
+        trials = list(
+            session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).tuples()
+        )
         ids, tasks = [trial[0] for trial in trials], [trial[1] for trial in trials]
         session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
         session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))

@@ -156,7 +156,9 @@ def list_checkpoints(
         owner = experiment_id or session.scalar(select(Trial.experiment_id).where(Trial.id == (trial_id or 0)))
         experiment = session.get(Experiment, owner) if owner else None
         if experiment is None:
-            raise NotFound(f"There is no experiment {experiment_id}." if experiment_id else f"There is no trial {trial_id}.")
+            raise NotFound(
+                f"There is no experiment {experiment_id}." if experiment_id else f"There is no trial {trial_id}."
+            )
         if descending is None:
             descending = sort_by == "searcher_metric" and not experiment.smaller_is_better
         column = CHECKPOINT_SORTS[sort_by]

@@ -80,9 +80,7 @@ def upgrade() -> None:
         sa.Column("job_id", sa.Uuid(), nullable=False),
         sa.Column("job_type", sa.Text(), nullable=False),
         sa.Column("owner_id", sa.Integer(), nullable=False),
-        sa.Column(
-            "submitted_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False
-        ),
+        sa.Column("submitted_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(["owner_id"], ["users.id"], name=op.f("fk_jobs_owner_id_users")),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_jobs")),
     )
@@ -123,9 +121,7 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=False),
         sa.ForeignKeyConstraint(["user_id"], ["users.id"], name=op.f("fk_projects_user_id_users")),
-        sa.ForeignKeyConstraint(
-            ["workspace_id"], ["workspaces.id"], name=op.f("fk_projects_workspace_id_workspaces")
-        ),
+        sa.ForeignKeyConstraint(["workspace_id"], ["workspaces.id"], name=op.f("fk_projects_workspace_id_workspaces")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_projects")),
     )
     op.create_index(op.f("ix_projects_workspace_id"), "projects", ["workspace_id"], unique=False)
@@ -180,9 +176,7 @@ def upgrade() -> None:
             name=op.f("fk_experiments_parent_id_experiments"),
             ondelete="SET NULL",
         ),
-        sa.ForeignKeyConstraint(
-            ["project_id"], ["projects.id"], name=op.f("fk_experiments_project_id_projects")
-        ),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], name=op.f("fk_experiments_project_id_projects")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_experiments")),
     )
     op.create_index(
@@ -246,9 +240,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_trials")),
         sa.UniqueConstraint("task_id", name=op.f("uq_trials_task_id")),
     )
-    op.create_index(
-        "ix_trials_experiment_metric", "trials", ["experiment_id", "searcher_metric"], unique=False
-    )
+    op.create_index("ix_trials_experiment_metric", "trials", ["experiment_id", "searcher_metric"], unique=False)
     op.create_index(
         "ix_trials_live",
         "trials",
@@ -371,9 +363,7 @@ def upgrade() -> None:
             name=op.f("fk_story_experiment_id_experiments"),
             ondelete="CASCADE",
         ),
-        sa.ForeignKeyConstraint(
-            ["trial_id"], ["trials.id"], name=op.f("fk_story_trial_id_trials"), ondelete="CASCADE"
-        ),
+        sa.ForeignKeyConstraint(["trial_id"], ["trials.id"], name=op.f("fk_story_trial_id_trials"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_story")),
     )
     op.create_index(op.f("ix_story_experiment_id"), "story", ["experiment_id"], unique=False)
@@ -409,9 +399,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_gatherings")),
     )
-    op.create_index(
-        "uq_gatherings_request", "gatherings", ["allocation_id", "kind", "request_uuid"], unique=True
-    )
+    op.create_index("uq_gatherings_request", "gatherings", ["allocation_id", "kind", "request_uuid"], unique=True)
     op.create_table(
         "report_streams",
         sa.Column("allocation_id", sa.Text(), nullable=False),

@@ -1,0 +1,183 @@
+"""The calls, one method a verb."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainmaster.client.models import Checkpoint, Experiment, LogLine, QueuedJob, StoryEvent, Trial
+from trainmaster.client.transport import Transport
+
+Json = dict[str, Any]
+PAGE = 200  # entries of a list fetched at once
+CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
+
+
+def hashed(password: str) -> str:
+    """What travels instead of a password; Determined's clients send the same."""
+    return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
+
+
+class Master:
+    """A master as seen by one user. Every method raises MasterUnreachable or an APIError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    # -- who, what ------------------------------------------------------------------------------------------------
+
+    def login(self, username: str, password: str) -> str:
+        """A bearer token, which this client uses from now on."""
+        body = {"username": username, "password": hashed(password), "isHashed": True}
+        answer = self._http.request("POST", "/api/v1/auth/login", body=body, retry=False)
+        self._http.token = str(answer["token"])
+        return self._http.token
+
+    def logout(self) -> None:
+        self._http.request("POST", "/api/v1/auth/logout", body={})
+
+    def whoami(self) -> Json:
+        return dict(self._http.request("GET", "/api/v1/me")["user"])
+
+    def info(self) -> Json:
+        return self._http.request("GET", "/api/v1/master")
+
+    # -- experiments ----------------------------------------------------------------------------------------------
+
+    def create_experiment(
+        self,
+        config: str,
+        files: Sequence[Mapping[str, Any]],
+        *,
+        activate: bool = True,
+        project_id: int | None = None,
+        validate_only: bool = False,
+        source: str | None = None,
+    ) -> Experiment:
+        body = {
+            "config": config,
+            "modelDefinition": list(files),
+            "activate": activate,
+            "projectId": project_id or 0,
+            "validateOnly": validate_only,
+            "configSource": source,
+        }
+        # Not sent twice: a second copy of an experiment is worse than an error.
+        return Experiment.parse(self._http.request("POST", "/api/v1/experiments", body=body, retry=False)["experiment"])
+
+    def experiment(self, experiment_id: int) -> Experiment:
+        return Experiment.parse(self._http.request("GET", f"/api/v1/experiments/{experiment_id}")["experiment"])
+
+    def experiments(
+        self,
+        *,
+        users: Sequence[str] = (),
+        archived: bool | None = False,
+        limit: int = PAGE,
+        offset: int = 0,
+        everything: bool = True,
+    ) -> list[Experiment]:
+        """By ascending id; `everything` reads all pages from `offset` on."""
+        query = {"archived": archived, "users": list(users)}
+        return [
+            Experiment.parse(raw)
+            for raw in self._pages("/api/v1/experiments", "experiments", query, limit, offset, everything)
+        ]
+
+    def steer(self, experiment_id: int, verb: str) -> None:
+        """`verb`: pause, activate, cancel or kill."""
+        self._http.request("POST", f"/api/v1/experiments/{experiment_id}/{verb}", body={})
+
+    def delete_experiment(self, experiment_id: int) -> None:
+        self._http.request("DELETE", f"/api/v1/experiments/{experiment_id}")
+
+    def trials(
+        self,
+        experiment_id: int,
+        *,
+        limit: int = PAGE,
+        offset: int = 0,
+        everything: bool = True,
+        sort_by: str = "SORT_BY_ID",
+    ) -> list[Trial]:
+        path = f"/api/v1/experiments/{experiment_id}/trials"
+        return [Trial.parse(raw) for raw in self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)]
+
+    def checkpoints(self, experiment_id: int, *, best: int | None = None) -> list[Checkpoint]:
+        """Oldest first; `best` of them by the searcher's metric, the best first."""
+        path = f"/api/v1/experiments/{experiment_id}/checkpoints"
+        if best is not None:
+            query = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "limit": best}
+            return [Checkpoint.parse(raw) for raw in self._http.request("GET", path, query=query)["checkpoints"]]
+        query = {"sortByAttr": "SORT_BY_END_TIME"}
+        return [Checkpoint.parse(raw) for raw in self._pages(path, "checkpoints", query, PAGE, 0, True)]
+
+    def preview_search(self, config: Json) -> Json:
+        return dict(self._http.request("POST", "/api/v1/preview-hp-search", body={"config": config})["summary"])
+
+    # -- trials, checkpoints ------------------------------------------------------------------------------------------
+
+    def trial(self, trial_id: int) -> Trial:
+        return Trial.parse(self._http.request("GET", f"/api/v1/trials/{trial_id}")["trial"])
+
+    def kill_trial(self, trial_id: int) -> None:
+        self._http.request("POST", f"/api/v1/trials/{trial_id}/kill", body={})
+
+    def workloads(self, trial_id: int, *, limit: int = 1000, offset: int = 0, everything: bool = True) -> list[Json]:
+        return self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", {}, limit, offset, everything)
+
+    def logs(
+        self, trial_id: int, *, follow: bool = False, tail: int = 0, head: int = 0, **where: Any
+    ) -> Iterator[LogLine]:
+        """`tail` or `head` restrict to that many lines at one end; `where` are filters as the API names them."""
+        path = f"/api/v1/trials/{trial_id}/logs"
+        if tail and not follow:
+            newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
+            yield from reversed([LogLine.parse(raw) for raw in newest])
+            return
+        for raw in self._http.lines(path, query={"follow": follow, "limit": head or None, **where}):
+            yield LogLine.parse(raw)
+
+    def story(self, trial_id: int) -> list[StoryEvent]:
+        return [
+            StoryEvent.parse(raw) for raw in self._http.request("GET", f"/api/x1/trials/{trial_id}/story")["events"]
+        ]
+
+    def checkpoint(self, uuid: str) -> Checkpoint:
+        return Checkpoint.parse(self._http.request("GET", f"/api/v1/checkpoints/{uuid}")["checkpoint"])
+
+    def task(self, task_id: str) -> Json:
+        return dict(self._http.request("GET", f"/api/v1/tasks/{task_id}")["task"])
+
+    # -- queue --------------------------------------------------------------------------------------------------------
+
+    def jobs(
+        self,
+        *,
+        pool: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        everything: bool = True,
+        reverse: bool = False,
+    ) -> list[QueuedJob]:
+        query = {"resourcePool": pool, "orderBy": "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"}
+        return [
+            QueuedJob.parse(raw)
+            for raw in self._pages("/api/v1/job-queues-v2", "jobs", query, limit, offset, everything)
+        ]
+
+    def pools(self) -> list[Json]:
+        return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
+
+    def _pages(
+        self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
+    ) -> list[Json]:
+        found: list[Json] = []
+        while True:
+            answer = self._http.request("GET", path, query={**query, "limit": limit, "offset": offset})
+            found += answer[key]
+            page = answer["pagination"]
+            if not everything or page["endIndex"] >= page["total"]:
+                return found
+            offset = int(page["endIndex"])

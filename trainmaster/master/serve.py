@@ -1,0 +1,228 @@
+"""Running a master: from a configuration to an address that answers, and back down again."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from sqlalchemy import Engine
+
+from trainmaster.config.master import MasterConfig, ResourceManager, task_container_fragments
+from trainmaster.dispatchers import registry
+from trainmaster.dispatchers.base import Rejected, Setup
+from trainmaster.master.api.dependencies import Services
+from trainmaster.master.app import make_app
+from trainmaster.master.db import migrate
+from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
+from trainmaster.master.db.engine import make_engine
+from trainmaster.master.db.lease import FolderLease
+from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool
+from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.runtime.archive import build_runtime_zip
+from trainmaster.version import VERSION
+
+log = logging.getLogger(__name__)
+
+INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
+GRACEFUL = 5  # seconds that open requests get when the master stops
+
+
+class CannotServe(RuntimeError):
+    """The master cannot start; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a master lives on this machine."""
+
+    data: Path
+    host: str
+    port: int
+
+
+def serve(config: MasterConfig, place: Place) -> None:
+    """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. Raises CannotServe."""
+    _check_account()
+    listener = _bind(place)
+    url = f"http://{_shown(place.host)}:{listener.getsockname()[1]}"
+    with contextlib.closing(listener), database(config, place.data) as engine:
+        services = make_services(config, place.data, engine, url)
+        server = _Server(services.wakeups, url, make_app(engine, services))
+        server.run(sockets=[listener])
+        for cluster in services.clusters:
+            cluster.dispatcher.close()
+
+
+@contextlib.contextmanager
+def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
+    """The configured database, or the private one in `data`; at this version's schema. Raises CannotServe."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            url = config.db.url() if config.db else _private_database(data, stack)
+            engine = make_engine(url)
+            stack.callback(engine.dispose)
+            migrate.upgrade(engine)
+        except (ServerFailed, migrate.SchemaTooNew) as error:
+            raise CannotServe(str(error)) from None
+        yield engine
+
+
+def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
+    lease = FolderLease(data)
+    lease.acquire()
+    stack.callback(lease.release)
+    server = EmbeddedServer(data)
+    stack.callback(server.stop)
+    return server.start()
+
+
+def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) -> Services:
+    """Everything the API and the controller work with. Raises CannotServe."""
+    store = Store(engine)
+    identity_ = bootstrap.prepare(store, _initial_password(config, data))
+    prefix = f"det-{identity_.cluster_id[:8]}-"
+    master_url = config.master_url or url
+    managers = [config.resource_manager, *config.additional_resource_managers]
+    clusters = Clusters([make_cluster(config, manager, data, prefix) for manager in managers])
+    for cluster in clusters:
+        _announce(cluster, master_url)
+    settings = Settings(
+        version=VERSION,
+        cluster_id=identity_.cluster_id,
+        cluster_name=config.cluster_name or "",
+        secret=identity_.secret,
+        token_prefix=prefix,
+        master_url=master_url,
+        runtime_zip=build_runtime_zip(),
+        lost_after=config.lost_after,
+    )
+    return Services(store, settings, clusters, site_defaults(config, data), Wakeups())
+
+
+def make_cluster(config: MasterConfig, manager: ResourceManager, data: Path, prefix: str) -> Cluster:
+    """One configured resource manager. Raises CannotServe."""
+    root = Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
+    setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        dispatcher = registry.make(manager.type, setup)
+    except Rejected as error:
+        raise CannotServe(str(error)) from None
+    except OSError as error:
+        raise CannotServe(f"job_storage_root: {root} cannot be made: {error.strerror}.") from None
+    derived = [
+        DerivedPool(pool.pool_name, pool.partition, pool.description)
+        for pool in config.derived_pools(manager.cluster_name)
+    ]
+    return Cluster(
+        name=manager.cluster_name,
+        dispatcher=dispatcher,
+        job_root=root,
+        container_runtime=manager.container_run_type,
+        derived=derived,
+        default_compute=manager.default_compute_resource_pool,
+        default_aux=manager.default_aux_resource_pool,
+    )
+
+
+def site_defaults(config: MasterConfig, data: Path) -> SiteDefaults:
+    """What the configuration adds to every experiment; checkpoints go below the data folder unless it says where."""
+    storage = {"type": "shared_fs", "host_path": str(data / "checkpoints")}
+    everywhere = [*task_container_fragments(config, ""), {"checkpoint_storage": config.checkpoint_storage_section() or storage}]
+    if not config.checkpoint_storage_section():
+        (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
+    return SiteDefaults(lambda pool: task_container_fragments(config, pool), everywhere)
+
+
+def _announce(cluster: Cluster, url: str) -> None:
+    """Leave our address where jobs look for it when they cannot reach the one they know."""
+    path = cluster.master_url_file
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(f"{url}\n")
+    temporary.chmod(0o644)
+    temporary.replace(path)
+
+
+def _initial_password(config: MasterConfig, data: Path) -> str:
+    """The first users' password: told by the environment or the configuration, else made up and left in a file."""
+    told = os.environ.get(INITIAL_PASSWORD) or config.initial_user_password
+    if told:
+        return told
+    path = data / "initial-password"
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        password = identity.generate_password()
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(password + "\n")
+        return password
+
+
+def _bind(place: Place) -> socket.socket:
+    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((place.host, place.port))
+    except OSError as error:
+        listener.close()
+        raise CannotServe(
+            f"The address {place.host}:{place.port} cannot be used: {error.strerror}. Choose another with --port."
+        ) from None
+    return listener
+
+
+def _check_account() -> None:
+    if os.geteuid() == 0:
+        log.warning("the master runs as root, and so will its jobs where they run as the master's account")
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
+
+    def __init__(self, wakeups: Wakeups, url: str, app: object) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                timeout_keep_alive=75,
+                timeout_graceful_shutdown=GRACEFUL,
+            )
+        )
+        self._wakeups, self._url = wakeups, url
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(f"listening on {self._url}", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._wakeups.close()
+        super().handle_exit(sig, frame)
+
+
+def configure_logging(level: str) -> None:
+    """Log lines on stderr: time, level, where from, what."""
+    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
