@@ -1,8 +1,8 @@
 """Apptainer from Debian unstable on an older Debian or Ubuntu, in a prefix of its own.
 
 Bookworm has no Apptainer, and unstable's binaries want a newer C library than bookworm's. So the C library
-comes along into the prefix, and the two binaries are told to use it. Apptainer finds its files relative to its
-own executable when it stands outside /usr, so nothing outside the prefix changes. apt itself fetches the
+comes along into the prefix, and the two binaries are told to use it. Apptainer finds its files relative to
+its own executable when it stands outside /usr, so nothing outside the prefix changes. apt itself fetches the
 packages, with a private package index, and checks the archive's signature and every checksum.
 """
 
@@ -104,9 +104,7 @@ def _open_fuse() -> None:
 
 
 def _run(*argv: str, folder: Path | None = None) -> str:
-    done = subprocess.run(
-        argv, capture_output=True, text=True, cwd=folder, stdin=subprocess.DEVNULL, check=False
-    )
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise Unavailable(f"`{' '.join(argv[:3])} ...` failed: {last}")

@@ -102,13 +102,10 @@ class Cluster:
             done = self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T")
             states = dict(line.split() for line in done.stdout.splitlines())
             return all(
-                states.get(node, "down") in ("idle", "mixed", "allocated", "completing")
-                for node in self.layout.nodes
+                states.get(node, "down") in ("idle", "mixed", "allocated", "completing") for node in self.layout.nodes
             )
 
-        wait_until(
-            ready, seconds, f"nodes of the test cluster (slurmctld says: {self.controller.last_words()})"
-        )
+        wait_until(ready, seconds, f"nodes of the test cluster (slurmctld says: {self.controller.last_words()})")
 
     # -- the controller --------------------------------------------------------------------------------
 

@@ -52,9 +52,7 @@ def install(names: tuple[str, ...]) -> None:
         ["apt-get", "-q", "update"],
         ["apt-get", "-q", "install", "--yes", "--no-install-recommends", *wanted],
     ):
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
-        )
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise Unavailable(f"`{' '.join(command)}` failed: {last}")

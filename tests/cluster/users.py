@@ -19,9 +19,7 @@ def ensure_users() -> None:
         except KeyError:
             if os.geteuid() != 0:
                 raise Unavailable(f"not root, and the user {name} does not exist") from None
-            subprocess.run(
-                ["useradd", "--create-home", "--shell", "/bin/bash", name], check=True, capture_output=True
-            )
+            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True, capture_output=True)
         os.chmod(pwd.getpwnam(name).pw_dir, 0o700)
 
 
