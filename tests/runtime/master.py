@@ -1,7 +1,7 @@
 """A master of the in-job protocol, in this process: the outermost edge of the runtime's tests.
 
-It keeps what it is told, honestly (records only in order, each once), and can refuse, vanish and come back under the
-same port, answer slowly, decide on early stopping, and say that an allocation is gone.
+It keeps what it is told, honestly (records only in order, each once), and can refuse, vanish and come back
+under the same port, answer slowly, decide on early stopping, and say that an allocation is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TOKEN = "tok-6f1c0ffee-secret"
-_ALLOCATION = re.compile(r"/api/(?:x1|v1)/allocations/([^/]+)/(lease|all_gather|signals/preemption|reports|exit)(\?.*)?$")
+_ALLOCATION = re.compile(
+    r"/api/(?:x1|v1)/allocations/([^/]+)/(lease|all_gather|signals/preemption|reports|exit)(\?.*)?$"
+)
 
 
 class FakeMaster:

@@ -47,7 +47,9 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert told["DET_SLOT_IDS"] == "[0, 1]"
     assert json.loads(told["DET_HPARAMS"]) == {"lr": 0.1, "layers": [1, 2]}
     assert told["DET_MASTER"] == master.url
-    assert {"DET_MASTER", "DET_CLUSTER_ID", "DET_AGENT_ID", "DET_SLOT_IDS", "DET_TASK_ID", "DET_ALLOCATION_ID"} <= set(told)
+    assert {"DET_MASTER", "DET_CLUSTER_ID", "DET_AGENT_ID", "DET_SLOT_IDS", "DET_TASK_ID", "DET_ALLOCATION_ID"} <= set(
+        told
+    )
     assert master.leases == [
         {
             "job_id": "101",

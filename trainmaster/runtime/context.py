@@ -17,9 +17,7 @@ MAX_BYTES = 4 * 1024**3  # unpacked; the master limits the packed size
 MAX_ENTRIES = 200_000
 
 
-def unpack_context(
-    b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES
-) -> int:
+def unpack_context(b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> int:
     """Unpack a base64 tar.gz into the existing empty folder `target`; returns the number of entries.
 
     Links are made after all files, so that nothing can be written through one, and each must lead to a place

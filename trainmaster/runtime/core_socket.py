@@ -19,6 +19,7 @@ from trainmaster.runtime.shipper import Shipper
 from trainmaster.runtime.spool import Stream
 
 NAME = "runtime.sock"
+TAKEN_OVER = "core_by_runtime"  # in the run folder: the stream is written by the runtime from now on
 
 
 class CoreSocket(threading.Thread):
@@ -30,6 +31,7 @@ class CoreSocket(threading.Thread):
         super().__init__(name="core-socket", daemon=True)
         self._stream = stream
         self._shipper = shipper
+        self._taken_over = run_dir / TAKEN_OVER
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(run_dir / NAME))
         self._listener.listen(64)
@@ -40,9 +42,7 @@ class CoreSocket(threading.Thread):
                 connection = self._listener.accept()[0]
             except OSError:
                 return
-            threading.Thread(
-                target=self._serve, args=(connection,), name="core-connection", daemon=True
-            ).start()
+            threading.Thread(target=self._serve, args=(connection,), name="core-connection", daemon=True).start()
 
     def close(self) -> None:
         """Take no more connections."""
@@ -86,6 +86,9 @@ class CoreSocket(threading.Thread):
     def _append(self, line: str) -> Dict[str, Any]:
         if self._stream is None or self._shipper is None:
             return {"error": "only the first node of a job keeps the stream core"}
+        # A later process of the training must not write the file beside us.
+        with contextlib.suppress(OSError):
+            self._taken_over.touch()
         self._stream.append_line(line.encode("ascii") + b"\n")
         self._shipper.wake()
         return {"lines": self._stream.lines()}

@@ -39,9 +39,7 @@ def child_environment(
     if interface is not None and len(meeting.addresses) > 1:
         # Gloo would take the address that the host's name resolves to, which Debian sets to 127.0.1.1.
         environment.setdefault("GLOO_SOCKET_IFNAME", interface)
-    environment.update(
-        _determined(job, work, facts, meeting, environment, run_dir, master_url, session_token)
-    )
+    environment.update(_determined(job, work, facts, meeting, environment, run_dir, master_url, session_token))
     environment["TRAINMASTER_RUN_DIR"] = str(run_dir)
     environment["TRAINMASTER_DISTRIBUTED_PORT"] = str(meeting.distributed_port)
     environment["PYTHONPATH"] = os.pathsep.join(_python_path(package, environment.get("PYTHONPATH", "")))
@@ -155,6 +153,7 @@ def write_info(
             "slot_type": job.slot_type,
             "torch_port": meeting.torch_port,
             "distributed_port": meeting.distributed_port,
+            "master_url_file": job.master_url_file,
         },
     }
     trial = work.trial

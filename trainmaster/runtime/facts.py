@@ -45,8 +45,7 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
     job_id = environ.get("TRAINMASTER_JOB_ID") or environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")
     if not job_id:
         raise BadJobFolder(
-            "neither TRAINMASTER_JOB_ID nor SLURM_JOB_ID is set: the runtime is started by start.sh, "
-            "under a scheduler"
+            "neither TRAINMASTER_JOB_ID nor SLURM_JOB_ID is set: the runtime is started by start.sh, under a scheduler"
         )
     num_nodes = _integer(environ, ("TRAINMASTER_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES"), 1)
     node_rank = _integer(environ, ("TRAINMASTER_NODE_RANK", "SLURM_NODEID"), 0)
@@ -57,9 +56,7 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
         job_id=job_id,
         node_rank=node_rank,
         num_nodes=num_nodes,
-        node_name=environ.get("TRAINMASTER_NODE_NAME")
-        or environ.get("SLURMD_NODENAME")
-        or socket.gethostname(),
+        node_name=environ.get("TRAINMASTER_NODE_NAME") or environ.get("SLURMD_NODENAME") or socket.gethostname(),
         slot_ids=slot_ids,
         device_uuids=uuids,
         restart_count=_integer(environ, ("SLURM_RESTART_COUNT",), 0),
@@ -76,9 +73,7 @@ def _slots(
             ids = json.loads(told)
             return tuple(int(slot) for slot in ids), ()
         except (TypeError, ValueError):
-            raise BadJobFolder(
-                "TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % told
-            ) from None
+            raise BadJobFolder("TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % told) from None
     if job.slots > 0:
         for name in _DEVICE_LISTS.get(job.slot_type, ()):
             devices = parse_devices(environ.get(name, ""))
@@ -112,10 +107,7 @@ def _number(devices: List[str]) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
         return tuple(int(device) for device in devices), ()
     index = _nvidia_indices()
     return (
-        tuple(
-            int(device) if device.isdigit() else index.get(device, place)
-            for place, device in enumerate(devices)
-        ),
+        tuple(int(device) if device.isdigit() else index.get(device, place) for place, device in enumerate(devices)),
         tuple(device for device in devices if not device.isdigit()),
     )
 

@@ -85,8 +85,7 @@ def read_job(folder: Path) -> Job:
         raise BadJobFolder("%s cannot be read: %s" % (path, error)) from error
     if not isinstance(raw, dict) or raw.get("version") != JOB_VERSION:
         raise BadJobFolder(
-            "%s: version %d is wanted; the master and runtime.zip do not belong together"
-            % (path, JOB_VERSION)
+            "%s: version %d is wanted; the master and runtime.zip do not belong together" % (path, JOB_VERSION)
         )
     take = _Taker(raw, str(path))
     url_file = raw.get("master_url_file")

@@ -30,9 +30,7 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
         return parse_work(master.insist("POST", path, body, patience=job.lease_patience))
     except Rejected as error:
         if error.http_status == 409:
-            raise HeldElsewhere(
-                "another job holds allocation %s, or it has ended" % job.allocation_id
-            ) from error
+            raise HeldElsewhere("another job holds allocation %s, or it has ended" % job.allocation_id) from error
         if error.http_status in (401, 403):
             raise NotAdmitted(
                 "the session token of allocation %s was refused: %s" % (job.allocation_id, error)

@@ -104,6 +104,4 @@ class LineReader(threading.Thread):
         for begin in range(0, max(1, len(piece)), MAX_LINE):
             text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace").replace("\0", "\ufffd")
             rank, level, line = parse_line(text.replace(self._secret, "[session token]"))
-            self._add(
-                {"t": time.time(), "stdtype": self._stdtype, "level": level, "rank": rank, "line": line}
-            )
+            self._add({"t": time.time(), "stdtype": self._stdtype, "level": level, "rank": rank, "line": line})

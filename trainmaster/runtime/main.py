@@ -47,9 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         job = read_job(Path(arguments[0]).absolute())
         token = read_token(job.folder)
         facts = read_facts({**os.environ, **job.environment}, job)
-        master = Master(
-            job.master_url, token, url_file=job.master_url_file, environ={**os.environ, **job.environment}
-        )
+        master = Master(job.master_url, token, url_file=job.master_url_file, environ={**os.environ, **job.environment})
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
         work = take_lease(master, job, facts, [address])
     except HeldElsewhere:
@@ -66,9 +64,7 @@ def _rendezvous_interfaces(job: Job) -> str:
     return job.environment.get(name) or os.environ.get(name, "")
 
 
-def _leave_without_lease(
-    fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float
-) -> int:
+def _leave_without_lease(fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float) -> int:
     print_notice(str(fault))
     asked = fault if isinstance(fault, AskedToLeave) else None
     status = 128 + asked.signum if asked is not None and asked.signum is not None else fault.status

@@ -65,9 +65,7 @@ class Master:
             raise Refused("nobody listens at %s" % url) from None
         except (OSError, http.client.HTTPException) as error:
             self.reread()
-            raise Unreachable(
-                "the master at %s cannot be reached: %s" % (url, error or type(error).__name__)
-            ) from None
+            raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
         if 200 <= status < 300:
             try:
                 return json.loads(answer.decode("utf-8")) if answer.strip() else {}
@@ -79,9 +77,7 @@ class Master:
             raise Unreachable("%s answered %d: %s" % (url, status, message))
         raise Rejected(status, message)
 
-    def insist(
-        self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0
-    ) -> Any:
+    def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
         """Like `call`, asking again while the master is away, for at most `patience` seconds."""
         deadline = time.monotonic() + patience
         backoff = Backoff()
@@ -121,9 +117,7 @@ class Master:
             self.close()
             raise
 
-    def _once(
-        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float
-    ) -> Tuple[int, bytes]:
+    def _once(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Tuple[int, bytes]:
         connection = self._connection(url, timeout)
         headers: Dict[str, str] = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
         if payload is not None:

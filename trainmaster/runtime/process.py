@@ -39,8 +39,7 @@ def start(
     # Isolated: neither the user's files in the working folder nor the user's PYTHON* variables may replace a
     # module of the launcher.
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); "
-        "from trainmaster.launchers.script import main; main(sys.argv[2:])"
+        "import sys; sys.path.insert(0, sys.argv[1]); from trainmaster.launchers.script import main; main(sys.argv[2:])"
     )
     launcher = [sys.executable, "-I", "-S", "-c", program, str(package)]
     words = ["--shell", entrypoint] if isinstance(entrypoint, str) else ["--", *entrypoint]

@@ -94,9 +94,7 @@ class Supervisor:
     def _watch(self, child: subprocess.Popen[bytes]) -> int:
         if self._end_time is not None:
             # Once from the wall clock: a later jump of it must not end the training.
-            self._plan["walltime"] = (
-                time.monotonic() + self._end_time - self._job.walltime_grace - time.time()
-            )
+            self._plan["walltime"] = time.monotonic() + self._end_time - self._job.walltime_grace - time.time()
         while True:
             event = self._next_event()
             if event is None:
@@ -148,9 +146,7 @@ class Supervisor:
         code = shell_status(returncode)
         by_signal = -returncode if returncode < 0 else None
         if oom:
-            message = (
-                "the kernel ended a process of the training for want of memory: ask for more, or use less"
-            )
+            message = "the kernel ended a process of the training for want of memory: ask for more, or use less"
         elif by_signal is not None:
             message = "the training was ended by signal %d (%s)" % (by_signal, _signal_name(by_signal))
         elif code > 128 and code - 128 in _SIGNAL_NUMBERS:

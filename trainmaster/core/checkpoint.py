@@ -1,0 +1,320 @@
+"""CheckpointContext: save, restore and delete checkpoints on a file system that all nodes see."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import os
+import socket
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from urllib.parse import quote
+
+from trainmaster.core.distributed import DistributedContext
+from trainmaster.core.errors import CheckpointError, DistributedError, MasterAway
+from trainmaster.core.reports import Reports
+from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
+from trainmaster.core.storage import METADATA, Storage, copy_files, list_files, make_durable
+from trainmaster.core.values import storable
+from trainmaster.runtime.errors import Away, Rejected
+from trainmaster.runtime.master import Master
+
+Selector = Callable[[str], bool]
+AnyPath = Union[str, "os.PathLike[str]"]
+
+
+class DownloadMode(enum.Enum):
+    """Who downloads."""
+
+    LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"  # one rank a node; every rank must call
+    NoSharedDownload = "NO_SHARED_DOWNLOAD"  # each for itself
+
+
+class CheckpointContext:
+    """Saves and restores checkpoints.
+
+    A checkpoint exists for the master once its report is written, and that happens only when all of its files
+    are on disk. A save that fails leaves nothing behind.
+    """
+
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        storage: Storage,
+        reports: Optional[Reports] = None,
+        master: Optional[Master] = None,
+        on_saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`reports` and `master` are None outside a job. `on_saved` is called after each checkpoint."""
+        self._distributed = distributed
+        self._storage = storage
+        self._reports = reports
+        self._master = master
+        self._on_saved = on_saved
+        self._in_job = reports is not None or master is not None
+
+    def upload(
+        self,
+        ckpt_dir: Optional[AnyPath],
+        metadata: Optional[Mapping[str, Any]] = None,
+        *,
+        shard: bool = False,
+        selector: Optional[Selector] = None,
+    ) -> str:
+        """Copy a folder into a new checkpoint and return its uuid.
+
+        `metadata` must hold `steps_completed` in a job. `selector(path)` chooses files by their relative path
+        (folders end with "/"). With `shard` every rank calls and brings its part (or None); without it only
+        the chief may call. Raises ValueError, RuntimeError, CheckpointError.
+        """
+        if not shard:
+            self._chief_only("upload")
+            if ckpt_dir is None:
+                raise ValueError("ckpt_dir may be None only with shard=True")
+        source = None if ckpt_dir is None else Path(ckpt_dir)
+
+        def bring() -> Shard:
+            return _shard(source, selector, self._metadata(metadata, shard))
+
+        def place(storage_id: str, share: List[str]) -> None:
+            folder = self._storage.create(storage_id)
+            if source is not None:
+                copy_files(source, folder, share)
+                make_durable(folder, [name for name in share if name.endswith("/")])
+
+        group = self._distributed if shard else _alone()
+        storage_id = group.broadcast(str(uuid.uuid4()))
+        self._save(group, storage_id, bring, place, source)
+        return str(storage_id)
+
+    @contextlib.contextmanager
+    def store_path(
+        self, metadata: Optional[Mapping[str, Any]] = None, *, shard: bool = False
+    ) -> Iterator[Tuple[Path, str]]:
+        """`with store_path(metadata) as (path, uuid):` write the files of a new checkpoint right into their
+        place.
+
+        The checkpoint exists when the block ends well. With `shard` every rank enters and all write into one
+        folder.
+        """
+        if not shard:
+            self._chief_only("store_path")
+        group = self._distributed if shard else _alone()
+        storage_id = str(group.broadcast(str(uuid.uuid4())))
+        folder = self._storage.create(storage_id)
+        try:
+            yield folder, storage_id
+        except DistributedError:
+            raise
+        except BaseException as error:
+            # The others wait in `_save` for this rank's part; they get the error instead.
+            self._abandon(group, storage_id, error)
+            raise
+
+        def bring() -> Shard:
+            sizes = list_files(folder)
+            # All ranks see one folder: what they have in common is one file.
+            identities = {path: ("", 0, 0) for path in sizes}
+            return Shard(sizes, identities, self._metadata(metadata, shard))
+
+        def place(_: str, share: List[str]) -> None:
+            make_durable(folder, share)
+
+        self._save(group, storage_id, bring, place, folder)
+
+    def download(
+        self,
+        storage_id: str,
+        ckpt_dir: AnyPath,
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Optional[Selector] = None,
+    ) -> None:
+        """Copy a checkpoint into a folder. Raises CheckpointError when there is none of this id."""
+        mode = DownloadMode(download_mode)
+        if mode is DownloadMode.NoSharedDownload:
+            self._fetch(storage_id, Path(ckpt_dir), selector)
+            return
+        error: Optional[str] = None
+        if self._distributed.local_rank == 0:
+            try:
+                self._fetch(storage_id, Path(ckpt_dir), selector)
+            except (CheckpointError, OSError) as failure:
+                error = str(failure)
+        error = self._distributed.broadcast_local(error)
+        if error is not None:
+            raise CheckpointError(error)
+
+    @contextlib.contextmanager
+    def restore_path(
+        self,
+        storage_id: str,
+        download_mode: DownloadMode = DownloadMode.LocalWorkersShareDownload,
+        *,
+        selector: Optional[Selector] = None,
+    ) -> Iterator[Path]:
+        """`with restore_path(uuid) as path:` read a checkpoint where it lies; nothing is copied, so mode and
+        selector change nothing. The folder must not be written to."""
+        del download_mode, selector
+        yield self._storage.existing(storage_id)
+
+    def get_metadata(self, storage_id: str) -> Dict[str, Any]:
+        """A checkpoint's metadata: what lies with its files, else what the master knows.
+
+        Raises CheckpointError when there is no such checkpoint, MasterAway when that cannot be found out.
+        """
+        found = self._storage.read_metadata(storage_id)
+        if found is not None:
+            return found
+        if self._master is None:
+            raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self._storage.root))
+        try:
+            answer = self._master.call("GET", "/api/v1/checkpoints/" + quote(storage_id, safe=""))
+            return dict(answer["checkpoint"].get("metadata") or {})
+        except Rejected as error:
+            raise CheckpointError("checkpoint %s: %s" % (storage_id, error)) from error
+        except Away as error:
+            raise MasterAway("the metadata of checkpoint %s cannot be asked for: %s" % (storage_id, error)) from error
+
+    def delete(self, storage_id: str) -> None:
+        """Remove a checkpoint's files and tell the master. Raises CheckpointError when there is none of this
+        id."""
+        self._storage.existing(storage_id)
+        if self._reports is not None:
+            # First the word, then the deed: a checkpoint that is listed and gone would break a restart.
+            self._reports.add("checkpoint_deleted", durable=True, uuid=storage_id)
+        self._storage.remove(storage_id)
+
+    def _save(
+        self,
+        group: DistributedContext,
+        storage_id: str,
+        bring: Callable[[], Shard],
+        place: Callable[[str, List[str]], None],
+        source: Optional[Path],
+    ) -> None:
+        """The steps that all ranks of a save take together; an error on one is an error on all."""
+        try:
+            shards = _all(group, bring)
+            doubtful = same_names(shards)
+            if doubtful:
+                digests = _all(group, lambda: _digests(source, doubtful, group.rank))
+                check_digests(doubtful, digests)
+            share = sorted(assign(shards)[group.rank])
+            metadata = merge_metadata(shards)
+            _all(group, lambda: place(storage_id, share))
+            sizes = merge_sizes(shards)
+            _all(group, lambda: self._conclude(storage_id, metadata, sizes) if group.rank == 0 else None)
+        except BaseException:
+            if group.rank == 0:
+                self._storage.remove(storage_id)
+            raise
+        self._on_saved()
+
+    def _conclude(self, storage_id: str, metadata: Dict[str, Any], sizes: Dict[str, int]) -> None:
+        folder = self._storage.folder(storage_id)
+        self._storage.write_metadata(storage_id, metadata)
+        make_durable(folder, [])
+        make_durable(self._storage.root, [])
+        if self._reports is None:
+            return
+        resources = dict(sizes)
+        resources[METADATA] = (folder / METADATA).stat().st_size
+        self._reports.add(
+            "checkpoint",
+            decides=False,
+            durable=True,
+            uuid=storage_id,
+            steps_completed=int(metadata["steps_completed"]),
+            resources=resources,
+            metadata=metadata,
+            storage=self._storage.config,
+        )
+
+    def _abandon(self, group: DistributedContext, storage_id: str, error: BaseException) -> None:
+        with contextlib.suppress(Exception):
+            group.allgather((None, "%s: %s" % (type(error).__name__, error)))
+        if group.rank == 0:
+            self._storage.remove(storage_id)
+
+    def _fetch(self, storage_id: str, target: Path, selector: Optional[Selector]) -> None:
+        source = self._storage.existing(storage_id)
+        target.mkdir(parents=True, exist_ok=True)
+        copy_files(source, target, _selected(list_files(source), selector))
+
+    def _metadata(self, metadata: Optional[Mapping[str, Any]], shard: bool) -> Dict[str, Any]:
+        checked = storable(dict(metadata or {}))
+        assert isinstance(checked, dict)
+        steps = checked.get("steps_completed")
+        # Of a sharded save one rank's word is enough; `int()` in `_conclude` speaks for the rest.
+        if self._in_job and (not shard or self._distributed.rank == 0) and not isinstance(steps, (int, float)):
+            raise ValueError('the metadata of a checkpoint must hold "steps_completed", a number')
+        return checked
+
+    def _chief_only(self, name: str) -> None:
+        if self._distributed.rank != 0:
+            raise RuntimeError("%s(shard=False) may be called by the chief only; use shard=True on all ranks" % name)
+
+
+def _alone() -> DistributedContext:
+    return DistributedContext(rank=0, size=1, local_rank=0, local_size=1, cross_rank=0, cross_size=1)
+
+
+def _all(group: DistributedContext, step: Callable[[], Any]) -> List[Any]:
+    """Everybody's result of a step. When it fails on one rank, all ranks raise: that one its own error, the
+    others CheckpointError."""
+    result: Any = None
+    error: Optional[Exception] = None
+    try:
+        result = step()
+    except Exception as failure:
+        error = failure
+    said = None if error is None else "%s: %s" % (type(error).__name__, error)
+    answers = group.allgather((result, said))
+    if error is not None:
+        raise error
+    for rank, (_, their_error) in enumerate(answers):
+        if their_error is not None:
+            raise CheckpointError("the checkpoint failed on rank %d: %s" % (rank, their_error))
+    return [theirs for theirs, _ in answers]
+
+
+def _shard(source: Optional[Path], selector: Optional[Selector], metadata: Dict[str, Any]) -> Shard:
+    if source is None:
+        return Shard({}, {}, metadata)
+    if not source.is_dir():
+        raise CheckpointError("%s is not a folder" % source)
+    sizes = _selected(list_files(source), selector)
+    host = socket.gethostname()
+    identities = {}
+    for name in sizes:
+        status = os.stat(str(source / name))
+        identities[name] = (host, status.st_dev, status.st_ino)
+    return Shard(sizes, identities, metadata)
+
+
+def _selected(sizes: Dict[str, int], selector: Optional[Selector]) -> Dict[str, int]:
+    """What the selector wants, and the folders that lead there. The metadata file is never the user's."""
+    wanted = {name: size for name, size in sizes.items() if name != METADATA}
+    if selector is None:
+        return wanted
+    chosen = {name: size for name, size in wanted.items() if selector(name)}
+    for name in list(chosen):
+        for parent in Path(name).parents:
+            if parent != Path("."):
+                chosen[parent.as_posix() + "/"] = 0
+    return chosen
+
+
+def _digests(source: Optional[Path], doubtful: Mapping[str, List[int]], rank: int) -> Dict[str, str]:
+    digests = {}
+    for path, ranks in doubtful.items():
+        if rank in ranks and source is not None:
+            digest = hashlib.sha256()
+            with open(str(source / path), "rb") as file:
+                for block in iter(lambda: file.read(1 << 20), b""):
+                    digest.update(block)
+            digests[path] = digest.hexdigest()
+    return digests

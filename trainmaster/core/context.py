@@ -1,0 +1,199 @@
+"""`core.init()`: everything a training uses, for the length of a `with` block."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any, Mapping, Optional, Union
+
+from trainmaster.core.checkpoint import CheckpointContext
+from trainmaster.core.distributed import DistributedContext, single
+from trainmaster.core.info import ClusterInfo, RuntimeInfo, get_cluster_info
+from trainmaster.core.preempt import PreemptContext, PreemptMode
+from trainmaster.core.profiler import ProfilerContext
+from trainmaster.core.reports import Reports
+from trainmaster.core.searcher import SearcherContext
+from trainmaster.core.storage import Storage, open_storage
+from trainmaster.core.tensorboard import TensorboardFiles, TensorboardMode
+from trainmaster.core.train import TrainContext
+from trainmaster.runtime.errors import MasterError
+from trainmaster.runtime.master import Master
+
+logger = logging.getLogger("trainmaster.core")
+
+_ALERT_LEVELS = ("debug", "info", "warn", "error")
+
+
+class Context:
+    """What `init` gives: `train`, `checkpoint`, `preempt`, `searcher`, `distributed`, `profiler`, `info`."""
+
+    def __init__(
+        self,
+        *,
+        train: TrainContext,
+        checkpoint: CheckpointContext,
+        preempt: PreemptContext,
+        searcher: SearcherContext,
+        distributed: DistributedContext,
+        profiler: ProfilerContext,
+        info: Optional[ClusterInfo] = None,
+        reports: Optional[Reports] = None,
+        master: Optional[Master] = None,
+        tensorboard: Optional[TensorboardFiles] = None,
+    ) -> None:
+        """`tensorboard` is given when its files are to be copied at the end."""
+        self.train = train
+        self.checkpoint = checkpoint
+        self.preempt = preempt
+        self.searcher = searcher
+        self.distributed = distributed
+        self.profiler = profiler
+        self.info = info
+        self._reports = reports
+        self._master = master
+        self._tensorboard = tensorboard
+
+    def alert(
+        self, title: Optional[str] = None, description: Optional[str] = None, level: Optional[str] = "info"
+    ) -> None:
+        """Send a message to the experiment's custom webhooks. A master that is away is a warning, no
+        error."""
+        if level not in _ALERT_LEVELS:
+            raise ValueError("the level of an alert is one of %s, not %r" % (", ".join(_ALERT_LEVELS), level))
+        if self._master is None or self.info is None or self.distributed.rank != 0:
+            return
+        trial = self.info.trial
+        body = {
+            "experimentId": trial.experiment_id,
+            "trialId": trial.trial_id,
+            "data": {"title": title, "description": description, "level": level},
+        }
+        try:
+            self._master.call("POST", "/api/v1/webhooks/custom", body)
+        except MasterError as error:
+            logger.warning("the alert %r was not sent: %s", title, error)
+
+    def start(self) -> None:
+        """Begin. `with` does this."""
+        self.preempt.start()
+
+    def close(self, *_: object) -> None:
+        """End. `with` does this. The runtime delivers what was reported after the process has gone."""
+        self.preempt.close()
+        self.profiler.off()
+        if self._tensorboard is not None:
+            self._tensorboard.upload_quietly()
+        if self._reports is not None:
+            self._reports.close()
+        if self._master is not None:
+            self._master.close()
+
+    def __enter__(self) -> Context:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close(*exception)
+
+
+def init(
+    *,
+    distributed: Optional[DistributedContext] = None,
+    checkpoint_storage: Union[str, Mapping[str, Any], None] = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> Context:
+    """The contexts of this training, to be used in a `with` statement.
+
+    In a job they report to the master; outside of one the same script runs with them on a laptop: nothing is
+    reported, checkpoints go to `checkpoint_storage` or `~/.local/share/determined`. `distributed` is needed
+    where several processes train together. Raises ValueError, CheckpointError.
+    """
+    info = get_cluster_info()
+    if info is None:
+        return _local(distributed, checkpoint_storage, preempt_mode)
+    if info.runtime_info is None:
+        raise RuntimeError(
+            "this job was not started by trainmaster's runtime (no info/runtime.json in its run folder): use the "
+            "`determined` package of its own master"
+        )
+    return _in_job(info, info.runtime_info, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
+
+
+def _in_job(
+    info: ClusterInfo,
+    runtime: RuntimeInfo,
+    distributed: Optional[DistributedContext],
+    checkpoint_storage: Union[str, Mapping[str, Any], None],
+    preempt_mode: PreemptMode,
+    tensorboard_mode: TensorboardMode,
+) -> Context:
+    trial = info.trial
+    if distributed is None:
+        if len(info.container_addrs) > 1:
+            raise ValueError(
+                "this trial runs on %d nodes: pass distributed=, for example "
+                "core.DistributedContext.from_torch_distributed()" % len(info.container_addrs)
+            )
+        distributed = single()
+    master = Master(info.master_url, info.session_token, url_file=runtime.master_url_file)
+    reports = Reports(runtime.spool, runtime.run_dir) if distributed.rank == 0 else None
+    storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None)
+    tensorboard = TensorboardFiles(
+        runtime.run_dir / ("tensorboard-%d" % distributed.rank),
+        _tensorboard_target(storage, info),
+        distributed.rank,
+    )
+    auto = TensorboardMode(tensorboard_mode) is TensorboardMode.AUTO
+    preempt = PreemptContext(distributed, PreemptMode(preempt_mode), runtime.run_dir, reports)
+    return Context(
+        train=TrainContext(distributed, tensorboard, reports, master, trial),
+        checkpoint=CheckpointContext(
+            distributed, storage, reports, master, tensorboard.upload_quietly if auto else _nothing
+        ),
+        preempt=preempt,
+        searcher=SearcherContext(trial._config.get("searcher") or {}, distributed, preempt, reports),
+        distributed=distributed,
+        profiler=ProfilerContext(info.agent_id, reports),
+        info=info,
+        reports=reports,
+        master=master,
+        tensorboard=tensorboard if auto else None,
+    )
+
+
+def _local(
+    distributed: Optional[DistributedContext],
+    checkpoint_storage: Union[str, Mapping[str, Any], None],
+    preempt_mode: PreemptMode,
+) -> Context:
+    distributed = distributed or single()
+    preempt = PreemptContext(distributed, PreemptMode(preempt_mode))
+    tensorboard = TensorboardFiles(Path(tempfile.gettempdir()) / "tensorboard", None, distributed.rank)
+    return Context(
+        train=TrainContext(distributed, tensorboard),
+        checkpoint=CheckpointContext(distributed, open_storage(checkpoint_storage)),
+        preempt=preempt,
+        # As in Determined: one unit of whatever the script counts.
+        searcher=SearcherContext({"max_length": 1}, distributed, preempt),
+        distributed=distributed,
+        profiler=ProfilerContext("", None),
+    )
+
+
+def _tensorboard_target(storage: Storage, info: ClusterInfo) -> Path:
+    trial = info.trial
+    return (
+        storage.root
+        / info.cluster_id
+        / "tensorboard"
+        / "experiment"
+        / str(trial.experiment_id)
+        / "trial"
+        / str(trial.trial_id)
+    )
+
+
+def _nothing() -> None:
+    return

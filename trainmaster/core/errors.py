@@ -1,0 +1,32 @@
+"""What core raises.
+
+    CoreError
+    |-- DistributedError       a collective call failed: another rank has gone, or called something else
+    |-- CheckpointError        a checkpoint cannot be saved or restored as asked
+    |   `-- CheckpointConflict ranks brought different files or metadata under one name
+    `-- MasterAway             a question that only the master can answer, and it cannot be asked
+
+Wrong arguments raise ValueError, calls from the wrong rank RuntimeError, as in Determined.
+"""
+
+from __future__ import annotations
+
+
+class CoreError(Exception):
+    """Base of what core raises for other reasons than wrong arguments."""
+
+
+class DistributedError(CoreError):
+    """A collective call failed."""
+
+
+class CheckpointError(CoreError):
+    """A checkpoint cannot be saved or restored as asked."""
+
+
+class CheckpointConflict(CheckpointError):
+    """Ranks brought different files, or different metadata, under one name."""
+
+
+class MasterAway(CoreError):
+    """Only the master can answer this, and it cannot be asked now."""

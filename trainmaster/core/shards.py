@@ -1,0 +1,79 @@
+"""Which rank brings which file of a sharded checkpoint, and whether what they bring fits together. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+
+from trainmaster.core.errors import CheckpointConflict
+
+Identity = Tuple[str, int, int]  # host, device, inode: the same file, seen by two ranks of one node
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one rank brings. Folders end with "/"."""
+
+    sizes: Mapping[str, int]
+    identities: Mapping[str, Identity]
+    metadata: Mapping[str, Any]
+
+
+def same_names(shards: Sequence[Shard]) -> Dict[str, List[int]]:
+    """Files that several ranks bring and that are not one file: path -> ranks. Their contents decide."""
+    owners: Dict[str, List[int]] = {}
+    for rank, shard in enumerate(shards):
+        for path in shard.sizes:
+            if not path.endswith("/"):
+                owners.setdefault(path, []).append(rank)
+    return {path: ranks for path, ranks in owners.items() if len({shards[rank].identities[path] for rank in ranks}) > 1}
+
+
+def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mapping[str, str]]) -> None:
+    """Raises CheckpointConflict unless all ranks that bring a path bring the same content."""
+    for path in sorted(doubtful):
+        ranks = doubtful[path]
+        if len({digests[rank].get(path) for rank in ranks}) > 1:
+            raise CheckpointConflict(
+                "ranks %s bring different files %r: give the shards different names" % (list(ranks), path)
+            )
+
+
+def assign(shards: Sequence[Shard]) -> List[Set[str]]:
+    """The paths that each rank is to copy: the lowest rank that brings a path copies it.
+
+    Raises CheckpointConflict when a path is a file for one rank and a folder for another.
+    """
+    taken: Set[str] = set()
+    shares: List[Set[str]] = []
+    for shard in shards:
+        share = set(shard.sizes) - taken
+        shares.append(share)
+        taken |= share
+    for path in taken:
+        if not path.endswith("/") and path + "/" in taken:
+            raise CheckpointConflict("%r is a file for one rank and a folder for another" % path)
+    return shares
+
+
+def merge_metadata(shards: Sequence[Shard]) -> Dict[str, Any]:
+    """All ranks' metadata in one. Raises CheckpointConflict when two say different things under one key."""
+    merged: Dict[str, Any] = {}
+    origin: Dict[str, int] = {}
+    for rank, shard in enumerate(shards):
+        for key, value in shard.metadata.items():
+            if key in merged and merged[key] != value:
+                raise CheckpointConflict("ranks %d and %d give different metadata under %r" % (origin[key], rank, key))
+            merged.setdefault(key, value)
+            origin.setdefault(key, rank)
+    return merged
+
+
+def merge_sizes(shards: Sequence[Shard]) -> Dict[str, int]:
+    """All paths with their sizes. A node may see an old size of another node's file for a while (NFS); files
+    of a checkpoint only grow, so the largest is right."""
+    sizes: Dict[str, int] = {}
+    for shard in shards:
+        for path, size in shard.sizes.items():
+            sizes[path] = max(size, sizes.get(path, 0))
+    return sizes

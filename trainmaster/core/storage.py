@@ -1,0 +1,172 @@
+"""Where checkpoints live: one folder a checkpoint, named by its uuid, below a root that all nodes see.
+
+<root>/<uuid>/...             the user's files
+<root>/<uuid>/metadata.json   the checkpoint's metadata
+<root>/<cluster id>/tensorboard/experiment/<E>/trial/<T>/...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple, Union
+
+from trainmaster.core.errors import CheckpointError
+
+METADATA = "metadata.json"
+_IN_CONTAINER = Path("/determined_shared_fs")  # where Determined's containers see a shared_fs storage
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+class Storage:
+    """Checkpoints below one folder."""
+
+    def __init__(self, root: Path, config: Mapping[str, Any]) -> None:
+        self.root = root
+        self.config = dict(config)  # for the master, which finds the files by it
+
+    def folder(self, storage_id: str) -> Path:
+        """The folder of a checkpoint. Raises CheckpointError for an id that is no plain name."""
+        if not _NAME.fullmatch(storage_id):
+            raise CheckpointError("%r cannot be the id of a checkpoint" % (storage_id,))
+        return self.root / storage_id
+
+    def existing(self, storage_id: str) -> Path:
+        """The same for one that must be there."""
+        folder = self.folder(storage_id)
+        if not folder.is_dir():
+            raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self.root))
+        return folder
+
+    def create(self, storage_id: str) -> Path:
+        """Make the folder; several ranks may do so at once."""
+        folder = self.folder(storage_id)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError("%s cannot be made: %s" % (folder, error.strerror or error)) from error
+        return folder
+
+    def read_metadata(self, storage_id: str) -> Optional[Dict[str, Any]]:
+        """The metadata that lies with the files, if it does."""
+        try:
+            found = json.loads((self.folder(storage_id) / METADATA).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def write_metadata(self, storage_id: str, metadata: Mapping[str, Any]) -> None:
+        """Write the metadata next to the files, durably."""
+        path = self.folder(storage_id) / METADATA
+        with open(str(path), "w", encoding="utf-8") as file:
+            json.dump(metadata, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def remove(self, storage_id: str) -> None:
+        """Remove what is there of a checkpoint."""
+        shutil.rmtree(str(self.folder(storage_id)), ignore_errors=True)
+
+
+def open_storage(config: Union[str, Mapping[str, Any], None]) -> Storage:
+    """The storage that a path, or an experiment's `checkpoint_storage` section, describes.
+
+    None means Determined's place for runs outside of a cluster, `~/.local/share/determined`. Raises
+    CheckpointError for kinds of storage that this core cannot write.
+    """
+    if config is None:
+        config = str(Path.home() / ".local" / "share" / "determined")
+    if isinstance(config, str):
+        if re.match(r"[a-z0-9]+://", config):
+            raise CheckpointError("checkpoint storage %s: only folders can be given as a string here" % config)
+        return Storage(Path(config).expanduser(), {"type": "directory", "container_path": config})
+    kind = config.get("type")
+    if kind == "directory":
+        return Storage(Path(_required(config, "container_path")), config)
+    if kind == "shared_fs":
+        return Storage(_shared_root(config), config)
+    raise CheckpointError(
+        "checkpoint storage of type %r cannot be used from here: shared_fs and directory can" % (kind,)
+    )
+
+
+def _shared_root(config: Mapping[str, Any]) -> Path:
+    host_path = Path(_required(config, "host_path"))
+    # In our containers the host's path is bound under its own name; images made for Determined expect the other.
+    base = _IN_CONTAINER if not host_path.is_dir() and _IN_CONTAINER.is_dir() else host_path
+    inner = config.get("storage_path")
+    if not inner:
+        return base
+    path = Path(inner)
+    if path.is_absolute():
+        try:
+            path = path.relative_to(host_path)
+        except ValueError:
+            raise CheckpointError("checkpoint_storage: storage_path %s is not below host_path" % inner) from None
+    if ".." in path.parts:
+        raise CheckpointError("checkpoint_storage: storage_path %s leads out of host_path" % inner)
+    return base / path
+
+
+def _required(config: Mapping[str, Any], key: str) -> str:
+    value = config.get(key)
+    if not isinstance(value, str) or not value:
+        raise CheckpointError("checkpoint_storage: %s is missing" % key)
+    return value
+
+
+def list_files(folder: Path) -> Dict[str, int]:
+    """Everything below a folder: relative path -> size in bytes; folders end with "/" and have size 0.
+
+    Links are followed, each folder once.
+    """
+    found: Dict[str, int] = {}
+    seen: Set[Tuple[int, int]] = set()
+    for current, folders, files in os.walk(str(folder), followlinks=True):
+        relative = Path(current).relative_to(folder)
+        for name in list(folders):
+            status = os.stat(os.path.join(current, name))
+            if (status.st_dev, status.st_ino) in seen:
+                folders.remove(name)
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            found[(relative / name).as_posix() + "/"] = 0
+        for name in files:
+            found[(relative / name).as_posix()] = os.stat(os.path.join(current, name)).st_size
+    return found
+
+
+def copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
+    """Copy some of what `list_files` names; each file is durable when this returns."""
+    for name in sorted(names):
+        path = target / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(source / name), str(path))
+        shutil.copymode(str(source / name), str(path))
+        _fsync(path)
+
+
+def make_durable(folder: Path, names: Iterable[str]) -> None:
+    """Flush the named files and the folders that hold them."""
+    folders = {folder}
+    for name in names:
+        if name.endswith("/"):
+            folders.add(folder / name)
+        else:
+            _fsync(folder / name)
+    for each in folders:
+        _fsync(each)
+
+
+def _fsync(path: Path) -> None:
+    file = os.open(str(path), os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,66 @@
+"""TensorBoard's files of a trial: a local folder to write to, copied to the checkpoint storage."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import shutil
+from pathlib import Path
+from typing import Callable, Dict, Optional, Tuple
+
+logger = logging.getLogger("trainmaster.core")
+
+
+class TensorboardMode(enum.Enum):
+    """Who copies."""
+
+    AUTO = "AUTO"  # core, after each checkpoint and at the end
+    MANUAL = "MANUAL"  # the user, with `upload_tensorboard_files`
+
+
+def everything(_: Path) -> bool:
+    """The selector that takes all files."""
+    return True
+
+
+def unchanged(path: Path, _: int) -> Path:
+    """The mangler that leaves names as they are."""
+    return path
+
+
+class TensorboardFiles:
+    """One rank's folder of event files and where they go."""
+
+    def __init__(self, local: Path, target: Optional[Path], rank: int) -> None:
+        """`target` is None where nothing is to be copied."""
+        self.local = local
+        self._target = target
+        self._rank = rank
+        self._copied: Dict[Path, Tuple[int, int]] = {}  # what is there already: size, time of change (ns)
+
+    def upload(
+        self,
+        selector: Callable[[Path], bool] = everything,
+        mangler: Callable[[Path, int], Path] = unchanged,
+    ) -> None:
+        """Copy new and changed files. `selector(path)` chooses, `mangler(relative path, rank)` renames."""
+        if self._target is None or not self.local.is_dir():
+            return
+        for path in sorted(self.local.rglob("*")):
+            if not path.is_file() or not selector(path):
+                continue
+            status = path.stat()
+            state = (status.st_size, status.st_mtime_ns)
+            if self._copied.get(path) == state:
+                continue
+            target = self._target / mangler(path.relative_to(self.local), self._rank)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(str(path), str(target))
+            self._copied[path] = state
+
+    def upload_quietly(self) -> None:
+        """`upload`, for calls that must not end a training."""
+        try:
+            self.upload()
+        except OSError as error:
+            logger.warning("TensorBoard's files could not be copied: %s", error)

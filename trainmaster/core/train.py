@@ -1,0 +1,156 @@
+"""TrainContext: what a training tells its master."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import math
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from trainmaster.core.distributed import DistributedContext
+from trainmaster.core.errors import CoreError, MasterAway
+from trainmaster.core.info import TrialInfo
+from trainmaster.core.reports import Reports
+from trainmaster.core.tensorboard import TensorboardFiles, everything, unchanged
+from trainmaster.core.values import storable, storable_metrics
+from trainmaster.runtime.errors import Away, Rejected
+from trainmaster.runtime.master import Master
+
+logger = logging.getLogger("trainmaster.core")
+
+
+class EarlyExitReason(enum.Enum):
+    """Why a trial ends before its time."""
+
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+class TrainContext:
+    """Reports of one trial. Only the chief's count; the other ranks may call, and nothing happens.
+
+    A report is a line in a file: it returns at once and survives a master that is away.
+    """
+
+    def __init__(
+        self,
+        distributed: DistributedContext,
+        tensorboard: TensorboardFiles,
+        reports: Optional[Reports] = None,
+        master: Optional[Master] = None,
+        trial: Optional[TrialInfo] = None,
+    ) -> None:
+        """`reports`, `master` and `trial` are None outside a job."""
+        self._distributed = distributed
+        self._tensorboard = tensorboard
+        self._reports = reports
+        self._master = master
+        self._trial = trial
+
+    def report_training_metrics(
+        self,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Optional[List[Mapping[str, Any]]] = None,
+    ) -> None:
+        """Report metrics of training after `steps_completed` steps, and if wanted those of each batch."""
+        self._report("training", steps_completed, metrics, batch_metrics)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        """Report metrics of validation; the searcher decides by them, and `should_preempt` tells what it
+        decided."""
+        self._report("validation", steps_completed, metrics)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
+        """Report metrics of any group. A group's name is not empty and has no dot."""
+        self._report(group, steps_completed, metrics)
+
+    def report_progress(self, progress: float) -> None:
+        """Report how much of the training is done, 0 to 1. Raises ValueError outside of that."""
+        value = float(progress)
+        if math.isnan(value) or not 0.0 <= value <= 1.0:
+            raise ValueError("progress must be between 0 and 1, not %r" % (progress,))
+        self._add("progress", progress=value)
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        """Say that this trial ends before its time, and why."""
+        self._add("early_exit", reason=EarlyExitReason(reason).value)
+
+    def set_status(self, status: str) -> None:
+        """Say in a word what the training is doing."""
+        self._add("status", state=str(status))
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+        """Keep a JSON object with this trial's run. Returns what was sent; None on the other ranks."""
+        checked = storable(dict(metadata))
+        assert isinstance(checked, dict)
+        self._add("metadata", metadata=checked)
+        return checked if self._distributed.rank == 0 else None
+
+    def get_metadata(self) -> Optional[Dict[str, Any]]:
+        """What was kept with this trial's run. Raises MasterAway when it cannot be asked for."""
+        answer = self._ask("/api/v1/runs/%d/metadata", "trial_id")
+        found = None if answer is None else answer.get("metadata")
+        return found if isinstance(found, dict) else None
+
+    def get_experiment_best_validation(self) -> Optional[float]:
+        """The best value of the searcher's metric in this experiment so far; None when there is none yet.
+
+        Raises MasterAway when it cannot be asked for.
+        """
+        answer = self._ask("/api/v1/experiments/%d/searcher/best_searcher_validation_metric", "experiment_id")
+        metric = None if answer is None else answer.get("metric")
+        return None if metric is None else float(metric)
+
+    def get_tensorboard_path(self) -> Path:
+        """The folder to write TensorBoard's event files to."""
+        self._tensorboard.local.mkdir(parents=True, exist_ok=True)
+        return self._tensorboard.local
+
+    def upload_tensorboard_files(
+        self,
+        selector: Callable[[Path], bool] = everything,
+        mangler: Callable[[Path, int], Path] = unchanged,
+    ) -> None:
+        """Copy the event files to the checkpoint storage: those that `selector(path)` wants, under the name
+        that `mangler(relative path, rank)` gives."""
+        self._tensorboard.upload(selector, mangler)
+
+    def _report(
+        self,
+        group: str,
+        steps_completed: int,
+        metrics: Mapping[str, Any],
+        batch_metrics: Optional[List[Mapping[str, Any]]] = None,
+    ) -> None:
+        if not isinstance(group, str) or not group or "." in group:
+            raise ValueError("a group of metrics needs a name without dots, not %r" % (group,))
+        steps = int(steps_completed)
+        if steps < 0:
+            raise ValueError("steps_completed must not be negative, it is %d" % steps)
+        fields: Dict[str, Any] = {"group": group, "steps_completed": steps, "metrics": storable_metrics(metrics)}
+        if batch_metrics is not None:
+            fields["batch_metrics"] = [storable_metrics(batch) for batch in batch_metrics]
+        self._add("metrics", decides=group == "validation", **fields)
+
+    def _add(self, kind: str, *, decides: bool = False, **fields: Any) -> None:
+        if self._distributed.rank != 0:
+            logger.debug("%s of rank %d is not reported: the chief's is", kind, self._distributed.rank)
+        elif self._reports is not None:
+            self._reports.add(kind, decides=decides, **fields)
+        else:
+            logger.info("%s: %s", kind, fields)
+
+    def _ask(self, path: str, number: str) -> Optional[Dict[str, Any]]:
+        if self._master is None or self._trial is None:
+            return None
+        try:
+            answer = self._master.call("GET", path % getattr(self._trial, number))
+        except Rejected as error:
+            if error.http_status == 404:
+                return None
+            raise CoreError(str(error)) from error
+        except Away as error:
+            raise MasterAway(str(error)) from error
+        return answer if isinstance(answer, dict) else None

@@ -1,0 +1,34 @@
+"""`import determined` in a job whose image does not have the package: the same names, from trainmaster.
+
+Where the image does have it, the real package wins: this one looks for it first and steps aside.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from importlib.machinery import ModuleSpec
+from typing import Optional
+
+
+def _the_real_one() -> Optional[ModuleSpec]:
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    elsewhere = [entry for entry in sys.path if os.path.abspath(entry or os.getcwd()) != here]
+    found = importlib.machinery.PathFinder.find_spec("determined", elsewhere)
+    # A folder of that name without an __init__ (data, say) is a namespace package and not meant.
+    return found if found is not None and found.loader is not None and found.origin is not None else None
+
+
+_spec = _the_real_one()
+if _spec is not None and _spec.loader is not None:
+    _module = importlib.util.module_from_spec(_spec)
+    sys.modules["determined"] = _module
+    _spec.loader.exec_module(_module)
+else:
+    from trainmaster import core
+    from trainmaster.core import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
+
+    __version__ = "0.38.1"  # the release whose names these are
+    __all__ = ["ClusterInfo", "RendezvousInfo", "ResourcesInfo", "TrialInfo", "core", "get_cluster_info"]

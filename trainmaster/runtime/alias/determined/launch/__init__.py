@@ -1,0 +1,1 @@
+"""`determined.launch`: see `trainmaster.launchers`."""
