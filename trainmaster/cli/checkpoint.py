@@ -32,8 +32,8 @@ def _download(args: argparse.Namespace) -> None:
         raise ClientError(f"{target} is not empty; name another folder with -o.")
     if not source.is_dir():
         raise ClientError(
-            f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this where "
-            "that folder is mounted, for example on a login node."
+            f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this "
+            "where that folder is mounted, for example on a login node."
         )
     try:
         shutil.copytree(source, target, dirs_exist_ok=True)

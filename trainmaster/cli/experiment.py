@@ -135,8 +135,8 @@ def read_config(path: Path) -> str:
 
 
 def override(text: str, overrides: list[str]) -> str:
+    from trainmaster.config.experiment import apply_overrides
     from trainmaster.config.messages import ConfigError
-    from trainmaster.config.overrides import apply_overrides
 
     try:
         return apply_overrides(text, overrides)

@@ -20,7 +20,8 @@ def folder() -> Path:
 
 
 def active_user(url: str) -> str | None:
-    return _masters(_read()).get(url, {}).get("active_user")
+    found: str | None = _masters(_read()).get(url, {}).get("active_user")
+    return found
 
 
 def token(url: str, user: str) -> str | None:

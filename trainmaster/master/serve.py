@@ -8,15 +8,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 
-from trainmaster.config.master import MasterConfig, ResourceManager, task_container_fragments
+from trainmaster.config.master import Database, MasterConfig, task_container_fragments
+from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.api.dependencies import Services
@@ -24,7 +26,7 @@ from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
 from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.db.lease import FolderLease
+from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.services import bootstrap, identity
 from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool
 from trainmaster.master.services.experiments import SiteDefaults
@@ -70,7 +72,7 @@ def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
-            url = config.db.url() if config.db else _private_database(data, stack)
+            url = database_url(config.db) if config.db else _private_database(data, stack)
             engine = make_engine(url)
             stack.callback(engine.dispose)
             migrate.upgrade(engine)
@@ -81,7 +83,10 @@ def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
 
 def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
     lease = FolderLease(data)
-    lease.acquire()
+    try:
+        lease.acquire()
+    except FolderHeld as error:
+        raise CannotServe(str(error)) from None
     stack.callback(lease.release)
     server = EmbeddedServer(data)
     stack.callback(server.stop)
@@ -94,8 +99,7 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
     identity_ = bootstrap.prepare(store, _initial_password(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
-    managers = [config.resource_manager, *config.additional_resource_managers]
-    clusters = Clusters([make_cluster(config, manager, data, prefix) for manager in managers])
+    clusters = Clusters([make_cluster(config, manager, data, prefix) for manager in config.managers])
     for cluster in clusters:
         _announce(cluster, master_url)
     settings = Settings(
@@ -106,12 +110,13 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
         token_prefix=prefix,
         master_url=master_url,
         runtime_zip=build_runtime_zip(),
-        lost_after=config.lost_after,
     )
     return Services(store, settings, clusters, site_defaults(config, data), Wakeups())
 
 
-def make_cluster(config: MasterConfig, manager: ResourceManager, data: Path, prefix: str) -> Cluster:
+def make_cluster(
+    config: MasterConfig, manager: LocalManager | SlurmManager | PluginManager, data: Path, prefix: str
+) -> Cluster:
     """One configured resource manager. Raises CannotServe."""
     root = Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
     setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
@@ -122,28 +127,42 @@ def make_cluster(config: MasterConfig, manager: ResourceManager, data: Path, pre
         raise CannotServe(str(error)) from None
     except OSError as error:
         raise CannotServe(f"job_storage_root: {root} cannot be made: {error.strerror}.") from None
-    derived = [
-        DerivedPool(pool.pool_name, pool.partition, pool.description)
-        for pool in config.derived_pools(manager.cluster_name)
-    ]
+    derived = [DerivedPool(pool.pool_name, pool.provider.partition, pool.description) for pool in config.resource_pools]
     return Cluster(
         name=manager.cluster_name,
         dispatcher=dispatcher,
         job_root=root,
         container_runtime=manager.container_run_type,
         derived=derived,
-        default_compute=manager.default_compute_resource_pool,
-        default_aux=manager.default_aux_resource_pool,
+        default_compute=getattr(manager, "default_compute_resource_pool", None),
+        default_aux=getattr(manager, "default_aux_resource_pool", None),
     )
 
 
 def site_defaults(config: MasterConfig, data: Path) -> SiteDefaults:
     """What the configuration adds to every experiment; checkpoints go below the data folder unless it says where."""
-    storage = {"type": "shared_fs", "host_path": str(data / "checkpoints")}
-    everywhere = [*task_container_fragments(config, ""), {"checkpoint_storage": config.checkpoint_storage_section() or storage}]
-    if not config.checkpoint_storage_section():
+    fallback: list[dict[str, Any]] = []
+    if config.checkpoint_storage is None:
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
-    return SiteDefaults(lambda pool: task_container_fragments(config, pool), everywhere)
+        fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
+    return SiteDefaults(lambda pool: [*task_container_fragments(config, pool), *fallback])
+
+
+def database_url(db: Database) -> str:
+    """The SQLAlchemy URL of a configured database. Raises CannotServe for an unreadable password file."""
+    password = db.password
+    if db.password_file is not None:
+        try:
+            password = Path(db.password_file).read_text().splitlines()[0]
+        except (OSError, IndexError) as error:
+            raise CannotServe(
+                f"db.password_file: {db.password_file} holds no password that can be read: {error}."
+            ) from None
+    query = {"sslmode": db.ssl_mode or "", "sslrootcert": str(db.ssl_root_cert or "")}
+    url = URL.create(
+        "postgresql+psycopg2", db.user, password, db.host, db.port, db.name, {k: v for k, v in query.items() if v}
+    )
+    return url.render_as_string(hide_password=False)
 
 
 def _announce(cluster: Cluster, url: str) -> None:
@@ -157,7 +176,7 @@ def _announce(cluster: Cluster, url: str) -> None:
 
 def _initial_password(config: MasterConfig, data: Path) -> str:
     """The first users' password: told by the environment or the configuration, else made up and left in a file."""
-    told = os.environ.get(INITIAL_PASSWORD) or config.initial_user_password
+    told = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
     if told:
         return told
     path = data / "initial-password"
@@ -221,8 +240,8 @@ class _Server(uvicorn.Server):
 
 def configure_logging(level: str) -> None:
     """Log lines on stderr: time, level, where from, what."""
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
     logging.getLogger("alembic").setLevel(logging.WARNING)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-
-

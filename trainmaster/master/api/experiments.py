@@ -234,7 +234,7 @@ def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) ->
 
     text = yaml.safe_dump(body.config, sort_keys=False)
     try:
-        config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.everywhere)
+        config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.of_pool(""))
     except ConfigError as error:
         raise Invalid(str(error)) from None
     resolved = config.to_json()["searcher"]

@@ -43,14 +43,10 @@ UNCATEGORIZED = 1  # the project of experiments that name none
 
 @dataclass(frozen=True)
 class SiteDefaults:
-    """What the administrator's configuration adds to experiments, in order of precedence: `of_pool` gives what it
-    says of one pool, `everywhere` holds for all."""
+    """What the administrator's configuration adds to the experiments of a pool, the most important first. The empty
+    name stands for what holds everywhere."""
 
     of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
-    everywhere: Sequence[Mapping[str, Any]]
-
-    def fragments(self, pool: str) -> list[Mapping[str, Any]]:
-        return [*self.of_pool(pool), *self.everywhere]
 
 
 @dataclass(frozen=True)
@@ -73,9 +69,9 @@ def resolve_config(
     """Parse, merge the site's defaults, find the pool. Raises Invalid with every complaint."""
     try:
         # The pool decides which defaults apply, so it is read before they are merged.
-        first = parse_experiment(text, source=source, defaults=defaults.everywhere)
+        first = parse_experiment(text, source=source, defaults=defaults.of_pool(""))
         served = clusters.resolve(first.resources.resource_pool or "", first.resources.slots_per_trial)
-        config = parse_experiment(text, source=source, defaults=defaults.fragments(served.pool.name))
+        config = parse_experiment(text, source=source, defaults=defaults.of_pool(served.pool.name))
     except ConfigError as error:
         raise Invalid(str(error), [_complaint(c) for c in error.complaints]) from None
     return config, served

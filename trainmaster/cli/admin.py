@@ -1,0 +1,141 @@
+"""`trainmaster`: running and looking after a master."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status 0, 1 for a failure told in one sentence, 2 for a command that is written wrongly."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if getattr(args, "run", None) is None:
+        (getattr(args, "parser", None) or parser).print_help()
+        return 2
+    try:
+        return int(args.run(args) or 0)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    from trainmaster.version import VERSION
+
+    parser = argparse.ArgumentParser(prog="trainmaster", description="Run and look after a training master.")
+    parser.add_argument("-V", "--version", action="version", version=f"trainmaster {VERSION}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    p = commands.add_parser(
+        "serve",
+        help="run the master",
+        description="Run the master until it is interrupted.",
+        epilog="Example: trainmaster serve --config master.yaml --data /srv/trainmaster",
+    )
+    _add_place(p)
+    p.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    p.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 8080)")
+    p.set_defaults(run=_serve, parser=p)
+    p = commands.add_parser("db", help="the database")
+    p.set_defaults(parser=p)
+    verbs = p.add_subparsers(title="verbs", metavar="VERB")
+    p = verbs.add_parser(
+        "upgrade", help="bring the database to this version's schema", epilog="Example: trainmaster db upgrade"
+    )
+    _add_place(p)
+    p.set_defaults(run=_db_upgrade, parser=p)
+    p = commands.add_parser(
+        "doctor",
+        help="look for what is wrong, and say how to mend it",
+        description="Probe the configuration, the database, the clusters, images and shared folders. Changes nothing.",
+        epilog="Example: trainmaster doctor --config master.yaml",
+    )
+    _add_place(p)
+    p.add_argument("--image", action="append", default=[], help="also check that this image can be used")
+    p.set_defaults(run=_doctor, parser=p)
+    return parser
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the master's configuration")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the master's folder (default: ~/.local/share/trainmaster)"
+    )
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from trainmaster.master import serve
+
+    config = _config(args)
+    if config is None:
+        return 1
+    serve.configure_logging(
+        {"warn": "warning", "fatal": "critical", "trace": "debug"}.get(config.log.level, config.log.level)
+    )
+    port = config.port if args.port is None else args.port
+    place = serve.Place(_data(args, config.data), args.host or config.host, port)
+    try:
+        serve.serve(config, place)
+    except serve.CannotServe as error:
+        return _fail(str(error))
+    return 0
+
+
+def _db_upgrade(args: argparse.Namespace) -> int:
+    from trainmaster.master import serve
+    from trainmaster.master.db import migrate
+
+    config = _config(args)
+    if config is None:
+        return 1
+    try:
+        with serve.database(config, _data(args, config.data)) as engine:
+            print(f"The database is at revision {migrate.current(engine)}.")
+    except serve.CannotServe as error:
+        return _fail(str(error))
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from trainmaster.master import doctor
+
+    config = _config(args)
+    if config is None:
+        return 1
+    return doctor.examine(config, _data(args, config.data), args.image)
+
+
+def _config(args: argparse.Namespace):  # type: ignore[no-untyped-def]
+    """The configuration; None after its complaints were printed."""
+    from trainmaster.config.master import parse_master
+    from trainmaster.config.messages import ConfigError
+
+    try:
+        text = args.config.read_text() if args.config else ""
+        config = parse_master(text, source=str(args.config or "defaults"))
+    except OSError as error:
+        _fail(f"{args.config} cannot be read: {error.strerror}.")
+        return None
+    except ConfigError as error:
+        for complaint in error.complaints:
+            print(complaint, file=sys.stderr)
+        return None
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    return config
+
+
+def _data(args: argparse.Namespace, configured: str | None) -> Path:
+    default = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "trainmaster"
+    return Path(args.data or configured or default).absolute()
+
+
+def _fail(message: str) -> int:
+    print(f"trainmaster: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

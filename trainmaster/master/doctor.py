@@ -1,0 +1,162 @@
+"""`trainmaster doctor`: looks at everything a trial will need, says what is wrong and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import text
+
+from trainmaster.config.master import MasterConfig
+from trainmaster.config.storage import SharedFs
+from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
+from trainmaster.master.db import migrate
+from trainmaster.master.db.binaries import NoServer, find_binaries
+from trainmaster.master.db.engine import make_engine
+from trainmaster.master.serve import CannotServe, database_url, make_cluster
+from trainmaster.master.services.clusters import Cluster
+
+LOW_DISK = 2 * 1024**3  # bytes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`bad`: trials will fail. Without `mend` there is nothing to do."""
+
+    subject: str
+    text: str
+    mend: str = ""
+    bad: bool = False
+
+
+def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
+    """Print every finding; 0 when nothing is wrong, else 1. Changes nothing that lasts."""
+    bad = 0
+    for finding in _findings(config, data, images):
+        bad += finding.bad
+        mark = "WRONG" if finding.bad else "note " if finding.mend else "ok   "
+        print(f"{mark}  {finding.subject}: {finding.text}")
+        if finding.mend:
+            print(f"       -> {finding.mend}")
+    print(f"{bad} thing{'s' if bad != 1 else ''} to mend." if bad else "Everything looks right.")
+    return 1 if bad else 0
+
+
+def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterator[Finding]:
+    yield from _folder(data)
+    yield from _database(config, data)
+    for manager in config.managers:
+        try:
+            cluster = make_cluster(config, manager, data, "det-doctor00-")
+        except CannotServe as error:
+            yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
+            continue
+        yield from _cluster(cluster, images)
+        yield from _shared_folder(cluster)
+    storage = config.checkpoint_storage
+    if isinstance(storage, SharedFs):
+        yield from _writable("checkpoint_storage", Path(storage.host_path))
+
+
+def _folder(data: Path) -> Iterator[Finding]:
+    existing = next(path for path in (data, *data.parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        yield Finding("data folder", f"{existing} cannot be written", "Choose another with --data.", bad=True)
+        return
+    free = shutil.disk_usage(existing).free
+    if free < LOW_DISK:
+        yield Finding(
+            "data folder", f"{existing} has only {free // 2**20} MB free", "Make room, or choose another.", bad=True
+        )
+    else:
+        yield Finding("data folder", f"{data}, {free // 2**30} GB free")
+
+
+def _database(config: MasterConfig, data: Path) -> Iterator[Finding]:
+    if config.db is None:
+        try:
+            version = data / "pg" / "PG_VERSION"
+            found = find_binaries(int(version.read_text()) if version.exists() else None)
+        except NoServer as error:
+            yield Finding("database", str(error), "Install it as the message says.", bad=True)
+        else:
+            yield Finding("database", f"private PostgreSQL {found.major} from {found.folder}")
+        return
+    where = f"{config.db.name} on {config.db.host}:{config.db.port}"
+    try:
+        engine = make_engine(database_url(config.db))
+        with engine.connect() as connection:
+            server = connection.execute(text("SHOW server_version")).scalar()
+        revision = migrate.current(engine) or "empty"
+        engine.dispose()
+    except CannotServe as error:
+        yield Finding("database", str(error), "Correct db.password_file.", bad=True)
+    except Exception as error:
+        reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+        yield Finding("database", f"{where} does not answer: {reason}", "Check db: in the configuration.", bad=True)
+    else:
+        yield Finding("database", f"{where}, PostgreSQL {server}, schema {revision}")
+
+
+def _cluster(cluster: Cluster, images: Sequence[str]) -> Iterator[Finding]:
+    subject = f"cluster {cluster.name}"
+    try:
+        found = cluster.dispatcher.probe()
+        pools = cluster.dispatcher.pools()
+    except DispatcherError as error:
+        yield Finding(subject, str(error), "Trials will wait until it answers.", bad=True)
+        return
+    accounting = "accounting on" if found.accounting else "accounting off"
+    yield Finding(subject, f"{found.scheduler} {found.version}, {accounting}")
+    for problem in found.problems:
+        yield Finding(subject, problem.text, problem.mend, bad=problem.fatal)
+    if not pools:
+        yield Finding(subject, "it has no resource pool", "Check its partitions.", bad=True)
+    for pool in pools:
+        state = "" if pool.up else ", down"
+        default = ", default" if pool.is_default else ""
+        slots = f"{pool.slots_total} {pool.slot_type.value} slots on {pool.nodes} nodes, {pool.slots_used} in use"
+        yield Finding(f"pool {pool.name}", f"{slots}{default}{state}")
+    for image in images:
+        yield from _image(cluster, pools[0].name if pools else "", image)
+
+
+def _image(cluster: Cluster, pool: str, image: str) -> Iterator[Finding]:
+    spec = JobSpec(
+        token="det-doctor00-check",  # noqa: S106
+        allocation_id="doctor",
+        pool=pool,
+        slots=0,
+        slot_type=cluster.dispatcher.pools()[0].slot_type,
+        container=ContainerSpec(cluster.container_runtime, image),
+    )
+    complaints = cluster.dispatcher.check(spec)
+    for complaint in complaints:
+        yield Finding(f"image {image}", complaint, "Name an image that every node can read.", bad=True)
+    if not complaints:
+        yield Finding(f"image {image}", f"usable with {cluster.container_runtime}")
+
+
+def _shared_folder(cluster: Cluster) -> Iterator[Finding]:
+    yield from _writable(f"job folders of {cluster.name}", cluster.job_root)
+    if cluster.kind in ("slurm", "pbs") and str(cluster.job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
+        yield Finding(
+            f"job folders of {cluster.name}",
+            f"{cluster.job_root} looks like a node's own disk",
+            "Set job_storage_root to a folder that every node sees under the same path.",
+        )
+
+
+def _writable(subject: str, folder: Path) -> Iterator[Finding]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield Finding(subject, f"{folder} cannot be written: {error.strerror}", "Mend its permissions.", bad=True)
+    else:
+        yield Finding(subject, f"{folder} can be written")
