@@ -1,0 +1,167 @@
+"""What `scripts/demo` runs once its environment stands."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+
+from trainmaster.cli import progress, render
+from trainmaster.client import context
+from trainmaster.client.errors import ClientError
+from trainmaster.client.master import Master
+from trainmaster.client.models import Experiment, Trial
+from trainmaster.client.transport import Transport
+
+EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "digits"
+EPOCHS = 16  # of a trial that runs to its end
+START_DEADLINE = 60.0  # seconds
+LEAVE_DEADLINE = 20.0
+
+
+class Demo:
+    """A master in a folder of its own, and everything that must be stopped with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.password = secrets.token_urlsafe(12)
+        self.process: subprocess.Popen[str] | None = None
+        self.url = ""
+        self.master: Master | None = None
+
+    def start(self) -> Master:
+        environment = {**os.environ, "TRAINMASTER_INITIAL_PASSWORD": self.password}
+        command = [sys.executable, "-m", "trainmaster.cli.admin", "serve", "--data", str(self.folder), "--port", "0"]
+        with (self.folder / "master.log").open("w") as log:
+            # A session of its own: Ctrl-C is for us, and we stop it in order.
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.startswith("listening on "):
+            log_text = (self.folder / "master.log").read_text().strip()
+            raise ClientError(f"The master did not start:\n{log_text}")
+        self.url = line.removeprefix("listening on ").strip()
+        self.master = Master(Transport(self.url))
+        self.master.login("determined", self.password)
+        return self.master
+
+    def stop(self) -> None:
+        """End running trials, then the master, which stops its database."""
+        if self.process is None:
+            return
+        if self.master is not None:
+            try:
+                self._end_experiments(self.master)
+            except ClientError:
+                pass  # the master is gone already; what is left is stopped below
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(LEAVE_DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _end_experiments(self, master: Master) -> None:
+        live = [e for e in master.experiments(archived=None) if not e.ended_for_good]
+        for experiment in live:
+            master.steer(experiment.id, "kill")
+        deadline = time.monotonic() + LEAVE_DEADLINE
+        while live and time.monotonic() < deadline:
+            time.sleep(0.2)
+            live = [e for e in live if not master.experiment(e.id).ended_for_good]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/demo", description="A whole search on this machine.")
+    parser.add_argument("--keep", action="store_true", help="leave the master running and say how to look at it")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="trainmaster-demo-"))
+    demo = Demo(folder)
+    signal.signal(signal.SIGTERM, _interrupt)
+    kept = False
+    try:
+        status = run(demo)
+        kept = args.keep
+        if kept:
+            print(how_to_look(demo))
+        return status
+    except KeyboardInterrupt:
+        print("\nInterrupted; stopping everything.", file=sys.stderr)
+        return 130
+    except ClientError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if not kept:
+            demo.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(demo: Demo) -> int:
+    print("Starting a master with its own database ...", file=sys.stderr)
+    master = demo.start()
+    print(f"It listens on {demo.url}. Searching: 16 trials of up to {EPOCHS} epochs each.", file=sys.stderr)
+    text = (EXAMPLE / "search.yaml").read_text()
+    made = master.create_experiment(text, context.collect(EXAMPLE), source="examples/digits/search.yaml")
+    ended = progress.watch(master, made.id, 0.5)
+    trials = master.trials(made.id)
+    print(summary(ended, trials))
+    if ended.state == "COMPLETED" and ended.best_trial_id is not None:
+        return 0
+    for trial in (t for t in trials if t.state == "ERROR"):
+        print(f"trial {trial.id}: {trial.reason}", file=sys.stderr)
+    return 1
+
+
+def summary(experiment: Experiment, trials: list[Trial]) -> str:
+    """The table of trials, the best one, and what early stopping saved."""
+    worst = float("inf")
+    ordered = sorted(trials, key=lambda t: worst if t.best_metric is None else t.best_metric)
+    rows = [
+        [t.id, render.hparams(t.hparams), t.best_metric, epochs(t), t.state, "early" if t.stop_cause == "searcher" else ""]
+        for t in ordered
+    ]
+    table = render.table(["Trial", "Hyperparameters", experiment.searcher_metric, "Epochs", "State", "Stopped"], rows)
+    ran, full = sum(map(epochs, trials)), EPOCHS * len(trials)
+    best = next((t for t in trials if t.id == experiment.best_trial_id), None)
+    lines = ["", table, ""]
+    if best is not None:
+        lines.append(f"best trial: {best.id} ({experiment.searcher_metric} {best.best_metric:.4f}; {render.hparams(best.hparams)})")
+    lines.append(f"early stopping: {ran} epochs instead of {full}, {100 * (1 - ran / full):.0f} % saved")
+    return "\n".join(lines)
+
+
+def epochs(trial: Trial) -> int:
+    """Epochs that the trial trained: how often it validated."""
+    return int(trial.summary.get("validation_metrics", {}).get("epochs", {}).get("max", 0))
+
+
+def how_to_look(demo: Demo) -> str:
+    assert demo.process is not None
+    det = Path(sys.executable).parent / "det"
+    return f"""
+The master goes on. Look at it with:
+  export DET_MASTER={demo.url} DET_USER=determined DET_PASS={demo.password}
+  {det} experiment list
+  {det} experiment list-trials 1
+  {det} trial story 1
+Its API is described at {demo.url}/docs. Stop it with:
+  kill {demo.process.pid}; rm -r {demo.folder}"""
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
