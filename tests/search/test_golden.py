@@ -47,9 +47,7 @@ def test_trials_per_bracket(trials: int, divisor: float, rungs: list[int], expec
     ("concurrent", "divisor", "trials", "expected"),
     [(0, 3, [9, 3, 1], [3, 3, 3]), (11, 3, [9, 3, 1], [4, 4, 3]), (0, 4, [40, 10], [10, 10])],
 )
-def test_concurrency_per_bracket(
-    concurrent: int, divisor: float, trials: list[int], expected: list[int]
-) -> None:
+def test_concurrency_per_bracket(concurrent: int, divisor: float, trials: list[int], expected: list[int]) -> None:
     assert bracket_concurrency(concurrent, divisor, trials) == expected
 
 
@@ -111,17 +109,13 @@ def test_asha_with_an_improving_metric_lets_every_trial_finish() -> None:
 
 
 def test_an_adaptive_search_runs_its_brackets() -> None:
-    searcher = adaptive(
-        max_trials=9, max_concurrent_trials=3, max_time=90, divisor=3, max_rungs=5, mode="standard"
-    )
+    searcher = adaptive(max_trials=9, max_concurrent_trials=3, max_time=90, divisor=3, max_rungs=5, mode="standard")
     assert Counter(time for _, time in run(searcher, float, 10)) == {10: 5, 90: 1 + 1, 30: 2}
 
 
 SIMULATIONS: list[tuple[dict[str, Any], dict[str, Any], list[tuple[int, int | None]]]] = [
     (
-        adaptive(
-            max_trials=10, max_concurrent_trials=5, divisor=3, max_time=900, max_rungs=10, mode="standard"
-        ),
+        adaptive(max_trials=10, max_concurrent_trials=5, divisor=3, max_time=900, max_rungs=10, mode="standard"),
         SPACE,
         [(5, 100), (3, 300), (2, 900)],
     ),
@@ -138,9 +132,7 @@ SIMULATIONS: list[tuple[dict[str, Any], dict[str, Any], list[tuple[int, int | No
 
 
 @pytest.mark.parametrize(("searcher", "space", "expected"), SIMULATIONS)
-def test_preview(
-    searcher: dict[str, Any], space: dict[str, Any], expected: list[tuple[int, int | None]]
-) -> None:
+def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list[tuple[int, int | None]]) -> None:
     assert simulate(searcher, space) == expected
 
 

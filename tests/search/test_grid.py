@@ -62,9 +62,7 @@ def test_the_last_name_changes_fastest_and_empty_groups_stay() -> None:
             "a": {"y": {"type": "categorical", "vals": "pq"}, "e": {}},
         }
     )
-    assert [grid.point(i) for i in range(grid.size)] == [
-        {"a": {"e": {}, "y": y}, "b": b} for y in "pq" for b in (1, 2)
-    ]
+    assert [grid.point(i) for i in range(grid.size)] == [{"a": {"e": {}, "y": y}, "b": b} for y in "pq" for b in (1, 2)]
 
 
 def test_the_search_takes_the_last_point_first() -> None:

@@ -75,9 +75,7 @@ class World:
                     self.creates.append(action)
                     self.running[action.request_id] = 0
                 case Stop():
-                    del self.running[
-                        action.request_id
-                    ]  # a second stop, or one for a strange trial, fails here
+                    del self.running[action.request_id]  # a second stop, or one for a strange trial, fails here
                     self.leaving.add(action.request_id)
                 case Shutdown():
                     self.ends.append(action)

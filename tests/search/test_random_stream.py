@@ -112,9 +112,7 @@ def test_a_point_draws_its_names_in_sorted_order_at_every_depth(seed: int) -> No
         "width": theirs.randint(-3, 4),
     }
     assert sample(SPACE, RandomState(seed)) == expected
-    backwards = dict(
-        reversed([(k, dict(reversed(v.items())) if isinstance(v, dict) else v) for k, v in SPACE.items()])
-    )
+    backwards = dict(reversed([(k, dict(reversed(v.items())) if isinstance(v, dict) else v) for k, v in SPACE.items()]))
     assert sample(backwards, RandomState(seed)) == expected
 
 

@@ -44,9 +44,7 @@ def test_a_metric_that_is_no_number_stops_its_trial_only(value: Any) -> None:
 def test_a_missing_metric_names_those_that_are_there() -> None:
     search, [first, *_] = begin(ASHA)
     (stop, _) = search.validation(first, {"accuracy": 1, "epochs": 1}, 10)
-    assert (
-        stop.why == "the validation has no metric loss (its metrics: accuracy, epochs): counted as the worst"
-    )
+    assert stop.why == "the validation has no metric loss (its metrics: accuracy, epochs): counted as the worst"
 
 
 def test_the_reason_says_rung_rank_and_cut() -> None:
@@ -134,9 +132,7 @@ def test_refused_points_are_replaced_but_not_for_ever() -> None:
             queue += created(actions)
             total += len(created(actions))
         assert total == 2 * searcher["max_trials"]
-        assert actions[-1] == Shutdown(
-            False, True, f"all {total} trials have ended: {total} had invalid points"
-        )
+        assert actions[-1] == Shutdown(False, True, f"all {total} trials have ended: {total} had invalid points")
 
 
 @pytest.mark.parametrize(

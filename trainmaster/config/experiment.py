@@ -1,0 +1,275 @@
+"""The experiment configuration, version 0 of Determined's.
+
+`parse_experiment` is the way in for text from people: everything that is wrong is reported at once, with
+lines. What comes out is complete: overrides, the site's defaults and the schema's defaults are in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from .environment import BindMount, Environment, LogPolicy, Pbs, Resources, Slurm
+from .hyperparameters import Hyperparameters, without_count
+from .merge import merge
+from .messages import Complaint, ConfigError, in_words
+from .overrides import override
+from .searcher import Length, Searcher
+from .shapes import Line, Name, Natural, Positive, Section, Text, Whole, wrong
+from .source import Document, read, write
+from .storage import CheckpointStorage
+from .validation import check, in_order
+
+HALVING = ("adaptive_asha", "async_halving")
+
+
+def _entrypoint(value: Any) -> Any:
+    parts = value if isinstance(value, list) else [value]
+    if not parts or not all(isinstance(part, str) for part in parts):
+        odd = next((part for part in parts if not isinstance(part, str)), value)
+        raise wrong(f"a command, as a text or as a list of texts, is wanted, found {in_words(odd)}")
+    if not any(part.strip() for part in parts):
+        raise wrong("must not be empty")
+    return value
+
+
+def _unique(values: list[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+class Retention(Section):
+    """How long task logs stay: days, -1 for ever."""
+
+    log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)]
+
+
+class Profiling(Section):
+    """The `profiling` section."""
+
+    enabled: bool = False
+    begin_on_batch: Natural = 0
+    end_after_batch: Natural | None = None
+    sync_timings: bool = True
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.end_after_batch is not None and self.end_after_batch < self.begin_on_batch:
+            raise wrong(
+                f"must be at least begin_on_batch ({self.begin_on_batch}), found {self.end_after_batch}",
+                "end_after_batch",
+            )
+        return self
+
+
+class Reproducibility(Section):
+    """The seed of the search; null leaves the choice to the master."""
+
+    experiment_seed: Annotated[Whole, Field(ge=0, lt=2**32)] | None = None
+
+
+class Optimizations(Section):
+    """Switches of the old trial classes; kept for the code that reads them."""
+
+    aggregation_frequency: Positive = 1
+    auto_tune_tensor_fusion: bool = False
+    average_aggregated_gradients: bool = True
+    average_training_metrics: bool = True
+    grad_updates_size_file: Line | None = None
+    gradient_compression: bool = False
+    mixed_precision: Literal["O0", "O1", "O2", "O3"] = "O0"
+    tensor_fusion_cycle_time: Natural = 1
+    tensor_fusion_threshold: Natural = 64
+
+
+class Pachd(Section):
+    host: Name
+    port: Whole
+
+
+class PachydermProxy(Section):
+    scheme: Name
+    host: Name
+    port: Whole
+
+
+class PachydermDataset(Section):
+    project: Name
+    repo: Name
+    commit: Name
+    branch: Name
+    token: Line
+
+
+class Pachyderm(Section):
+    """A data set in Pachyderm."""
+
+    pachd: Pachd
+    proxy: PachydermProxy
+    dataset: PachydermDataset
+
+
+class Webhooks(Section):
+    """Which webhooks hear of the experiment."""
+
+    webhook_id: list[Whole] | None = None
+    webhook_name: list[Line] | None = None
+    exclude: bool = False
+
+
+class Integrations(Section):
+    """The `integrations` section."""
+
+    pachyderm: Pachyderm | None = None
+    webhooks: Webhooks | None = None
+
+
+class ExperimentConfig(Section):
+    """A whole experiment configuration. Fields that are None were not set and have no default."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"security", "tensorboard_storage", "data_layer", "internal"})
+
+    name: Line | None = None
+    description: Text | None = None
+    labels: Annotated[list[Line], AfterValidator(_unique)] = Field(default_factory=list)
+    workspace: Line = ""
+    project: Line = ""
+    entrypoint: Annotated[Any, BeforeValidator(_entrypoint)] = None
+    """A text for `sh -c`, or the argument list."""
+    debug: bool = False
+    data: dict[str, Any] = Field(default_factory=dict)
+    hyperparameters: Hyperparameters = Field(default_factory=dict)
+    searcher: Searcher | None = None
+    resources: Resources = Resources()
+    environment: Environment = Environment()
+    bind_mounts: list[BindMount] = Field(default_factory=list)
+    checkpoint_storage: CheckpointStorage | None = None
+    checkpoint_policy: Literal["best", "all", "none"] = "best"
+    min_checkpoint_period: Length = Length(batches=0)
+    min_validation_period: Length = Length(batches=0)
+    perform_initial_validation: bool = False
+    scheduling_unit: Positive = 100
+    records_per_epoch: Natural = 0
+    max_restarts: Natural = 5
+    log_policies: list[LogPolicy] = Field(default_factory=list)
+    retention_policy: Retention | None = None
+    preemption_timeout: Natural | None = None
+    """Seconds between the request to leave and the kill."""
+    profiling: Profiling = Profiling()
+    reproducibility: Reproducibility = Reproducibility()
+    optimizations: Optimizations = Optimizations()
+    slurm: Slurm = Slurm()
+    pbs: Pbs = Pbs()
+    integrations: Integrations | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The complete configuration in Determined's JSON shape."""
+        return self.model_dump(mode="json", exclude_none=False)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> ExperimentConfig:
+        """A configuration that `to_json` made and someone stored."""
+        return cls.model_validate(stored)
+
+    def given(self) -> dict[str, Any]:
+        """Only what was set, normalised: what `merge` takes."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def parse_experiment(
+    text: str,
+    *,
+    source: str = "experiment.yaml",
+    defaults: Sequence[Mapping[str, Any]] = (),
+    overrides: Sequence[str] = (),
+) -> ExperimentConfig:
+    """The complete configuration of an experiment.
+
+    Args:
+        text: YAML (or JSON, which is YAML).
+        source: what the text is called in complaints, as a rule its file name.
+        defaults: partial configurations that fill what the text leaves open, the most important first.
+        overrides: `key.path=value`, each stronger than the text.
+
+    Raises:
+        ConfigError: with everything that is wrong, in the order of the file.
+    """
+    document = read(text, source)
+    override(document, overrides)
+    given, complaints = check(ExperimentConfig, document.data, document)
+    site = _merged_defaults(defaults)
+    merged = merge(given.given(), site) if given else _plausible(document.data, site)
+    complaints += _incomplete(merged, document, {c.path for c in complaints})
+    if complaints:
+        raise ConfigError(in_order(complaints), source)
+    whole, complaints = check(ExperimentConfig, merged, document)
+    if whole is None:
+        raise ConfigError(complaints, source)
+    return whole
+
+
+def apply_overrides(text: str, overrides: Sequence[str]) -> str:
+    """The YAML text with each `key.path=value` set. Raises ConfigError."""
+    document = read(text, "experiment.yaml")
+    override(document, overrides)
+    return write(document.data)
+
+
+def _merged_defaults(defaults: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for fragment in defaults:
+        document = Document("the site's defaults", dict(fragment))
+        config, complaints = check(ExperimentConfig, document.data, document)
+        if config is None:
+            raise ConfigError(complaints, document.source)
+        merged = merge(merged, config.given())
+    return merged
+
+
+def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
+    """What completeness can look at when the file has other faults, so that nothing can be taken for granted."""
+    merged = dict(site)
+    for key, value in data.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = {**below, **value}
+        elif value is not None:
+            merged[key] = value
+    return merged
+
+
+def _incomplete(config: Mapping[str, Any], document: Document, known: set[tuple[str | int, ...]]) -> list[Complaint]:
+    """What is still missing, or cannot be run, once the defaults are in. Places in `known` have their complaint."""
+    found: list[Complaint] = []
+
+    def complain(message: str, *path: str | int) -> None:
+        if not any(path[: len(place)] == place or place[: len(path)] == path for place in known if place):
+            found.append(document.complain(path, message))
+
+    if config.get("entrypoint") is None:
+        complain("is required: the command that trains, such as python3 train.py", "entrypoint")
+    if config.get("checkpoint_storage") is None:
+        complain("is required: neither the file nor the master's configuration says it", "checkpoint_storage")
+    searcher = config.get("searcher")
+    if searcher is None:
+        complain("is required, such as {name: single, metric: validation_loss}", "searcher")
+    elif isinstance(searcher, Mapping):
+        name = searcher.get("name")
+        if searcher.get("metric") is None:
+            complain("is required: the validation metric that trials are compared by", "searcher", "metric")
+        for key, what in (
+            ("max_time", "how long a trial trains at most, in units of time_metric"),
+            (
+                "time_metric",
+                "the validation metric that says how long a trial has trained, such as epochs",
+            ),
+        ):
+            if name in HALVING and searcher.get(key) is None:
+                since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
+                complain(f"is required for {name}: {what}{since}", "searcher", key)
+        space = config.get("hyperparameters")
+        if name == "grid" and isinstance(space, Mapping):
+            for path in without_count(space, ("hyperparameters",)):
+                complain("is required for a grid search: how many values to try", *path, "count")
+    return found

@@ -1,0 +1,246 @@
+"""The master configuration: `master.yaml`.
+
+`parse_master` reads it, `task_container_fragments` gives what it adds to the experiments of a pool. Keys are
+Determined's where it has them; those of its keys that mean nothing here are read, and named in `warnings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from .messages import Complaint, ConfigError
+from .resource_managers import LocalManager, ResourceManager, SlurmManager
+from .shapes import AbsolutePath, Line, Name, Port, Section, Whole, wrong
+from .source import Document, read
+from .storage import CheckpointStorage
+from .task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
+from .validation import check, in_order
+
+
+class Database(Section):
+    """An existing PostgreSQL; without this section the master runs its own."""
+
+    host: Name
+    port: Port = 5432
+    user: Name
+    password: Line | None = None
+    password_file: AbsolutePath | None = None
+    """A file whose first line is the password."""
+    name: Name
+    ssl_mode: Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] | None = None
+    ssl_root_cert: AbsolutePath | None = None
+
+    @model_validator(mode="after")
+    def _one_password(self) -> Self:
+        if self.password is not None and self.password_file is not None:
+            raise wrong("cannot be set together with password; keep one", "password_file")
+        return self
+
+
+class Tls(Section):
+    """Certificate and key of the master's own port."""
+
+    cert: AbsolutePath
+    key: AbsolutePath
+
+
+class Security(Section):
+    """The `security` section."""
+
+    superfluous: ClassVar[tuple[str, ...]] = ("default_task", "ssh", "authz", "token", "rsa_key_size", "key")
+    ignored: ClassVar[frozenset[str]] = frozenset(superfluous)
+
+    initial_user_password: Line | None = None
+    """Password of the first users `admin` and `determined`; generated when it is not set."""
+    tls: Tls | None = None
+
+
+class Log(Section):
+    """What the master's own log shows."""
+
+    level: Literal["trace", "debug", "info", "warn", "warning", "error", "fatal"] = "info"
+    color: bool = True
+
+
+class Provider(Section):
+    """What a pool of the administrator's making stands on."""
+
+    type: Literal["hpc"]
+    partition: Name
+
+
+class ResourcePool(Section):
+    """A pool that is a partition under another name, with defaults of its own."""
+
+    pool_name: Name
+    description: Line = ""
+    provider: Provider
+    task_container_defaults: TaskContainerDefaults | None = None
+
+
+class Retention(Section):
+    """How long task logs stay when an experiment does not say it: days, -1 for ever."""
+
+    log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)] | None = None
+    schedule: Line | None = None
+
+
+_SUPERFLUOUS = (
+    "telemetry",
+    "logging",
+    "observability",
+    "enable_cors",
+    "cache",
+    "webhooks",
+    "saml",
+    "oidc",
+    "scim",
+    "root",
+    "feature_switches",
+    "hpimportance",
+    "tensorboard_timeout",
+    "notebook_timeout",
+    "launch_error",
+    "ui_customization",
+    "integrations",
+    "reserved_ports",
+    "config_file",
+    "__internal",
+)
+
+
+class MasterConfig(Section):
+    """A whole master configuration."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(_SUPERFLUOUS)
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    port: Annotated[Whole, Field(ge=0, le=65535)] = 8080
+    """0 takes any free port."""
+    host: Name = "127.0.0.1"
+    cluster_name: Line = ""
+    db: Database | None = None
+    """None: the master runs its own PostgreSQL in `data`."""
+    data: AbsolutePath | None = None
+    """The master's folder; None leaves the choice to the command line."""
+    master_url: Line | None = None
+    """How jobs reach the master; None: derived from host and port."""
+    resource_manager: ResourceManager = LocalManager(type="local")
+    additional_resource_managers: list[ResourceManager] = Field(default_factory=list)
+    resource_pools: list[ResourcePool] = Field(default_factory=list)
+    task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
+    checkpoint_storage: CheckpointStorage | None = None
+    security: Security = Security()
+    log: Log = Log()
+    retention_policy: Retention = Retention()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was read and does nothing, in sentences with file and line."""
+        return list(self._warnings)
+
+    @property
+    def managers(self) -> list[ResourceManager]:
+        """All resource managers, the main one first."""
+        return [self.resource_manager, *self.additional_resource_managers]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [manager.cluster_name for manager in self.managers]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise wrong(
+                    f"there is another resource manager called {name!r}; give each its own name",
+                    *("additional_resource_managers", i - 1, "cluster_name"),
+                )
+        pools = [pool.pool_name for pool in self.resource_pools]
+        for i, name in enumerate(pools):
+            if name in pools[:i]:
+                raise wrong(f"there is another pool called {name!r}", "resource_pools", i, "pool_name")
+        return self
+
+
+def parse_master(text: str, *, source: str = "master.yaml") -> MasterConfig:
+    """The complete master configuration.
+
+    Args:
+        text: YAML; an empty text gives a master with its own database and the `local` dispatcher.
+        source: what the text is called in complaints, as a rule its file name.
+
+    Raises:
+        ConfigError: with everything that is wrong, in the order of the file.
+    """
+    document = read(text, source)
+    config, complaints = check(MasterConfig, document.data, document)
+    if config is None:
+        raise ConfigError(complaints, source)
+    config._warnings.extend(map(str, in_order(_superfluous(document, config))))
+    return config
+
+
+def _superfluous(document: Document, config: MasterConfig) -> Iterator[Complaint]:
+    nothing = "means nothing here; remove it"
+    for key in _SUPERFLUOUS:
+        if document.data.get(key) is not None:
+            yield document.complain((key,), nothing)
+    security = document.data.get("security") or {}
+    for key in Security.superfluous:
+        if security.get(key) is not None:
+            yield document.complain(("security", key), nothing)
+    sections = [
+        (("resource_manager",), document.data.get("resource_manager")),
+        *(
+            (("additional_resource_managers", i), section)
+            for i, section in enumerate(document.data.get("additional_resource_managers") or ())
+        ),
+    ]
+    for (path, section), manager in zip(sections, config.managers, strict=True):
+        for key, why in manager.superfluous.items():
+            if (section or {}).get(key) is not None:
+                yield document.complain((*path, key), f"does nothing: {why}")
+        if isinstance(manager, SlurmManager) and manager.tres_supported and not manager.gres_supported:
+            yield document.complain((*path, "gres_supported"), "false makes tres_supported false too")
+
+
+# -- what it adds to experiments
+
+
+def task_container_fragments(config: MasterConfig, pool: str, manager: str | None = None) -> list[dict[str, Any]]:
+    """Partial experiment configurations for `parse_experiment`'s `defaults`, the most important first.
+
+    The pool's own section, its partition's, the master's, the master's checkpoint storage, and what holds when
+    nobody says anything. A section undoes only what it names.
+
+    Args:
+        pool: name of the pool; one that the configuration does not name gets what holds everywhere.
+        manager: the cluster that serves the pool, for partitions that several clusters have.
+    """
+    sections = [section.fragment() for section in _sections(config, pool, manager)]
+    storage: dict[str, Any] = {}
+    if config.checkpoint_storage is not None:
+        storage = {"checkpoint_storage": config.checkpoint_storage.model_dump(mode="json", exclude_unset=True)}
+    return [fragment for fragment in (*sections, storage, BUILT_IN) if fragment]
+
+
+def container_settings(config: MasterConfig, pool: str, manager: str | None = None) -> ContainerSettings:
+    """What holds for the containers of a pool beside the experiment's configuration."""
+    return ContainerSettings.of(_sections(config, pool, manager))
+
+
+def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[TaskContainerDefaults]:
+    """The sections that concern a pool, the most important first."""
+    partition = pool
+    for derived in config.resource_pools:
+        if derived.pool_name == pool:
+            partition = derived.provider.partition
+            if derived.task_container_defaults is not None:
+                yield derived.task_container_defaults
+    for candidate in config.managers:
+        if isinstance(candidate, SlurmManager) and manager in (None, candidate.cluster_name):
+            override = candidate.partition(partition)
+            if override is not None and override.task_container_defaults is not None:
+                yield override.task_container_defaults
+    yield config.task_container_defaults

@@ -1,0 +1,73 @@
+"""How a configuration file is complained about: file, line, key, what is wrong, what was probably meant.
+
+ConfigError    everything that is wrong with one file, as a list of `Complaint`
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One thing that is wrong. Lines and columns count from 1; None where the file lacks the place."""
+
+    path: Path
+    message: str
+    line: int | None = None
+    column: int | None = None
+    suggestion: str | None = None
+    source: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.source}:{self.line}" if self.line is not None else self.source
+        where = [part for part in (place, key_path(self.path)) if part]
+        hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
+        return ": ".join([*where, self.message + hint])
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used. `complaints` is in the order of the file and never empty."""
+
+    def __init__(self, complaints: Sequence[Complaint], source: str) -> None:
+        self.complaints = list(complaints)
+        self.source = source
+        super().__init__("\n".join(map(str, complaints)))
+
+
+def key_path(path: Path) -> str:
+    """`("bind_mounts", 0, "host_path")` as `bind_mounts[0].host_path`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid word that `word` was probably meant to be."""
+    folded = {candidate.lower(): candidate for candidate in valid}
+    close = difflib.get_close_matches(word.lower(), folded, 1)
+    return folded[close[0]] if close else None
+
+
+def in_words(value: Any) -> str:
+    """What was found, for the end of a sentence."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {value!r:.80}"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,187 @@
+"""The `resource_manager` sections of the master configuration: one model per built-in dispatcher."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from .messages import in_words
+from .shapes import AbsolutePath, Line, Name, Port, Positive, Section, wrong
+from .task_container import TaskContainerDefaults
+
+ContainerRuntime = Literal["apptainer", "singularity", "docker", "podman", "enroot", "none"]
+SlotType = Literal["cuda", "rocm", "cpu"]
+
+
+class _Manager(Section):
+    superfluous: ClassVar[dict[str, str]] = {}
+    """Keys that are read and do nothing here, each with what to know about it."""
+
+    cluster_name: Name = "default"
+    """What the cluster is called in listings of pools; one name per manager."""
+
+    def options(self) -> dict[str, Any]:
+        """What the dispatcher is given: the whole section with its defaults, as JSON values."""
+        return self.model_dump(mode="json")
+
+
+class LocalManager(_Manager):
+    """This machine: no scheduler, no root, no daemon."""
+
+    type: Literal["local"]
+    slots: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
+    job_storage_root: AbsolutePath | None = None
+    container_run_type: ContainerRuntime = "none"
+    poll_interval: float = Field(default=1.0, gt=0)
+    """Seconds between two looks at the jobs."""
+
+
+class PartitionOverride(Section):
+    """What is different in one partition."""
+
+    description: Line | None = None
+    rendezvous_network_interface: Line | None = None
+    proxy_network_interface: Line | None = None
+    slot_type: SlotType | None = None
+    slots_per_node: Positive | None = None
+    task_container_defaults: TaskContainerDefaults | None = None
+
+
+class Commands(Section):
+    """Where the scheduler's commands are, when PATH does not say it."""
+
+    sbatch: AbsolutePath | None = None
+    squeue: AbsolutePath | None = None
+    sacct: AbsolutePath | None = None
+    sinfo: AbsolutePath | None = None
+    scancel: AbsolutePath | None = None
+    scontrol: AbsolutePath | None = None
+
+
+_PROJECT_SOURCE = re.compile(r"project|workspace|label(:.+)?")
+
+
+def _project_source(value: str) -> str:
+    if not _PROJECT_SOURCE.fullmatch(value):
+        raise wrong(f"must be project, workspace, label or label:PREFIX, found {value!r}")
+    return value
+
+
+_LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"
+
+
+class SlurmManager(_Manager):
+    """A Slurm cluster. Keys are Determined's, and a few of ours at the end."""
+
+    superfluous: ClassVar[dict[str, str]] = dict.fromkeys(
+        (
+            "host",
+            "port",
+            "protocol",
+            "security",
+            "auth_file",
+            "user_name",
+            "group_name",
+            "sudo_authorized",
+            "path",
+            "ld_library_path",
+            "launcher_jvm_args",
+        ),
+        _LAUNCHER,
+    )
+
+    type: Literal["slurm"]
+    metadata: dict[str, Line] = Field(default_factory=dict)
+    master_host: Line | None = None
+    master_port: Port | None = None
+    container_run_type: ContainerRuntime = "apptainer"
+    slot_type: SlotType | None = None
+    rendezvous_network_interface: Line | None = None
+    proxy_network_interface: Line | None = None
+    apptainer_image_root: AbsolutePath | None = None
+    singularity_image_root: AbsolutePath | None = None
+    job_storage_root: AbsolutePath | None = None
+    """Job folders live below it; all nodes see it under this path."""
+    tres_supported: bool = True
+    gres_supported: bool = True
+    default_aux_resource_pool: Line | None = None
+    default_compute_resource_pool: Line | None = None
+    job_project_source: Annotated[Line, AfterValidator(_project_source)] = "project"
+    partition_overrides: dict[str, PartitionOverride] = Field(default_factory=dict)
+    poll_interval: float = Field(default=10.0, gt=0)
+    """Seconds between two questions to the scheduler."""
+    slots_per_node: Positive | None = None
+    commands: Commands = Commands()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name(cls, data: Any) -> Any:
+        """`name` is what `cluster_name` was called before."""
+        if not isinstance(data, dict):
+            return data
+        data = {key: value for key, value in data.items() if key not in cls.superfluous}
+        if (name := data.pop("name", None)) is not None:
+            if data.get("cluster_name") is not None:
+                raise wrong("is the old word for cluster_name; keep cluster_name only", "name")
+            data["cluster_name"] = name
+        return data
+
+    @model_validator(mode="after")
+    def _one_image_root(self) -> Self:
+        if self.apptainer_image_root is not None and self.singularity_image_root is not None:
+            raise wrong("is the same as apptainer_image_root; keep one", "singularity_image_root")
+        return self
+
+    def partition(self, name: str) -> PartitionOverride | None:
+        """The override of a partition; its name's case does not matter."""
+        return next((o for key, o in self.partition_overrides.items() if key.lower() == name.lower()), None)
+
+    def options(self) -> dict[str, Any]:
+        """As of every manager; GPU counts can only be tracked where generic resources are configured at all."""
+        options = super().options()
+        options["tres_supported"] = self.tres_supported and self.gres_supported
+        return options
+
+
+class PluginManager(_Manager):
+    """Any other dispatcher that is installed; it checks its own options."""
+
+    model_config = ConfigDict(extra="allow")
+    type: Name
+    container_run_type: ContainerRuntime = "none"
+
+    @property
+    def job_storage_root(self) -> str | None:
+        """As of the built-in ones, if the plugin's section has it."""
+        found = (self.model_extra or {}).get("job_storage_root")
+        return str(found) if found else None
+
+
+BUILT_IN = ("local", "slurm")
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, _Manager):
+        return value
+    if not isinstance(value, dict):
+        raise wrong(f"a mapping (key: value) is wanted, found {in_words(value)}")
+    if not isinstance(value.get("type"), str):
+        raise wrong(f"is required: {', '.join(BUILT_IN)}, or the name of an installed dispatcher", "type")
+    return value
+
+
+def _tag(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return f"<{kind}>" if kind in BUILT_IN else "<plugin>"
+
+
+ResourceManager = Annotated[
+    Annotated[LocalManager, Tag("<local>")]
+    | Annotated[SlurmManager, Tag("<slurm>")]
+    | Annotated[PluginManager, Tag("<plugin>")],
+    Discriminator(_tag),
+    BeforeValidator(_typed),
+]

@@ -1,0 +1,292 @@
+"""YAML text to plain JSON-like data, with the line of every key.
+
+Plain scalars are read by YAML 1.2's core schema, as Determined's client does: `1e-3` is a number, `yes` and
+`12:30` are texts. Anchors, aliases and merge keys work; what they expand to is limited. Refused, with the
+line: duplicate keys, control characters (also escaped ones), tags of programming languages, NaN, infinities.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from .messages import Complaint, ConfigError, Path
+
+MAX_VALUES = 100_000
+MAX_DEPTH = 100
+
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+_ESCAPED_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_PLAIN = "plain"  # the tag that we give to scalars without quotes and without a tag of their own
+_CORE = "tag:yaml.org,2002:"
+_MAX_DIGITS = 4000  # CPython refuses longer texts of digits
+
+
+@dataclass
+class Document:
+    """The data of one file and where each part of it stands."""
+
+    source: str
+    data: dict[str, Any]
+    marks: dict[Path, tuple[int, int]] = field(default_factory=dict)  # path -> line, column, from 1
+    origins: dict[Path, str] = field(default_factory=dict)  # path -> the override it came from
+
+    def complain(self, path: Path, message: str, suggestion: str | None = None) -> Complaint:
+        """A complaint about `path`, with the line of it or of the nearest key around it."""
+        for length in range(len(path), 0, -1):
+            if origin := self.origins.get(path[:length]):
+                return Complaint(path, message, None, None, suggestion, origin)
+            if mark := self.marks.get(path[:length]):
+                return Complaint(path, message, *mark, suggestion, self.source)
+        return Complaint(path, message, None, None, suggestion, self.source)
+
+
+def read(text: str, source: str) -> Document:
+    """Parse one YAML document whose root is a mapping (nothing is an empty mapping). Raises ConfigError."""
+    _refuse_control_characters(text, source)
+    try:
+        node = _compose(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        context = error.context
+        if context and mark and error.context_mark and error.context_mark.line != mark.line:
+            context += f" (line {error.context_mark.line + 1})"
+        words = ", ".join(part for part in (context, error.problem) if part)
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        complaint = Complaint((), f"not valid YAML: {words}", line, column, None, source)
+        raise ConfigError([complaint], source) from None
+    except yaml.YAMLError as error:
+        raise ConfigError([Complaint((), f"not valid YAML: {error}", source=source)], source) from None
+    reader = _Reader(source)
+    data = reader.value(node, ()) if node is not None else {}
+    if reader.complaints:
+        raise ConfigError(reader.complaints, source)
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise ConfigError([Complaint((), "the file must be a mapping (key: value)", 1, 1, None, source)], source)
+    return Document(source, data, reader.marks)
+
+
+def read_value(text: str, source: str) -> Any:
+    """Any YAML value, such as the right side of an override. Raises ConfigError."""
+    return read(f"value: {text}" if "\n" not in text else f"value:\n{text}", source).data["value"]
+
+
+def plain(text: str) -> Any:
+    """The value of a scalar without quotes. Raises ValueError for what JSON has no number for."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        if len(text) > _MAX_DIGITS:
+            raise ValueError("the number is too long")
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{text} is not a number that can be used here")
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if not math.isfinite(number):
+            raise ValueError(f"{text} is too large for a number")
+        return number
+    return text
+
+
+class _Tags(yaml.resolver.BaseResolver):
+    """Marks plain scalars instead of guessing their type by YAML 1.1's rules."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> Any:
+        if kind is yaml.ScalarNode:
+            return _PLAIN if implicit[0] else _CORE + "str"
+        return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
+
+
+class _Loader(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser, yaml.composer.Composer, _Tags):
+    def __init__(self, stream: str) -> None:
+        yaml.reader.Reader.__init__(self, stream)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+        yaml.composer.Composer.__init__(self)
+        _Tags.__init__(self)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Stops before the recursion gets deep."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, f"nested more than {MAX_DEPTH} deep", mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _compose(text: str) -> yaml.Node | None:
+    node: yaml.Node | None = _Loader(text).get_single_node()
+    return node
+
+
+def _refuse_control_characters(text: str, source: str) -> None:
+    complaints = []
+    for found in _CONTROL.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        message = f"control character {_code(found.group())}: remove it"
+        complaints.append(Complaint((), message, line, column, None, source))
+    if complaints:
+        raise ConfigError(complaints[:20], source)
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"
+
+
+class _Reader:
+    """Walks the nodes of one file."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.marks: dict[Path, tuple[int, int]] = {}
+        self.complaints: list[Complaint] = []
+        self._open: set[int] = set()
+        self._left = MAX_VALUES
+
+    def value(self, node: yaml.Node, path: Path) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            if self._left == -1:
+                self._complain(node, path, f"anchors expand to more than {MAX_VALUES} values")
+            return None
+        if id(node) in self._open:
+            self._complain(node, path, "an anchor contains itself")
+            return None
+        self.marks.setdefault(path, _place(node))
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        self._open.add(id(node))
+        try:
+            if node.tag not in (_CORE + "map", _CORE + "seq"):
+                self._complain(node, path, f"the YAML tag {node.tag} is not understood; remove it")
+            if isinstance(node, yaml.SequenceNode):
+                return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
+            return self._mapping(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        first: dict[str, int] = {}
+        for key_node, value_node in self._pairs(node, path):
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            here = (*path, key)
+            if key in result:
+                self._complain(key_node, here, f"written twice, first in line {first[key]}; keep one")
+                continue
+            first[key] = key_node.start_mark.line + 1
+            self.marks[here] = _place(key_node)
+            result[key] = self.value(value_node, here)
+        return result
+
+    def _pairs(self, node: yaml.Node, path: Path) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Key and value nodes with merge keys (`<<`) resolved: what the mapping says itself wins."""
+        own = [pair for pair in node.value if not _is_merge(pair[0])]
+        seen = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
+        for key, value in node.value:
+            if not _is_merge(key):
+                continue
+            for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(merged, yaml.MappingNode):
+                    self._complain(key, (*path, "<<"), "a merge key takes a mapping or a list of mappings")
+                    continue
+                if id(merged) in self._open:
+                    self._complain(key, (*path, "<<"), "an anchor contains itself")
+                    continue
+                self._open.add(id(merged))
+                inherited = [pair for pair in self._pairs(merged, path) if pair[0].value not in seen]
+                self._open.discard(id(merged))
+                seen |= {pair[0].value for pair in inherited if isinstance(pair[0], yaml.ScalarNode)}
+                own += inherited
+        return own
+
+    def _key(self, node: yaml.Node, path: Path) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._complain(node, path, "a key must be a text, not a list or a mapping")
+            return None
+        self._check_characters(node, path)
+        return str(node.value)
+
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
+        self._check_characters(node, path)
+        text = str(node.value)
+        if node.tag == _CORE + "str":
+            return text
+        try:
+            value = plain(text)
+            wanted = node.tag.removeprefix(_CORE)
+            if node.tag == _PLAIN or wanted == _kind(value):
+                return value
+            if wanted == "float" and isinstance(value, int):
+                return float(value)
+            if wanted in ("int", "float", "bool", "null"):
+                raise ValueError(f"{text!r} is not a YAML {wanted}")
+            raise ValueError(f"the YAML tag {node.tag} is not understood; remove it")
+        except (ValueError, OverflowError) as error:
+            self._complain(node, path, str(error))
+            return None
+
+    def _check_characters(self, node: yaml.ScalarNode, path: Path) -> None:
+        if found := _ESCAPED_CONTROL.search(node.value):
+            self._complain(node, path, f"control character {_code(found.group())}: remove it")
+
+    def _complain(self, node: yaml.Node, path: Path, message: str) -> None:
+        self.complaints.append(Complaint(path, message, *_place(node), None, self.source))
+
+
+def _place(node: yaml.Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _is_merge(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value == "<<" and node.tag == _PLAIN
+
+
+def _kind(value: Any) -> str:
+    return {bool: "bool", int: "int", float: "float", type(None): "null"}.get(type(value), "str")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that `plain` would take for something else."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    try:
+        ambiguous = plain(text) != text or text == "<<"
+    except ValueError:
+        ambiguous = True
+    return dumper.represent_scalar(_CORE + "str", text, style='"' if ambiguous else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def write(data: Mapping[str, Any]) -> str:
+    """YAML text that `read` reads back as `data`, keys in their order."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text

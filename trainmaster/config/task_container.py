@@ -1,0 +1,100 @@
+"""`task_container_defaults`: what the administrator gives to every job, to a partition's or to a pool's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field
+
+from .environment import BindMount, Devices, Images, LogPolicy, Pbs, RegistryAuth, Slurm, Variables, images, variables
+from .shapes import Bytes, Line, Natural, Section, Text
+
+SHM_SIZE = 4 * 2**30
+PREEMPTION_TIMEOUT = 3600
+"""Seconds between the request to leave and the kill, where nobody says otherwise."""
+
+BUILT_IN: dict[str, Any] = {
+    "preemption_timeout": PREEMPTION_TIMEOUT,
+    "log_policies": [
+        {"name": "CUDA OOM", "pattern": ".*CUDA out of memory.*"},
+        {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
+    ],
+}
+"""The experiment defaults that hold when no administrator has set any."""
+
+
+class TaskContainerDefaults(Section):
+    """One such section. Nothing has a default here, so that an inner section undoes only what it names."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"cpu_pod_spec", "gpu_pod_spec", "checkpoint_gc_pod_spec", "kubernetes"}
+    )
+
+    dtrain_network_interface: Line | None = None
+    nccl_port_range: Line | None = None
+    gloo_port_range: Line | None = None
+    shm_size_bytes: Bytes | None = None
+    network_mode: Line | None = None
+    image: Annotated[Images, BeforeValidator(images)] | None = None
+    registry_auth: RegistryAuth | None = None
+    force_pull_image: bool | None = None
+    environment_variables: Annotated[Variables, BeforeValidator(variables)] | None = None
+    add_capabilities: list[Line] | None = None
+    drop_capabilities: list[Line] | None = None
+    devices: Devices | None = None
+    bind_mounts: list[BindMount] | None = None
+    work_dir: Line | None = None
+    slurm: Slurm | None = None
+    pbs: Pbs | None = None
+    startup_hook: Text | None = None
+    log_policies: list[LogPolicy] | None = None
+    preemption_timeout: Natural | None = None
+
+    def fragment(self) -> dict[str, Any]:
+        """What it says about an experiment's configuration, in that configuration's shape."""
+        given = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+        fragment = {key: given[key] for key in _TOP_LEVEL if key in given}
+        if environment := {key: given[key] for key in _ENVIRONMENT if key in given}:
+            fragment["environment"] = environment
+        resources = {key: given[old] for old, key in _RESOURCES.items() if old in given}
+        if resources:
+            fragment["resources"] = resources
+        return fragment
+
+
+_TOP_LEVEL = ("bind_mounts", "slurm", "pbs", "log_policies", "preemption_timeout")
+_ENVIRONMENT = (
+    "image",
+    "registry_auth",
+    "force_pull_image",
+    "environment_variables",
+    "add_capabilities",
+    "drop_capabilities",
+)
+_RESOURCES = {"devices": "devices", "shm_size_bytes": "shm_size"}
+
+
+class ContainerSettings(Section):
+    """What an administrator sets about a job's container that is no part of an experiment's configuration."""
+
+    dtrain_network_interface: Line = ""
+    nccl_port_range: Line = ""
+    gloo_port_range: Line = ""
+    shm_size_bytes: Bytes = SHM_SIZE
+    network_mode: Line = "bridge"
+    work_dir: Line = ""
+    startup_hooks: list[Text] = Field(default_factory=list)
+    """Shell scripts that run before the user's own, the master's first."""
+
+    @classmethod
+    def of(cls, sections: Iterable[TaskContainerDefaults]) -> ContainerSettings:
+        """The settings under `sections`, the most important first."""
+        found: dict[str, Any] = {}
+        hooks: list[str] = []
+        for section in sections:
+            given = section.model_dump(exclude_unset=True, exclude_none=True)
+            found = {**{key: value for key, value in given.items() if key in cls.model_fields}, **found}
+            if hook := given.get("startup_hook"):
+                hooks.insert(0, hook)
+        return cls(**found, startup_hooks=hooks)
