@@ -74,11 +74,22 @@ class StagedJob:
         (folder / "runtime.zip").write_bytes(build_runtime_zip())
 
     def start(
-        self, *, node_rank: int = 0, num_nodes: int = 1, job_id: str = "101", python: str = sys.executable, **env: str
+        self,
+        *,
+        node_rank: int = 0,
+        num_nodes: int = 1,
+        job_id: str = "101",
+        python: str = sys.executable,
+        control_group: Path | None = None,
+        **env: str,
     ) -> subprocess.Popen[str]:
         """Start one node's runtime as start.sh does."""
+        command = [python, str(self.folder / "runtime.zip"), str(self.folder)]
+        if control_group is not None:
+            enter = f'echo $$ > {control_group}/cgroup.procs && exec "$@"'
+            command = ["sh", "-c", enter, "sh", *command]
         process = subprocess.Popen(
-            [python, str(self.folder / "runtime.zip"), str(self.folder)],
+            command,
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": os.environ.get("HOME", "/"),

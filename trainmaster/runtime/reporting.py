@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
@@ -41,6 +42,9 @@ class Reporting:
         self._on_preempt = on_preempt
         self._on_gone = on_gone
         self._patience = job.final_patience
+        self._settled = False
+        # Re-entrant: a full disk is told of while a line is being added.
+        self._logging = threading.RLock()
         self._log = Stream(job.spool, "log-%d" % facts.node_rank, self.say_error)
         self._streams: List[Stream] = [self._log]
         self._log_shipper = self._shipper(self._log, facts, _LOG_LINGER, job.heartbeat)
@@ -78,8 +82,11 @@ class Reporting:
         self.say(text, "ERROR")
 
     def add_log(self, record: Mapping[str, Any]) -> None:
-        """Add a record to the node's log."""
-        self._log.append(record)
+        """Add a record to the node's log; after `settle` nothing is added any more."""
+        with self._logging:
+            if self._settled:
+                return
+            self._log.append(record)
         self._log_shipper.wake()
 
     def tell_preempt(self, reason: str) -> None:
@@ -89,11 +96,14 @@ class Reporting:
     def settle(self) -> Dict[str, int]:
         """Put everything on disk; the number of records of each stream."""
         for stream in self._streams:
-            stream.finish()
             if stream.lost:
                 self.say_error(
                     "%d records of %s were lost: the disk was full for too long" % (stream.lost, stream.name)
                 )
+        with self._logging:
+            self._settled = True
+        for stream in self._streams:
+            stream.finish()
         return {stream.name: stream.lines() for stream in self._streams}
 
     def deliver(self, record: ExitRecord, *, hurry: bool) -> bool:

@@ -60,8 +60,7 @@ class SpoolWriter:
             while written < len(line):
                 written += os.write(self._file, line[written:])
         except OSError:
-            if written:
-                os.ftruncate(self._file, self._size)
+            os.ftruncate(self._file, self._size)
             raise
         self._size += len(line)
         self.lines += 1

@@ -1,0 +1,108 @@
+"""Context archives, well-meant and not."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import tarfile
+
+import pytest
+
+from trainmaster.runtime.context import unpack_context
+from trainmaster.runtime.errors import BadContext
+
+
+def pack(*entries):
+    """Entries are (name, content) or (name, type, link target)."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for entry in entries:
+            info = tarfile.TarInfo(entry[0])
+            if len(entry) == 2:
+                info.size = len(entry[1])
+                info.mode = 0o4755
+                archive.addfile(info, io.BytesIO(entry[1]))
+            else:
+                info.type, info.linkname = entry[1], entry[2]
+                archive.addfile(info)
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+@pytest.fixture
+def target(tmp_path):
+    folder = tmp_path / "outer" / "context"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_files_folders_and_links_are_unpacked(target):
+    archive = pack(
+        ("a", tarfile.DIRTYPE, ""),
+        ("./a/train.py", b"print(1)"),
+        ("b/c/deep.txt", b"deep"),
+        ("link", tarfile.SYMTYPE, "a/train.py"),
+        ("b/up", tarfile.SYMTYPE, "../a"),
+        ("hard", tarfile.LNKTYPE, "b/c/deep.txt"),
+    )
+    assert unpack_context(archive, target) == 6
+    assert (target / "link").read_bytes() == b"print(1)"
+    assert (target / "b" / "up" / "train.py").read_bytes() == b"print(1)"
+    assert (target / "hard").read_bytes() == b"deep"
+    assert (target / "a" / "train.py").stat().st_mode & 0o7777 == 0o755
+
+
+def test_an_empty_context_is_fine(target):
+    assert unpack_context("", target) == 0
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ([("../evil", b"x")], "leads out"),
+        ([("a/../../evil", b"x")], "leads out"),
+        ([("/tmp/evil", b"x")], "absolute"),
+        ([("link", tarfile.SYMTYPE, "../..")], "leads out"),
+        ([("link", tarfile.SYMTYPE, "/etc/passwd")], "leads out"),
+        ([("hard", tarfile.LNKTYPE, "../../secret")], "leads out"),
+        ([("hard", tarfile.LNKTYPE, "/etc/passwd")], "absolute"),
+        ([("hard", tarfile.LNKTYPE, "nothing")], "leads to no file"),
+        ([("dev", tarfile.CHRTYPE, "")], "device"),
+        ([("fifo", tarfile.FIFOTYPE, "")], "device"),
+        ([("link", tarfile.SYMTYPE, ".."), ("link/evil", b"x")], "cannot be unpacked"),
+        # A chain of links that lead out only together.
+        ([("z", tarfile.SYMTYPE, "x/y/.."), ("x/y", tarfile.SYMTYPE, "..")], "leads out"),
+        ([("a/b", tarfile.SYMTYPE, "."), ("a/b/c", tarfile.SYMTYPE, "../../..")], "leads out"),
+    ],
+)
+def test_what_leads_out_is_refused(target, entries, words):
+    with pytest.raises(BadContext, match=words):
+        unpack_context(pack(*entries), target)
+    assert sorted(os.listdir(target.parent)) == ["context"]
+
+
+def test_a_bomb_is_refused(target):
+    with pytest.raises(BadContext, match="more than 1000 bytes"):
+        unpack_context(pack(("zeros", b"\0" * 2000)), target, max_bytes=1000)
+    with pytest.raises(BadContext, match="more than 2 entries"):
+        unpack_context(pack(("a", b""), ("b", b""), ("c", b"")), target, max_entries=2)
+
+
+@pytest.mark.parametrize("garbage", ["%%%", "AAAA", base64.b64encode(b"\x1f\x8b no gzip").decode()])
+def test_garbage_is_refused(target, garbage):
+    with pytest.raises(BadContext):
+        unpack_context(garbage, target)
+
+
+def test_a_truncated_archive_is_refused(target):
+    whole = base64.b64decode(pack(("big", os.urandom(100_000))))
+    with pytest.raises(BadContext):
+        unpack_context(base64.b64encode(whole[:50_000]).decode(), target)
+
+
+def test_a_job_with_a_bad_context_says_so(stage):
+    job, master = stage("echo never", context=pack(("../evil", b"x")))
+    status, _ = job.run()
+    assert status == 70
+    assert "'../evil' leads out" in master.exits[0]["message"]
+    assert any("leads out" in line for line in master.lines(source="runtime"))

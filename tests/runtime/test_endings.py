@@ -1,0 +1,212 @@
+"""How the training ends, and how it is asked to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.test_whole_job import archive
+from tests.runtime.waiting import until
+
+WAITS = """
+import os, signal, sys, time
+from trainmaster import core
+
+with core.init() as ctx:
+    print("ready", flush=True)
+    while not ctx.preempt.should_preempt():
+        time.sleep(0.01)
+    print("saved")
+"""
+
+
+@pytest.fixture
+def waiting(stage):
+    def make(**arguments):
+        job, master = stage("python3 train.py", context=archive(**{"train.py": WAITS}), **arguments)
+        return job, master
+
+    return make
+
+
+def left_well(job, master, process, reason):
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+    assert "saved" in master.lines()
+    record = job.exit_record()
+    assert record["preempted"] == {"reason": reason}
+    assert record["preempt_acked"]
+    assert len(master.kinds("ack_preempt")) == 1
+
+
+def pending(master):
+    return [r["reason"] for r in master.streams["log-0"] if r.get("kind") == "preempt_pending"]
+
+
+def test_the_master_asks_through_the_long_poll(waiting):
+    job, master = waiting(heartbeat=600)
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    master.ask_to_leave("paused by its owner")
+    left_well(job, master, process, "paused by its owner")
+    assert pending(master) == []
+    assert len([request for request in master.requests if "preemption" in request]) <= 12
+
+
+def test_the_scheduler_asks_with_sigusr2(waiting):
+    job, master = waiting()
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    process.send_signal(signal.SIGUSR2)
+    left_well(job, master, process, "scheduler")
+    assert pending(master) == ["scheduler"]
+
+
+def test_sigusr2_near_the_end_means_the_walltime(waiting):
+    job, master = waiting(walltime_grace=10)
+    process = job.start(TRAINMASTER_END_TIME=str(time.time() + 60))
+    master.wait(lambda: "ready" in master.lines())
+    process.send_signal(signal.SIGUSR2)
+    left_well(job, master, process, "walltime")
+
+
+def test_the_clock_asks_before_the_walltime_ends(waiting):
+    job, master = waiting(walltime_grace=2)
+    process = job.start(TRAINMASTER_END_TIME=str(time.time() + 4))
+    left_well(job, master, process, "walltime")
+    assert pending(master) == ["walltime"]
+
+
+def test_sigterm_asks_first_and_then_ends(stage):
+    job, master = stage("trap 'echo told; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    process.terminate()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 9, output
+    assert "told" in master.lines()
+    record = job.exit_record()
+    assert record["preempted"] == {"reason": "scheduler"}
+    assert not record["preempt_acked"]
+
+
+def test_a_training_that_ignores_sigterm_is_killed(stage):
+    job, master = stage("trap '' TERM; echo ready; while :; do sleep 0.05; done")
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    process.terminate()
+    assert process.wait(30) == 128 + 9
+
+
+def test_sigterm_while_waiting_for_the_lease(stage):
+    job, master = stage("echo never")
+    master.vanish()
+    process = job.start()
+    until(lambda: b"SigCgt" in Path(f"/proc/{process.pid}/status").read_bytes() and caught(process.pid, signal.SIGTERM))
+    process.terminate()
+    assert process.wait(30) == 128 + 15
+    assert job.exit_record()["preempted"] == {"reason": "scheduler"}
+
+
+def caught(pid, number):
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+    return bool(mask >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "status", "number"),
+    [
+        ("exit 0", 0, None),
+        ("exit 3", 3, None),
+        (["sh", "-c", "kill -9 $$"], 137, 9),
+        (["sh", "-c", "kill -SEGV $$"], 139, 11),
+        (["no-such-program"], 127, None),
+        (["/etc/passwd"], 126, None),
+    ],
+)
+def test_the_status_is_the_trainings(stage, entrypoint, status, number):
+    job, master = stage(entrypoint)
+    assert job.run()[0] == status
+    record = job.exit_record()
+    assert (record["exit_code"], record["signal"], record["oom"]) == (status, number, False)
+    assert master.exits[0] == record
+
+
+def test_nothing_of_the_training_is_left_behind(stage, tmp_path):
+    script = f"""
+(setsid sh -c 'trap "" TERM; echo $$ > {tmp_path}/daemon; while :; do sleep 0.05; done' >/dev/null 2>&1 &)
+while [ ! -s {tmp_path}/daemon ]; do sleep 0.01; done
+"""
+    job, master = stage(script)
+    status, output = job.run()
+    assert status == 0, output
+    assert not Path(f"/proc/{int((tmp_path / 'daemon').read_text())}").exists()
+    assert any("left behind" in line for line in master.lines(source="runtime"))
+
+
+def test_the_training_dies_with_its_runtime(stage, tmp_path):
+    job, _ = stage(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"])
+    process = job.start()
+    until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    process.kill()
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not Path(f"/proc/{pid}").exists() or ") Z" in Path(f"/proc/{pid}/stat").read_text())
+
+
+def memory_group() -> Path | None:
+    """A folder for control groups with a memory limit, if this machine lets us make one."""
+    for parent in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+        group = parent / f"tm-test-{os.getpid()}"
+        limit = "memory.limit_in_bytes" if parent.name == "memory" else "memory.max"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if (group / limit).exists():
+            (group / limit).write_text(str(80 * 1024 * 1024))
+            return group
+        group.rmdir()
+    return None
+
+
+def test_a_training_killed_for_want_of_memory_is_told_so(stage):
+    group = memory_group()
+    if group is None:
+        pytest.skip("no memory control group can be made here (not root, or no memory controller)")
+    try:
+        job, master = stage(["python3", "-c", "x = b'x' * (400 << 20)"])
+        process = job.start(control_group=group)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 137, output
+        assert job.exit_record()["oom"]
+        assert "want of memory" in master.exits[0]["message"]
+    finally:
+        until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
+    from tests.runtime.master import TOKEN
+
+    job, master = stage(
+        "env; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '; echo; echo ready; cat " + str(tmp_path / "pipe")
+    )
+    os.mkfifo(tmp_path / "pipe")
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    seen = subprocess.run(["sh", "-c", "cat /proc/[0-9]*/cmdline"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert str(job.folder).encode() in seen.stdout
+    assert TOKEN.encode() not in seen.stdout
+    (tmp_path / "pipe").write_text("")
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert TOKEN not in output
+    assert "DET_SESSION_TOKEN=[session token]" in master.lines()
+    holders = [path for path in job.folder.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
+    assert holders == [job.folder / "secrets" / "token"]

@@ -1,0 +1,158 @@
+"""The master vanishes, comes back, moves, refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tests.runtime.test_whole_job import archive
+from tests.runtime.waiting import until
+
+STEPS = """
+import os, time
+from trainmaster import core
+
+folder = os.environ["TEST_FOLDER"]
+with core.init() as ctx:
+    for step in range(1, 31):
+        ctx.train.report_training_metrics(step, {"loss": step})
+        print("step", step)
+        if step == 10:
+            open(folder + "/ten", "w").close()
+            while not os.path.exists(folder + "/go"):
+                time.sleep(0.01)
+        assert not ctx.preempt.should_preempt()
+"""
+
+
+def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_path):
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=30)
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    master.wait(lambda: len(master.kinds("metrics")) == 10)
+    master.vanish()
+    until(lambda: any("reports wait on disk" in record.get("line", "") for record in job.spool("log-0")))
+    (tmp_path / "go").touch()
+    until(lambda: len(job.spool("core")) == 30)
+    assert len(master.kinds("metrics")) == 10
+    master.come()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
+    assert [line for line in master.lines() if line.startswith("step")] == [f"step {n}" for n in range(1, 31)]
+    assert master.exits[0] == job.exit_record()
+    assert any("reports wait on disk" in line for line in master.lines(source="runtime"))
+
+
+def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=30)
+
+    def cut(the_master, stream, record):
+        # The record is kept, but the runtime never hears so.
+        if stream == "core" and record.get("steps_completed") == 10 and the_master._server is not None:
+            server, the_master._server = the_master._server, None
+            server.shutdown()
+            server.server_close()
+            raise ConnectionAbortedError
+
+    master.decide = cut
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    until((tmp_path / "ten").exists)
+    until(lambda: master._server is None)
+    master.decide = lambda *_: None
+    master.come()
+    (tmp_path / "go").touch()
+    assert process.wait(60) == 0
+    assert [m["steps_completed"] for m in master.kinds("metrics")] == list(range(1, 31))
+
+
+def test_when_it_stays_away_spool_and_exit_record_remain(stage, tmp_path):
+    job, master = stage("python3 train.py; exit 3", context=archive(**{"train.py": STEPS}))
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    master.wait(lambda: len(master.kinds("metrics")) == 10)
+    master.vanish()
+    (tmp_path / "go").touch()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "the exit record and the reports stay in the job folder" in output
+    record = job.exit_record()
+    assert record["exit_code"] == 3
+    assert [line["steps_completed"] for line in job.spool("core")] == list(range(1, 31))
+    assert record["spool"] == {"core": 30, "log-0": len(job.spool("log-0"))}
+    assert json.loads((job.folder / "spool" / "core.acked").read_text()) == 10
+
+
+def test_a_master_that_moved_is_found_through_the_url_file(stage, tmp_path):
+    url_file = tmp_path / "url"
+    job, master = stage("echo moved", master_url_file=str(url_file))
+    url_file.write_text("http://127.0.0.1:9\n")
+    process = job.start()
+    fresh = tmp_path / "url.new"
+    fresh.write_text(master.url + "\n")
+    until(lambda: os.path.exists(f"/proc/{process.pid}/fd"))
+    fresh.replace(url_file)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "moved" in master.lines()
+
+
+def test_without_a_lease_in_time_it_leaves_with_a_record(stage):
+    job, master = stage("echo never", lease_patience=0.5)
+    master.vanish()
+    status, output = job.run()
+    assert status == 75
+    assert "no lease within" in output
+    assert job.exit_record()["exit_code"] == 75
+    assert not (job.folder / "spool").exists()
+
+
+def test_a_second_job_leaves_without_a_trace(stage):
+    job, master = stage("echo mine")
+    master.holder = "100"
+    status, output = job.run(job_id="101")
+    assert (status, output) == (0, "")
+    assert sorted(path.name for path in job.folder.iterdir()) == ["job.json", "runtime.zip", "secrets"]
+
+
+def test_a_refused_token_ends_the_job_with_77(stage):
+    job, _ = stage("echo never")
+    (job.folder / "secrets" / "token").write_text("another\n")
+    status, output = job.run()
+    assert status == 77
+    assert "refused" in output
+
+
+def test_proxies_of_the_site_are_not_used_for_the_master(stage):
+    job, master = stage("echo direct; echo $no_proxy")
+    status, _ = job.run(http_proxy="http://127.0.0.1:9", https_proxy="http://127.0.0.1:9")
+    assert status == 0
+    assert master.lines()[:2] == ["direct", "127.0.0.1"]
+
+
+def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage, tmp_path):
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
+    master.refuse_record = lambda record: record.get("steps_completed") == 5
+    (tmp_path / "go").touch()
+    status, _ = job.run(TEST_FOLDER=str(tmp_path))
+    assert status == 0
+    kept = master.streams["core"]
+    assert [record.get("steps_completed") for record in kept] == [*range(1, 5), None, *range(6, 31)]
+    assert kept[4]["kind"] == "unreadable"
+    assert "a record cannot be stored" in kept[4]["why"]
+
+
+def test_an_allocation_that_is_gone_ends_the_training(stage):
+    job, master = stage("sleep 600")
+    process = job.start()
+    master.wait(lambda: master.heartbeats)
+    master.gone = True
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + 15, output
+    assert "the master has ended this allocation" in output
+
+
+def test_heartbeats_come_while_nothing_is_said(stage):
+    job, master = stage("sleep 600", heartbeat=0.1)
+    process = job.start()
+    master.wait(lambda: len(master.heartbeats) >= 5)
+    process.terminate()
+    process.communicate(timeout=30)

@@ -1,0 +1,18 @@
+"""Waiting for a condition, with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Poll until `condition` is true and return what it said; AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.01)
