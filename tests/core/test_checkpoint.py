@@ -1,0 +1,252 @@
+"""Checkpoints: alone, sharded over real processes, and when things go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from tests.core.processes import run_ranks
+from trainmaster.core import CheckpointConflict, CheckpointContext, CheckpointError, DownloadMode
+from trainmaster.core.distributed import single
+from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
+from trainmaster.core.storage import Storage, list_files, open_storage
+
+
+class Recorder:
+    """Stands where reports are written; the real one is tested in real jobs."""
+
+    def __init__(self):
+        self.records = []
+
+    def add(self, kind, **fields):
+        self.records.append({"kind": kind, **fields})
+
+
+@pytest.fixture
+def reports():
+    return Recorder()
+
+
+@pytest.fixture
+def checkpoint(tmp_path, reports):
+    return CheckpointContext(single(), Storage(tmp_path / "store", {"type": "shared_fs"}), reports)
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    (folder / "opt" / "empty").mkdir(parents=True)
+    (folder / "w.bin").write_bytes(b"weights")
+    (folder / "opt" / "state").write_text("adam")
+    return folder
+
+
+def test_upload_and_download(checkpoint, model, reports, tmp_path):
+    uuid = checkpoint.upload(model, {"steps_completed": 5, "note": "x"})
+    stored = tmp_path / "store" / uuid
+    assert list_files(stored).keys() == {"w.bin", "opt/", "opt/state", "opt/empty/", "metadata.json"}
+    assert json.loads((stored / "metadata.json").read_text()) == {"steps_completed": 5, "note": "x"}
+    (record,) = reports.records
+    assert record["resources"] == list_files(stored)
+    assert record["steps_completed"] == 5
+    assert record["uuid"] == uuid
+    checkpoint.download(uuid, tmp_path / "back", selector=lambda path: path.startswith("opt/s"))
+    assert list_files(tmp_path / "back").keys() == {"opt/", "opt/state"}
+    checkpoint.download(uuid, tmp_path / "all", DownloadMode.NoSharedDownload)
+    assert (tmp_path / "all" / "w.bin").read_bytes() == b"weights"
+
+
+def test_a_selector_chooses_what_is_kept(checkpoint, model, tmp_path):
+    seen = []
+    uuid = checkpoint.upload(model, {"steps_completed": 1}, selector=lambda p: seen.append(p) or p == "opt/state")
+    assert sorted(seen) == ["opt/", "opt/empty/", "opt/state", "w.bin"]
+    assert list_files(tmp_path / "store" / uuid).keys() == {"opt/", "opt/state", "metadata.json"}
+
+
+def test_store_path_writes_in_place_and_restore_path_reads_there(checkpoint, reports, tmp_path):
+    with checkpoint.store_path({"steps_completed": 2}) as (path, uuid):
+        assert path == tmp_path / "store" / uuid
+        (path / "a").write_text("1")
+        assert reports.records == []
+    assert [record["uuid"] for record in reports.records] == [uuid]
+    with checkpoint.restore_path(uuid) as again:
+        assert again == path
+    assert checkpoint.get_metadata(uuid) == {"steps_completed": 2}
+
+
+def test_a_failed_save_leaves_nothing(checkpoint, reports, tmp_path):
+
+    def break_off():
+        with checkpoint.store_path({"steps_completed": 2}) as (path, _):
+            (path / "half").write_text("1")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        checkpoint.upload(tmp_path / "nothing", {"steps_completed": 1})
+    assert os.listdir(tmp_path / "store") == []
+    assert reports.records == []
+
+
+def test_metadata_needs_the_steps(checkpoint, model):
+    with pytest.raises(ValueError, match="steps_completed"):
+        checkpoint.upload(model, {"note": "x"})
+
+
+def test_delete_tells_the_master(checkpoint, model, reports, tmp_path):
+    uuid = checkpoint.upload(model, {"steps_completed": 1})
+    checkpoint.delete(uuid)
+    assert reports.records[-1] == {"kind": "checkpoint_deleted", "durable": True, "uuid": uuid}
+    assert not (tmp_path / "store" / uuid).exists()
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        checkpoint.delete(uuid)
+
+
+@pytest.mark.parametrize("storage_id", ["../x", "", ".", "..", "a/b", "/etc"])
+def test_ids_cannot_lead_elsewhere(checkpoint, storage_id):
+    with pytest.raises(CheckpointError, match="cannot be the id"):
+        checkpoint.delete(storage_id)
+
+
+SHARDS = """
+import os, pathlib, sys
+from trainmaster import core
+from trainmaster.core.checkpoint import CheckpointContext
+from trainmaster.core.storage import Storage
+
+here = pathlib.Path(os.environ["HOME"])
+with core.DistributedContext.from_torch_distributed() as distributed:
+    rank = distributed.rank
+    ctx = CheckpointContext(distributed, Storage(here / "store", {}))
+    mine = here / ("rank%d" % rank)
+    mine.mkdir()
+    (mine / ("shard%d" % rank)).write_text("s" * (rank + 1))
+    (mine / "common").write_text("same")
+    if os.environ.get("SHARED_FILE"):
+        (mine / "clash").write_text("I am %d" % rank)
+    if os.environ.get("FAIL") == str(rank):
+        mine = here / "missing"
+    metadata = {"steps_completed": 4, "rank%d" % rank: rank}
+    if os.environ.get("METADATA"):
+        metadata["note"] = rank
+    try:
+        uuid = ctx.upload(mine if rank < 3 else None, metadata, shard=True)
+        with ctx.store_path({"steps_completed": 5}, shard=True) as (path, second):
+            (path / ("in-place-%d" % rank)).write_text("x")
+            if os.environ.get("RAISE") == str(rank):
+                raise KeyError("in the block")
+        ctx.download(uuid, here / "back")
+        print(uuid, second)
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_shards_make_one_checkpoint(tmp_path):
+    results = run_ranks(SHARDS, 4, tmp_path)
+    assert len({output for _, output in results}) == 1
+    first, second = results[0][1].split()
+    folder = tmp_path / "store" / first
+    assert list_files(folder) == {
+        "shard0": 1,
+        "shard1": 2,
+        "shard2": 3,
+        "common": 4,
+        "metadata.json": (folder / "metadata.json").stat().st_size,
+    }
+    assert json.loads((folder / "metadata.json").read_text()) == {
+        "steps_completed": 4,
+        "rank0": 0,
+        "rank1": 1,
+        "rank2": 2,
+        "rank3": 3,
+    }
+    assert {f"in-place-{rank}" for rank in range(4)} < list_files(tmp_path / "store" / second).keys()
+    assert (tmp_path / "back" / "common").read_text() == "same"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"SHARED_FILE": "1"}, ["CheckpointConflict ranks [0, 1, 2] bring different files 'clash'"] * 4),
+        ({"METADATA": "1"}, ["different metadata under 'note'"] * 4),
+        (
+            {"FAIL": "1"},
+            ["failed on rank 1", "is not a folder", "failed on rank 1", "failed on rank 1"],
+        ),
+        ({"RAISE": "2"}, ["failed on rank 2: KeyError"] * 2 + ["KeyError 'in the block'", "failed on rank 2"]),
+    ],
+)
+def test_a_fault_on_one_rank_is_an_error_on_all(tmp_path, fault, words):
+    results = run_ranks(SHARDS, 4, tmp_path, **fault)
+    for (status, output), expected in zip(results, words, strict=True):
+        assert status == 0
+        assert expected in output
+    kept = os.listdir(tmp_path / "store") if (tmp_path / "store").exists() else []
+    assert len(kept) == (1 if "RAISE" in fault else 0)
+
+
+def test_a_worker_alone_cannot_save(tmp_path):
+    script = """
+import os
+from trainmaster import core
+with core.DistributedContext.from_torch_distributed() as distributed, core.init(
+    distributed=distributed, checkpoint_storage=os.environ["HOME"]
+) as ctx:
+    if distributed.rank == 1:
+        try:
+            ctx.checkpoint.upload("/tmp")
+        except RuntimeError as error:
+            print(error)
+"""
+    results = run_ranks(script, 2, tmp_path)
+    assert "upload(shard=False) may be called by the chief only" in results[1][1]
+
+
+def shard(sizes, identity=("h", 1, 1), **metadata):
+    return Shard(sizes, dict.fromkeys(sizes, identity), metadata)
+
+
+def test_one_file_seen_twice_is_no_conflict():
+    shards = [shard({"a": 1, "d/": 0}), shard({"a": 1, "d/": 0, "b": 2})]
+    assert same_names(shards) == {}
+    assert assign(shards) == [{"a", "d/"}, {"b"}]
+    assert merge_sizes([shard({"a": 1}), shard({"a": 3})]) == {"a": 3}
+
+
+def test_two_files_under_one_name_must_be_equal():
+    shards = [shard({"a": 1}), shard({"a": 1}, identity=("h", 1, 2)), shard({})]
+    doubtful = same_names(shards)
+    assert doubtful == {"a": [0, 1]}
+    check_digests(doubtful, [{"a": "x"}, {"a": "x"}, {}])
+    with pytest.raises(CheckpointConflict):
+        check_digests(doubtful, [{"a": "x"}, {"a": "y"}, {}])
+
+
+def test_a_file_and_a_folder_of_one_name():
+    with pytest.raises(CheckpointConflict, match="file for one rank and a folder"):
+        assign([shard({"a": 1}), shard({"a/": 0})])
+
+
+def test_metadata_is_merged():
+    assert merge_metadata([shard({}, a=1), shard({}, a=1, b=2)]) == {"a": 1, "b": 2}
+
+
+def test_storage_by_configuration(tmp_path):
+    shared = {"type": "shared_fs", "host_path": str(tmp_path), "storage_path": "x"}
+    assert open_storage(shared).root == tmp_path / "x"
+    assert open_storage({**shared, "storage_path": str(tmp_path / "y")}).root == tmp_path / "y"
+    assert open_storage({"type": "directory", "container_path": "/data"}).root.as_posix() == "/data"
+    assert open_storage(str(tmp_path)).root == tmp_path
+    for bad, words in [
+        ({**shared, "storage_path": "../out"}, "leads out"),
+        ({**shared, "storage_path": "/elsewhere"}, "not below host_path"),
+        ({"type": "shared_fs"}, "host_path is missing"),
+        ({"type": "s3", "bucket": "b"}, "type 's3' cannot be used"),
+        ("s3://bucket", "only folders"),
+    ]:
+        with pytest.raises(CheckpointError, match=words):
+            open_storage(bad)

@@ -1,0 +1,3 @@
+from tests.runtime.conftest import stage
+
+__all__ = ["stage"]

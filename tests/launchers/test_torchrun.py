@@ -1,0 +1,200 @@
+"""torchrun's argument vector; and the real torchrun with a real torch, on one node and on two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.test_whole_job import archive
+from trainmaster.launchers.script import argument_vector
+from trainmaster.launchers.torchrun import Place, build_command, split_arguments
+from trainmaster.launchers.wrap_rank import first_failure, prefix_lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "overrides", "script"),
+    [
+        (["train.py", "--lr", "1"], [], ["train.py", "--lr", "1"]),
+        (["python3", "train.py", "--", "x"], [], ["python3", "train.py", "--", "x"]),
+        (["--max_restarts", "3", "--", "train.py"], ["--max_restarts", "3"], ["train.py"]),
+        (["--", "train.py", "--", "x"], [], ["train.py", "--", "x"]),
+    ],
+)
+def test_what_stands_before_two_dashes_is_torchruns(arguments, overrides, script):
+    assert split_arguments(arguments) == (overrides, script)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "no script"),
+        (["--"], "no script"),
+        (["--rdzv_id", "x"], "ended by --"),
+        (["--trial", "model:Trial"], "--trial is not supported"),
+    ],
+)
+def test_wrong_arguments_are_a_sentence(arguments, words):
+    with pytest.raises(ValueError, match=words):
+        split_arguments(arguments)
+
+
+def test_the_command():
+    place = Place(nodes=2, rank=1, slots=4, chief="10.0.0.1", port=23456)
+    command = build_command(place, ["--max_restarts", "2"], ["train.py", "-x"], python="/py", is_program=False)
+    assert command == [
+        *("/py", "-m", "torch.distributed.run"),
+        *("--nnodes", "2", "--nproc_per_node", "4", "--node_rank", "1", "--max_restarts", "0"),
+        *("--master_addr", "10.0.0.1", "--master_port", "23456"),
+        *("--max_restarts", "2"),
+        *("--no_python", "/py", "-m", "trainmaster.launchers.wrap_rank", "RANK", "--"),
+        *("/py", "-u", "train.py", "-x"),
+    ]
+    assert build_command(place, [], ["sh", "x"], python="/py", is_program=True)[-3:] == ["--", "sh", "x"]
+
+
+def test_the_script_launchers_forms():
+    assert argument_vector(["--shell", "echo 'a b'"]) == ["sh", "-c", "echo 'a b'"]
+    assert argument_vector(["--", "prog", "--shell", "x"]) == ["prog", "--shell", "x"]
+    for bad in ([], ["--"], ["--shell"], ["prog"]):
+        with pytest.raises(ValueError, match="usage"):
+            argument_vector(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "at_start"),
+    [
+        (b"a\nb\n", b"> a\n> b\n", True),
+        (b"10%\r20%\r", b"> 10%\r> 20%\r", True),
+        (b"a\r\nb", b"> a\n> b", False),
+        (b"\n", b"\n", True),
+        (b"", b"", True),
+    ],
+)
+def test_lines_get_their_ranks_prefix(text, expected, at_start):
+    assert prefix_lines(text, b"> ", True) == (expected, at_start)
+
+
+def test_the_first_failure_counts(tmp_path):
+    assert first_failure(None) is None
+    assert first_failure(tmp_path) is None
+    for rank, (status, at) in enumerate([(143, 1.0), (0, 0.5), (7, 3.0), (9, 4.0)]):
+        (tmp_path / f"{rank}.json").write_text(json.dumps({"status": status, "at": at}))
+    (tmp_path / "9.json").write_text("torn")
+    assert first_failure(tmp_path) == 7
+
+
+def find_torch() -> str | None:
+    """A Python that has torch: TRAINMASTER_TORCH_PYTHON, or that of the tests' cache."""
+    cached = "/var/cache/trainmaster/torch-venv/bin/python"
+    for candidate in (os.environ.get("TRAINMASTER_TORCH_PYTHON"), cached):
+        if candidate and Path(candidate).exists():
+            found = subprocess.run(
+                [candidate, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"]
+            )
+            if found.returncode == 0:
+                return candidate
+    return None
+
+
+TORCH = find_torch()
+needs_torch = pytest.mark.skipif(TORCH is None, reason="no Python with torch: set TRAINMASTER_TORCH_PYTHON")
+
+DDP = """
+import sys
+import torch
+import torch.distributed as dist
+from determined import core
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+total = torch.tensor([float(rank)])
+dist.all_reduce(total)
+with core.DistributedContext.from_torch_distributed() as distributed, core.init(distributed=distributed) as ctx:
+    assert distributed.allgather(rank) == list(range(size))
+    assert distributed.allgather_local(distributed.local_rank) == list(range(distributed.local_size))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(1, 4):
+        optimizer.zero_grad()
+        loss = model(torch.ones(4, 2) * (rank + 1)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        ctx.train.report_training_metrics(step, {"loss": loss, "total": total})
+        assert not ctx.preempt.should_preempt()
+    weights = model.module.weight.detach().tolist()
+    assert distributed.allgather(weights) == [weights] * size
+    uuid = None
+    with ctx.checkpoint.store_path({"steps_completed": 3}, shard=True) as (path, uuid):
+        torch.save(model.state_dict(), path / ("rank%d.pt" % rank))
+print("rank", rank, "of", size, "sum", total.item())
+dist.destroy_process_group()
+"""
+
+
+def trained(job, master, nodes, size, store):
+    for node in nodes:
+        output, _ = node.communicate(timeout=120)
+        lines = [line for stream in master.streams for line in master.lines(stream)]
+        assert node.returncode == 0, output + "\n".join(lines)
+    spoken = {
+        record["rank"]: record["line"]
+        for stream in master.streams
+        for record in master.streams[stream]
+        if str(record.get("line")).startswith("rank ")
+    }
+    assert spoken == {rank: f"rank {rank} of {size} sum {sum(range(size))}.0" for rank in range(size)}
+    assert [(m["steps_completed"], m["metrics"]["total"]) for m in master.kinds("metrics")] == [
+        (step, [float(sum(range(size)))]) for step in (1, 2, 3)
+    ]
+    (checkpoint,) = master.kinds("checkpoint")
+    names = {f"rank{rank}.pt" for rank in range(size)}
+    assert set(checkpoint["resources"]) == names | {"metadata.json"}
+    assert names < set(os.listdir(store / checkpoint["uuid"]))
+
+
+@needs_torch
+@pytest.mark.slow
+def test_two_ranks_on_one_node(stage, tmp_path):
+    job, master = stage(
+        f"{TORCH} -m determined.launch.torch_distributed train.py",
+        context=archive(**{"train.py": DDP}),
+        work={"checkpoint_storage": {"type": "directory", "container_path": str(tmp_path / "store")}},
+    )
+    trained(job, master, [job.start()], 2, tmp_path / "store")
+
+
+@needs_torch
+@pytest.mark.slow
+def test_four_ranks_on_two_nodes(stage, tmp_path):
+    job, master = stage(
+        [str(TORCH), "-m", "trainmaster.launchers.torchrun", str(TORCH), "train.py"],
+        context=archive(**{"train.py": DDP}),
+        slots=4,
+        work={
+            "num_nodes": 2,
+            "checkpoint_storage": {"type": "shared_fs", "host_path": str(tmp_path / "store")},
+        },
+    )
+    (tmp_path / "store").mkdir()
+    nodes = [job.start(node_rank=rank, num_nodes=2) for rank in (0, 1)]
+    trained(job, master, nodes, 4, tmp_path / "store")
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize(("death", "status"), [("sys.exit(7)", 7), ("os.kill(os.getpid(), 9)", 137)])
+def test_a_dead_rank_ends_all_and_its_status_counts(stage, death, status):
+    script = f"""
+import os, sys, time
+if os.environ["RANK"] == "1":
+    {death}
+time.sleep(600)
+"""
+    job, master = stage(f"{TORCH} -m trainmaster.launchers.torchrun train.py", context=archive(**{"train.py": script}))
+    code, output = job.run(seconds=120)
+    assert code == status, output + "\n".join(master.lines())
+    assert job.exit_record()["exit_code"] == status
