@@ -103,7 +103,13 @@ def test_another_user_cannot_get_in(folder: Path) -> None:
         stranger = next(u for u in pwd.getpwall() if u.pw_uid not in (0, server.data.stat().st_uid) and u.pw_uid > 0)
         command = ["psql", "-h", str(server.sockets), "-U", "trainmaster", "-c", "SELECT 1", "trainmaster"]
         done = subprocess.run(
-            command, user=stranger.pw_uid, group=stranger.pw_gid, extra_groups=[], capture_output=True, check=False, cwd="/"
+            command,
+            user=stranger.pw_uid,
+            group=stranger.pw_gid,
+            extra_groups=[],
+            capture_output=True,
+            check=False,
+            cwd="/",
         )
         assert done.returncode != 0
         assert not os.access(server.sockets, os.R_OK, effective_ids=True) or os.geteuid() == 0

@@ -58,7 +58,7 @@ def test_metrics_go_to_the_partition_of_their_kind(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(
             text(
-                "INSERT INTO metrics (kind, trial_id, run_id, \"group\", steps, at, metrics) "
+                'INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics) '
                 "VALUES ('validation', 1, 1, 'validation', 1, now(), '{}')"
             )
         )

@@ -30,7 +30,12 @@ def test_no_live_trial_is_no_end_while_the_search_goes_on() -> None:
 
 @pytest.mark.parametrize(
     ("cancel", "failure", "state"),
-    [(False, False, State.COMPLETED), (True, False, State.CANCELED), (False, True, State.ERROR), (True, True, State.ERROR)],
+    [
+        (False, False, State.COMPLETED),
+        (True, False, State.CANCELED),
+        (False, True, State.ERROR),
+        (True, True, State.ERROR),
+    ],
 )
 def test_the_searchers_last_word_decides_the_end(cancel: bool, failure: bool, state: State) -> None:
     experiment, _ = e.step(e.Experiment(State.ACTIVE), e.SearchDone(cancel, failure, "done"))

@@ -140,7 +140,7 @@ class TrialLife(RuleBasedStateMachine):
         assert self.trial.allocated == self.live
         assert self.finishes == int(self.trial.state.terminal)
         assert self.attempts == list(range(1, len(self.attempts) + 1))
-        assert self.trial.restarts <= self.trial.max_restarts + 1
+        assert self.trial.restarts <= self.trial.max_restarts
         if self.trial.state is State.ACTIVE:
             assert self.live
         if self.trial.state.terminal:

@@ -40,7 +40,7 @@ class Trial:
 
     state: State
     max_restarts: int
-    restarts: int = 0
+    restarts: int = 0  # attempts made again after a failure that was the code's own
     setbacks: int = 0
     attempts: int = 0
     allocated: bool = False

@@ -106,6 +106,7 @@ def create(
             raise NotFound(f"There is no experiment {parent_id} to fork from.")
         job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
         session.add(job)
+        session.flush()
         searcher = resolved["searcher"]
         row = Experiment(
             job_id=job.job_id,

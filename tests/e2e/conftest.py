@@ -1,0 +1,33 @@
+"""Masters for end-to-end tests. `local` is one for the whole session: most tests only need their own experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.master import MasterProcess, make_folder, remove_folder
+
+LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
+
+
+@pytest.fixture(scope="session")
+def local() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, LOCAL)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture
+def own_master() -> Iterator[MasterProcess]:
+    """One that a test may kill; not started yet."""
+    folder = make_folder()
+    process = MasterProcess(folder, LOCAL)
+    yield process
+    process.clean_up()
+    remove_folder(folder)

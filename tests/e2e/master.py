@@ -1,0 +1,217 @@
+"""A real master process for tests: started, killed, started again on the same folder and port."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trainmaster.client.context import REGULAR
+from trainmaster.client.errors import ClientError
+from trainmaster.client.master import Master
+from trainmaster.client.models import Experiment, Trial
+from trainmaster.client.transport import Transport
+
+T = TypeVar("T")
+START_DEADLINE = 60.0  # seconds
+STOP_DEADLINE = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(look: Callable[[], T | None], what: str, deadline: float = 60.0, every: float = 0.1) -> T:
+    """What `look` finds; an AssertionError that says what was waited for when it finds nothing in time."""
+    until = time.monotonic() + deadline
+    while True:
+        found = look()
+        if found:
+            return found
+        assert time.monotonic() < until, f"waited {deadline:.0f} s in vain for {what}"
+        time.sleep(every)
+
+
+class MasterProcess:
+    """`trainmaster serve` in a process of its own. `user`: run it as that account (needs root)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "",
+        *,
+        user: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self.folder, self.user = folder, user
+        self.data = folder / "data"
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.password = secrets.token_urlsafe(12)
+        self.log = folder / "master.log"
+        self._python = python
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[str] | None = None
+        self.config = folder / "master.yaml"
+        self.config.write_text(config)
+        if user:
+            account = pwd.getpwnam(user)
+            for path in (folder, self.config):
+                os.chown(path, account.pw_uid, account.pw_gid)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> MasterProcess:
+        command = [self._python, "-m", "trainmaster.cli.admin", "serve", "--config", str(self.config)]
+        command += ["--data", str(self.data), "--port", str(self.port)]
+        base = {key: value for key, value in os.environ.items() if not key.startswith(("DET_", "SLURM_"))}
+        if self.user:
+            account = pwd.getpwnam(self.user)
+            base |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+            base.pop("XDG_RUNTIME_DIR", None)
+            who: dict[str, Any] = {
+                "user": account.pw_uid,
+                "group": account.pw_gid,
+                "extra_groups": os.getgrouplist(account.pw_name, account.pw_gid),
+            }
+        else:
+            who = {}
+        environment = {**base, **self._environment, "TRAINMASTER_INITIAL_PASSWORD": self.password}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd="/", text=True, **who
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.strip() == f"listening on {self.url}", f"it said {line!r}; its log:\n{self.log.read_text()[-3000:]}"
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+    def client(self, user: str = "determined") -> Master:
+        master = Master(Transport(self.url))
+        master.login(user, self.password)
+        return master
+
+    def det(
+        self, *arguments: str, check: bool = True, timeout: float = 120, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `det` as a user would."""
+        environment = {
+            **os.environ,
+            "DET_MASTER": self.url,
+            "DET_USER": "determined",
+            "DET_PASS": self.password,
+            "DET_DEBUG_CONFIG_PATH": str(self.folder / "det"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "trainmaster.cli.det", *arguments],
+            env=environment, capture_output=True, text=True, timeout=timeout, check=False, **options,
+        )  # fmt: skip
+        if check:
+            assert done.returncode == 0, f"det {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def clean_up(self) -> None:
+        """Stop what it started: trials first, then the master."""
+        if self._process is not None and self._process.poll() is None:
+            with contextlib.suppress(ClientError):
+                end_everything(self.client("admin"))
+        self.stop()
+
+    def errors(self) -> list[str]:
+        """What the master's log calls an error: bugs show here."""
+        return [line for line in self.log.read_text().splitlines() if " ERROR " in line or line.startswith("Traceback")]
+
+
+def end_everything(master: Master, deadline: float = 60.0) -> None:
+    live = [e.id for e in master.experiments(archived=None) if not e.ended_for_good]
+    for experiment_id in live:
+        master.steer(experiment_id, "kill")
+    until = time.monotonic() + deadline
+    while any(not master.experiment(i).ended_for_good for i in live) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def make_folder() -> Path:
+    """Short and reachable by other accounts: Unix sockets and a database that runs as another user need both."""
+    folder = Path(tempfile.mkdtemp(prefix="tm-e2e-", dir="/var/tmp"))
+    folder.chmod(0o711)
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def files(**contents: str) -> list[dict[str, Any]]:
+    """Files of an experiment; a name's double underscore is a dot: `train__py`."""
+    entries = []
+    for name, text in contents.items():
+        path = name.replace("__", ".")
+        content = base64.b64encode(text.encode()).decode()
+        entries.append(
+            {"path": path, "type": REGULAR, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}
+        )
+    return entries
+
+
+def wait_ended(master: Master, experiment_id: int, deadline: float = 120.0) -> Experiment:
+    return wait_for(
+        lambda: e if (e := master.experiment(experiment_id)).ended_for_good else None,
+        f"the end of experiment {experiment_id}",
+        deadline,
+    )
+
+
+def only_trial(master: Master, experiment_id: int) -> Trial:
+    trials = master.trials(experiment_id)
+    assert len(trials) == 1
+    return trials[0]
+
+
+def log_text(master: Master, trial_id: int) -> str:
+    return "\n".join(line.log for line in master.logs(trial_id))
+
+
+def validations(master: Master, trial_ids: Sequence[int]) -> dict[int, list[int]]:
+    """Steps of each trial's validation reports, in order."""
+    found: dict[int, list[int]] = {}
+    for trial_id in trial_ids:
+        loads = [load["validation"] for load in master.workloads(trial_id) if "validation" in load]
+        found[trial_id] = [load["totalBatches"] for load in loads]
+    return found
