@@ -68,6 +68,7 @@ class MasterProcess:
         self._python = python
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
+        self._transports: list[Transport] = []
         self.config = folder / "master.yaml"
         self.config.write_text(config)
         if user:
@@ -101,7 +102,8 @@ class MasterProcess:
                 command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd="/", text=True, **who
             )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        with self._process.stdout as output:
+            line = output.readline()
         assert line.strip() == f"listening on {self.url}", f"it said {line!r}; its log:\n{self.log.read_text()[-3000:]}"
         return self
 
@@ -123,7 +125,9 @@ class MasterProcess:
             raise
 
     def client(self, user: str = "determined") -> Master:
-        master = Master(Transport(self.url))
+        transport = Transport(self.url)
+        self._transports.append(transport)
+        master = Master(transport)
         master.login(user, self.password)
         return master
 
@@ -151,6 +155,8 @@ class MasterProcess:
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ClientError):
                 end_everything(self.client("admin"))
+        for transport in self._transports:
+            transport.close()
         self.stop()
 
     def errors(self) -> list[str]:

@@ -129,7 +129,9 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
             f"It was asked to leave ({attempt.preempt_reason}) and ended without saving",
             record.exit_code,
         )
-    how = f"was ended by signal {record.signal}" if record.signal else f"ended with exit code {record.exit_code}"
+    # A shell in between turns its child's signal into a status above 128.
+    by = record.signal or (record.exit_code - 128 if 128 < record.exit_code <= 192 else None)
+    how = f"was ended by signal {by}" if by else f"ended with exit code {record.exit_code}"
     message = f": {record.message}" if record.message else ""
     return Outcome(OutcomeKind.FAILED, f"The training code {how}{where}{message}", record.exit_code)
 

@@ -232,9 +232,7 @@ def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision
         return _fail(trial, f"{event.text}; {event.retry_refused}")
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
-        return _fail(
-            replace(trial, restarts=restarts), f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})"
-        )
+        return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")
     source = "the latest checkpoint" if event.saved else "the latest checkpoint if there is one"
     said = Say("ERROR", f"{event.text}. Restart {restarts} of {trial.max_restarts}, from {source}.")
     after, decisions = _again(replace(trial, restarts=restarts, setbacks=0), 0)
