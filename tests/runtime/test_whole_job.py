@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import tarfile
 
 
@@ -68,3 +69,71 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert record["preempted"] is None
     assert record["spool"]["log-0"] == len(job.spool("log-0")) == len(master.streams["log-0"])
     assert (job.folder / "spool" / "log-0.acked").read_text() == f"{record['spool']['log-0']}\n"
+
+
+def test_a_given_node_folder_is_used_and_left_empty(stage, tmp_path):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    job, master = stage("umask; pwd; env | grep ^TRAINMASTER_ | cut -d= -f1 | sort")
+    status, _ = job.run(TRAINMASTER_NODE_DIR=str(folder), TRAINMASTER_SLOT_IDS="[0]")
+    assert status == 0
+    assert master.lines()[1:] == [f"{folder}/workdir", "TRAINMASTER_DISTRIBUTED_PORT", "TRAINMASTER_RUN_DIR"]
+    # What the training writes is as readable as the user's own settings make it.
+    assert int(master.lines()[0], 8) == current_umask()
+    assert list(folder.iterdir()) == []
+
+
+def current_umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_a_node_folder_with_something_in_it_is_left_alone(stage, tmp_path):
+    (tmp_path / "precious").write_text("x")
+    job, master = stage("echo never")
+    status, output = job.run(TRAINMASTER_NODE_DIR=str(tmp_path))
+    assert status == 78
+    assert "must name an empty folder" in output
+    assert (tmp_path / "precious").read_text() == "x"
+    assert master.leases == []
+
+
+def test_a_configuration_too_long_for_a_variable_is_in_the_file(stage):
+    script = """
+import os
+from trainmaster import core
+
+assert "DET_EXPERIMENT_CONFIG" not in os.environ
+print(len(core.get_cluster_info().trial._config["text"]))
+"""
+    job, master = stage(
+        "python3 train.py", context=archive(**{"train.py": script}), work={"config": {"text": "x" * 200_000}}
+    )
+    status, output = job.run()
+    assert status == 0, output
+    assert master.lines() == ["200000"]
+
+
+def test_the_real_package_wins_over_the_alias(stage):
+    # As with a `determined` in the site-packages of an interpreter that the runtime does not know: it comes
+    # after the alias on the path.
+    script = """
+import os, sys
+sys.path.append(os.path.join(os.getcwd(), "site"))
+import determined
+print(determined.__version__, determined.inner.VALUE)
+"""
+    job, master = stage(
+        "python3 train.py",
+        context=archive(
+            **{
+                "train.py": script,
+                "site/determined/__init__.py": "__version__ = 'real'\nfrom determined import inner\n",
+                "site/determined/inner.py": "VALUE = 7\n",
+            }
+        ),
+    )
+    status, output = job.run()
+    assert status == 0, output
+    assert master.lines() == ["real 7"]

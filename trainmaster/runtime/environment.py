@@ -34,7 +34,9 @@ def child_environment(
 ) -> Dict[str, str]:
     """The user's process's environment: what was inherited, the job's and the work's own, then what is known
     here."""
-    environment = {**inherited, **job.environment, **work.environment}
+    # Our own facts end here: a job that is submitted from inside this one must not take them for its own.
+    outside = {name: value for name, value in inherited.items() if not name.startswith("TRAINMASTER_")}
+    environment = {**outside, **job.environment, **work.environment}
     environment.setdefault("PYTHONUNBUFFERED", "1")
     if interface is not None and len(meeting.addresses) > 1:
         # Gloo would take the address that the host's name resolves to, which Debian sets to 127.0.1.1.
@@ -126,8 +128,9 @@ def _determined(
 def write_info(
     job: Job, work: Work, facts: Facts, meeting: Rendezvous, *, run_dir: Path, environment: Mapping[str, str]
 ) -> None:
-    """Write `info/*.json`: rendezvous, resources, cluster, trial and user_data as Determined's harness reads
-    them, and `runtime.json`, which is ours."""
+    """Write `info/*.json`: rendezvous, resources, cluster and trial exactly as Determined's harness reads
+    them (an unknown key makes it fail), user_data and `runtime.json`, which is ours. The folder is this
+    user's alone and goes with the job: cluster.json holds the session token, as the harness wants it."""
     info = run_dir / "info"
     info.mkdir(mode=0o700, exist_ok=True)
     files: Dict[str, Any] = {
@@ -139,6 +142,10 @@ def write_info(
         "resources": {"gpu_uuids": list(facts.device_uuids)},
         "user_data": work.config.get("data") or {},
         "cluster": {
+            "master_url": environment["DET_MASTER"],
+            "session_token": environment["DET_SESSION_TOKEN"],
+            "master_cert_name": environment.get("DET_MASTER_CERT_NAME"),
+            "master_cert_file": environment.get("DET_MASTER_CERT_FILE"),
             "cluster_id": job.cluster_id,
             "agent_id": facts.node_name,
             "slot_ids": list(facts.slot_ids),

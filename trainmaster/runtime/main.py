@@ -17,7 +17,7 @@ from typing import Optional, Sequence
 from trainmaster.runtime.archive import unpack_runtime_zip
 from trainmaster.runtime.context import unpack_context
 from trainmaster.runtime.environment import child_environment, write_info
-from trainmaster.runtime.errors import AskedToLeave, BadContext, HeldElsewhere, MasterError, RuntimeFault
+from trainmaster.runtime.errors import AskedToLeave, BadContext, BadJobFolder, HeldElsewhere, MasterError, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
 from trainmaster.runtime.job import Job, Work, read_job, read_token
@@ -38,7 +38,6 @@ def main(arguments: Sequence[str]) -> int:
         print_notice("usage: python3 runtime.zip JOB_FOLDER")
         return 64
     started = time.time()
-    os.umask(0o077)
     signals = Signals()
     signals.install()
     job: Optional[Job] = None
@@ -46,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         job = read_job(Path(arguments[0]).absolute())
         token = read_token(job.folder)
+        node_folder = _RunDir()
         facts = read_facts({**os.environ, **job.environment}, job)
         master = Master(job.master_url, token, url_file=job.master_url_file, environ={**os.environ, **job.environment})
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         return HeldElsewhere.status
     except RuntimeFault as fault:
         return _leave_without_lease(fault, job, facts, started)
-    with _RunDir() as run_dir:
+    with node_folder as run_dir:
         node = _Node(job, facts, work, master, token, signals, run_dir, started)
         return node.run(address, interface)
 
@@ -92,17 +92,38 @@ def _leave_without_lease(fault: RuntimeFault, job: Optional[Job], facts: Optiona
 
 
 class _RunDir:
-    """A private folder on the node's own disk, gone afterwards."""
+    """A private folder on the node's own disk, gone afterwards.
+
+    A container that has one for us names it in TRAINMASTER_NODE_DIR (Determined's harness wants
+    /run/determined); otherwise we make one. Raises BadJobFolder when the named one is not there or not empty.
+    """
+
+    def __init__(self) -> None:
+        given = os.environ.get("TRAINMASTER_NODE_DIR")
+        self._given = Path(given) if given else None
+        # It is emptied in the end: never one in which somebody else keeps something.
+        if self._given is not None and (not self._given.is_dir() or any(self._given.iterdir())):
+            raise BadJobFolder("TRAINMASTER_NODE_DIR must name an empty folder, %s is none" % self._given)
 
     def __enter__(self) -> Path:
+        if self._given is not None:
+            self._given.chmod(0o700)
+            return self._given
         parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
-        if len(parent) > _LONGEST_RUN_DIR:
+        if len(parent) > _LONGEST_RUN_DIR or not os.access(parent, os.W_OK):
             parent = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
-        self._path = Path(tempfile.mkdtemp(prefix="tm-", dir=parent))
-        return self._path
+        self._made = Path(tempfile.mkdtemp(prefix="tm-", dir=parent))
+        return self._made
 
     def __exit__(self, *exception: object) -> None:
-        shutil.rmtree(str(self._path), ignore_errors=True)
+        if self._given is None:
+            shutil.rmtree(str(self._made), ignore_errors=True)
+            return
+        for path in self._given.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(str(path), ignore_errors=True)
+            else:
+                path.unlink()
 
 
 class _Node:

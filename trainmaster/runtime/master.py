@@ -15,7 +15,6 @@ from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
 
 _NOT_NOW = frozenset({408, 425, 429})
-_LONGEST_ANSWER = 1 << 30  # bytes; the context archive is the largest thing the master sends
 
 
 class Master:
@@ -124,7 +123,8 @@ class Master:
             headers["Content-Type"] = "application/json"
         connection.request(method, urlsplit(url).path.rstrip("/") + path, body=payload, headers=headers)
         response = connection.getresponse()
-        answer = response.read(_LONGEST_ANSWER)
+        # Without a limit: before Python 3.10, `read(n)` sets aside n bytes, whatever comes.
+        answer = response.read()
         if response.will_close:
             self.close()
         return response.status, answer
