@@ -1,0 +1,29 @@
+"""The public test suite for dispatchers: what every plugin must do, tested through the contract alone.
+
+A plugin's author subclasses `DispatcherConformance` in a test module and supplies two fixtures:
+
+    from trainmaster.dispatchers.conformance import DispatcherConformance
+
+    class TestMine(DispatcherConformance):
+        pool = "batch"
+
+        @pytest.fixture
+        def setup(self, tmp_path):
+            return Setup(name="mine", prefix="conf-", job_root=tmp_path / "job root", options={...})
+
+        @pytest.fixture
+        def dispatcher(self, setup):
+            dispatcher = MyDispatcher(setup)
+            yield dispatcher
+            dispatcher.close()
+
+It needs pytest, and a cluster that runs jobs of a few seconds soon.
+"""
+
+import pytest
+
+pytest.register_assert_rewrite("trainmaster.dispatchers.conformance.suite")
+
+from trainmaster.dispatchers.conformance.suite import DispatcherConformance  # noqa: E402
+
+__all__ = ["DispatcherConformance"]

@@ -1,0 +1,40 @@
+"""Fixtures for tests of the Slurm dispatcher on the real test cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from trainmaster.dispatchers.base import Setup
+from trainmaster.dispatchers.slurm import SlurmDispatcher
+
+__all__ = ["apptainer_command", "python_image", "slurm_cluster"]
+
+
+@pytest.fixture
+def setup(slurm_cluster: Cluster) -> Iterator[Setup]:
+    with tempfile.TemporaryDirectory(dir=slurm_cluster.layout.job_root) as folder:
+        # Quotes, blanks, dollars and sbatch's own % in a path must survive every script on the way.
+        yield Setup(
+            name="test",
+            prefix="conf-",
+            job_root=Path(folder) / "job root's $HOME %j",
+            options={
+                "type": "slurm",
+                "environment": slurm_cluster.environment,
+                "submits_per_second": 100,
+                "pools_cached_for": 0,
+            },
+        )
+
+
+@pytest.fixture
+def dispatcher(setup: Setup) -> Iterator[SlurmDispatcher]:
+    dispatcher = SlurmDispatcher(setup)
+    yield dispatcher
+    dispatcher.close()

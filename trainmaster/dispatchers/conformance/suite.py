@@ -1,0 +1,322 @@
+"""The tests. They read as the contract's promises; see `trainmaster.dispatchers.base`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from trainmaster.dispatchers.base import (
+    BindMount,
+    ContainerSpec,
+    Dispatcher,
+    JobRef,
+    JobSpec,
+    JobState,
+    Observation,
+    Rejected,
+    Setup,
+    Signal,
+    StagedFile,
+)
+from trainmaster.dispatchers.conformance import programs
+
+MakeSpec = Callable[..., JobSpec]
+
+
+class DispatcherConformance:
+    """Subclass it, and supply the fixtures `setup` and `dispatcher`."""
+
+    pool: ClassVar[str] = "default"
+    patience: ClassVar[float] = 60.0  # seconds within which an idle cluster starts, ends or cancels a small job
+    container: ClassVar[ContainerSpec] = ContainerSpec()
+
+    @pytest.fixture
+    def setup(self, tmp_path: Path) -> Setup:
+        """What the dispatcher was made with."""
+        raise NotImplementedError("a subclass supplies the fixture `setup`")
+
+    @pytest.fixture
+    def dispatcher(self, setup: Setup) -> Iterator[Dispatcher]:
+        """The dispatcher under test, made with `setup`."""
+        raise NotImplementedError("a subclass supplies the fixture `dispatcher`")
+
+    @pytest.fixture
+    def make_spec(self, dispatcher: Dispatcher, setup: Setup) -> Iterator[MakeSpec]:
+        """Makes specs with a fresh token each; at the end all their jobs are cancelled and forgotten."""
+        made: set[str] = set()
+        slot_type = {pool.name: pool.slot_type for pool in dispatcher.pools()}[self.pool]
+
+        def make(program: str = programs.ENDS_WELL, **changes: object) -> JobSpec:
+            token = f"{setup.prefix}{secrets.token_hex(6)}"
+            made.add(token)
+            spec = JobSpec(
+                token=token,
+                allocation_id=f"1.1.{token}",
+                pool=self.pool,
+                slots=1,
+                slot_type=slot_type,
+                container=self.container,
+                files=programs.runtime(program),
+            )
+            return replace(spec, **changes)  # type: ignore[arg-type]
+
+        yield make
+        seen = [job for job in dispatcher.observe().jobs if job.token in made]
+        dispatcher.cancel([JobRef(job.token, job.job_id, job.cluster) for job in seen])
+        self._wait(
+            lambda: all(job.state.terminal for job in dispatcher.observe().jobs if job.token in made),
+            "the end of all jobs of the test",
+        )
+        for token in made:
+            dispatcher.forget(token)
+
+    # -- looking at the cluster ------------------------------------------------------------------------
+
+    def test_probe_names_the_scheduler_and_its_version(self, dispatcher: Dispatcher) -> None:
+        found = dispatcher.probe()
+        assert found.scheduler
+        assert found.version
+        assert found.poll_interval > 0
+        assert not [problem.text for problem in found.problems if problem.fatal]
+
+    def test_pools_have_slots(self, dispatcher: Dispatcher) -> None:
+        pools = {pool.name: pool for pool in dispatcher.pools()}
+        assert self.pool in pools
+        assert pools[self.pool].slots_total >= 1
+        assert pools[self.pool].up
+        for pool in pools.values():
+            assert 0 <= pool.slots_used <= pool.slots_total
+
+    def test_check_has_nothing_against_a_good_job(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        assert list(dispatcher.check(make_spec())) == []
+
+    def test_check_names_what_can_never_run(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        missing = dispatcher.check(make_spec(pool="no-such-pool"))
+        assert any("no-such-pool" in sentence for sentence in missing)
+        too_many = dispatcher.check(make_spec(slots=1_000_003, slots_per_node=1_000_003))
+        assert any("1000003" in sentence for sentence in too_many)
+        runtime = dispatcher.check(make_spec(container=ContainerSpec(runtime="no-such-runtime")))
+        assert any("no-such-runtime" in sentence for sentence in runtime)
+        assert not [job for job in dispatcher.observe().jobs if not job.state.terminal]
+
+    # -- a job's way -----------------------------------------------------------------------------------
+
+    def test_a_job_runs_and_ends(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        before = time.time()
+        spec = make_spec()
+        ref = dispatcher.submit(spec)
+        assert ref.token == spec.token
+        assert ref.job_id
+        end = self._ended(dispatcher, spec)
+        assert end.state is JobState.COMPLETED
+        assert end.job_id == ref.job_id
+        assert end.raw_state
+        assert end.submitted_at is not None
+        assert before - 2 <= end.submitted_at <= time.time() + 2
+        self._wait(lambda: "hello from the job" in dispatcher.collect(spec.token).output_tail, "the job's output")
+        path = dispatcher.log_path(spec.token)
+        assert path is None or "hello from the job" in path.read_text()
+
+    def test_the_status_of_the_job_is_seen(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        files = {**programs.runtime(programs.ENDS_WITH), "status": StagedFile(b"42")}
+        spec = make_spec(files=files)
+        ref = dispatcher.submit(spec)
+        end = self._ended(dispatcher, spec)
+        assert end.state is JobState.FAILED
+        assert end.exit_code == 42
+        explanation = dispatcher.explain(ref)
+        assert "42" in explanation.text
+        assert explanation.exit_code == 42
+
+    def test_files_are_staged_for_the_owner_alone(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        files = {
+            **programs.runtime(programs.TELLS),
+            "secrets/token": StagedFile(b"s3cret"),
+            "tools/run": StagedFile(b"#!/bin/sh\n", 0o700),
+        }
+        spec = make_spec(files=files)
+        dispatcher.submit(spec)
+        self._ended(dispatcher, spec)
+        folder = setup.job_root / spec.token
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert (folder / "secrets/token").read_bytes() == b"s3cret"
+        assert stat.S_IMODE((folder / "secrets/token").stat().st_mode) == 0o600
+        assert stat.S_IMODE((folder / "tools/run").stat().st_mode) == 0o700
+
+    def test_what_the_job_left_is_collected(self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup) -> None:
+        spec = make_spec(programs.TELLS)
+        dispatcher.submit(spec)
+        self._ended(dispatcher, spec)
+        self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
+        remains = dispatcher.collect(spec.token)
+        facts = json.loads(remains.exits[0])
+        assert facts["argv"] == [str(setup.job_root / spec.token)]
+        assert facts["cwd"] == str(setup.job_root / spec.token)
+        assert remains.streams == {"core": b'{"n": 1}\n{"n": 2}\n'}
+        dispatcher.forget(spec.token)
+        assert not (setup.job_root / spec.token).exists()
+        dispatcher.forget(spec.token)
+        assert dispatcher.collect(spec.token).exits == {}
+
+    def test_the_masters_environment_stays_outside(
+        self,
+        dispatcher: Dispatcher,
+        make_spec: MakeSpec,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        for name in ("CONDA_PREFIX", "SLURM_CPU_BIND", "SBATCH_PARTITION", "MASTER_DATABASE_PASSWORD"):
+            monkeypatch.setenv(name, "leaked")
+        spec = make_spec(programs.TELLS)
+        dispatcher.submit(spec)
+        self._ended(dispatcher, spec)
+        self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
+        environment = json.loads(dispatcher.collect(spec.token).exits[0])["environment"]
+        assert "leaked" not in environment.values()
+
+    def test_each_job_has_its_own_folder_for_temporary_files(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        spec = make_spec(programs.TELLS)
+        dispatcher.submit(spec)
+        self._ended(dispatcher, spec)
+        self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
+        private = Path(json.loads(dispatcher.collect(spec.token).exits[0])["tmp"])
+        if self.container.runtime == "none":
+            assert private != Path("/tmp")  # noqa: S108
+            self._wait(lambda: not private.exists(), "the removal of the private folder")
+        else:
+            assert private == Path("/tmp")  # noqa: S108
+
+    # -- many jobs -------------------------------------------------------------------------------------
+
+    def test_one_snapshot_shows_all_jobs(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        specs = [make_spec(slots=0) for _ in range(5)]
+        with ThreadPoolExecutor(5) as threads:
+            refs = {ref.token: ref for ref in threads.map(dispatcher.submit, specs)}
+        before = time.time()
+        snapshot = dispatcher.observe()
+        assert before - 1 <= snapshot.taken_at <= time.time() + 1
+        seen = {job.token: job.job_id for job in snapshot.jobs}
+        assert {token: seen.get(token) for token in refs} == {token: ref.job_id for token, ref in refs.items()}
+
+    def test_the_same_token_never_runs_twice_at_once(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        spec = make_spec(programs.ALONE)
+        first, second = dispatcher.submit(spec), dispatcher.submit(spec)
+        listed = {job.job_id for job in dispatcher.observe().jobs if job.token == spec.token}
+        assert {first.job_id, second.job_id} == listed
+
+        def all_ended() -> bool:
+            jobs = [job for job in dispatcher.observe().jobs if job.token == spec.token]
+            return all(job.state.terminal for job in jobs)
+
+        self._wait(all_ended, "the end of every job of the token")
+        folder = setup.job_root / spec.token
+        assert not (folder / "overlap").exists()
+        assert (folder / "runs").read_text().startswith("x")
+
+    def test_a_token_of_another_master_is_refused(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        with pytest.raises(Rejected):
+            dispatcher.submit(make_spec(token="someone-elses-job"))  # noqa: S106
+
+    # -- ending and signalling -------------------------------------------------------------------------
+
+    def test_a_running_job_is_cancelled(self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup) -> None:
+        spec = make_spec(programs.WAITS)
+        ref = dispatcher.submit(spec)
+        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        dispatcher.cancel([ref])
+        end = self._ended(dispatcher, spec)
+        assert end.state is JobState.CANCELLED
+        assert "cancel" in end.explanation.lower()
+        assert "cancel" in dispatcher.explain(ref).text.lower()
+        dispatcher.cancel([ref])
+
+    def test_a_job_that_does_not_listen_is_ended(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        spec = make_spec(programs.STUBBORN)
+        ref = dispatcher.submit(spec)
+        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        dispatcher.cancel([ref])
+        assert self._ended(dispatcher, spec).state is JobState.CANCELLED
+
+    @pytest.mark.parametrize(("signal", "name"), [(Signal.PREEMPT, "SIGUSR2"), (Signal.TERMINATE, "SIGTERM")])
+    def test_a_signal_reaches_the_runtime(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup, signal: Signal, name: str
+    ) -> None:
+        spec = make_spec(programs.WAITS)
+        ref = dispatcher.submit(spec)
+        folder = setup.job_root / spec.token
+        self._wait((folder / "ready").exists, "the start of the job")
+        dispatcher.signal([ref], signal)
+        self._wait((folder / "told").exists, f"the job's answer to {name}")
+        assert name in (folder / "told").read_text().split()
+        assert self._ended(dispatcher, spec).state is JobState.COMPLETED
+
+    def test_an_unknown_job_is_no_error(self, dispatcher: Dispatcher, setup: Setup) -> None:
+        ghost = JobRef(f"{setup.prefix}ghost", "99999999")
+        dispatcher.cancel([ghost])
+        dispatcher.cancel([])
+        dispatcher.signal([ghost], Signal.PREEMPT)
+        assert dispatcher.explain(ghost).text
+        assert dispatcher.explain(ghost).state is JobState.UNKNOWN
+        assert dispatcher.collect(ghost.token).exits == {}
+        dispatcher.forget(ghost.token)
+        assert ghost.token not in {job.token for job in dispatcher.observe().jobs}
+
+    # -- bad specs -------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../outside"])
+    def test_a_file_outside_the_job_folder_is_refused(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, name: str
+    ) -> None:
+        spec = make_spec(files={name: StagedFile(b"x")})
+        with pytest.raises(Rejected):
+            dispatcher.submit(spec)
+
+    def test_control_characters_are_refused(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
+        if self.container.runtime == "none":
+            pytest.skip("without a container no value of the user's reaches the script")
+        bind = BindMount("/etc\n#SBATCH --nodes=2", "/mnt")
+        with pytest.raises(Rejected):
+            dispatcher.submit(make_spec(container=replace(self.container, binds=(bind,))))
+
+    @pytest.mark.parametrize("token", ["", "../up", "1digit", "a" * 65, "with blank", "line\nend"])
+    def test_a_bad_token_is_refused(self, dispatcher: Dispatcher, make_spec: MakeSpec, token: str) -> None:
+        with pytest.raises(Rejected):
+            dispatcher.submit(replace(make_spec(), token=token))
+        with pytest.raises(Rejected):
+            dispatcher.forget(token)
+
+    # -- waiting ---------------------------------------------------------------------------------------
+
+    def _ended(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
+        """The last observation of a job, which must not move backwards on the way."""
+        last: list[Observation] = []
+
+        def over() -> bool:
+            for job in dispatcher.observe().jobs:
+                if job.token == spec.token:
+                    assert not last or job.state.rank >= last[-1].state.rank or job.state.rank < 0
+                    last.append(job)
+            return bool(last) and last[-1].state.terminal
+
+        self._wait(over, f"the end of {spec.token}")
+        return last[-1]
+
+    def _wait(self, condition: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + self.patience
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not within {self.patience:g} s"
+            time.sleep(0.1)

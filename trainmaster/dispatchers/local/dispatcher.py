@@ -1,0 +1,189 @@
+"""The dispatcher for this machine: the contract's verbs, on job folders and one queue."""
+
+from __future__ import annotations
+
+import platform
+import signal as signals
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.dispatchers.base import (
+    Capabilities,
+    Explanation,
+    JobRef,
+    JobSpec,
+    JobState,
+    Observation,
+    Pool,
+    Rejected,
+    Remains,
+    Setup,
+    Signal,
+    SlotType,
+    Snapshot,
+    StagedFile,
+    Transient,
+)
+from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.local.job import LocalJob
+from trainmaster.dispatchers.local.options import LocalOptions
+from trainmaster.dispatchers.local.queue import LocalQueue
+from trainmaster.templates import ControlCharacter
+
+_SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
+
+
+class LocalDispatcher:
+    """Jobs as processes of this machine, run by the account of the master."""
+
+    kind = "local"
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises Rejected for a wrong configuration."""
+        self.name = setup.name
+        self._prefix = setup.prefix
+        self._root = setup.job_root
+        self._options = LocalOptions.read(setup.options)
+        self._queue = LocalQueue(setup.job_root, self._options)
+        # Jobs of a master that was here before wait in the folder; they must go on without another submit.
+        self._queue.wake()
+
+    def probe(self) -> Capabilities:
+        return Capabilities(
+            scheduler="local",
+            version=platform.release(),
+            accounting=True,  # a job's folder says how it ended for as long as it is there
+            quiet_period=0.0,
+            poll_interval=self._options.poll_interval,
+        )
+
+    def pools(self) -> Sequence[Pool]:
+        used = {slot for job in self._queue.jobs() if not job.look().state.terminal for slot in job.slot_ids or ()}
+        return [
+            Pool(
+                name=self._options.pool_name,
+                slot_type=self._options.slot_type,
+                slots_total=self._options.slots,
+                slots_used=len(used),
+                nodes=1,
+                slots_per_node=self._options.slots,
+                description=f"This machine, {platform.node()}",
+                is_default=True,
+            )
+        ]
+
+    def check(self, spec: JobSpec) -> Sequence[str]:
+        found = []
+        if spec.pool != self._options.pool_name:
+            found.append(f"There is no pool {spec.pool!r} here; there is {self._options.pool_name}.")
+        if spec.slots > self._options.slots:
+            found.append(f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.")
+        if spec.user is not None:
+            found.append("Jobs on this machine run under the account of the master; no other user can be named.")
+        if spec.options:
+            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
+        try:
+            runtime = self._options.container(spec.container.runtime)
+            found += runtime.check(resolve_image(spec.container.image, None))
+        except UnknownRuntime as error:
+            found.append(str(error))
+        return found
+
+    def submit(self, spec: JobSpec) -> JobRef:
+        folder = JobFolder(self._root, spec.token)
+        if not spec.token.startswith(self._prefix):
+            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        job = LocalJob(folder.path)
+        known = job.submitted
+        if known is not None:
+            return JobRef(spec.token, known.job_id)
+        if spec.slots > self._options.slots:
+            raise Rejected(
+                f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.", token=spec.token
+            )
+        try:
+            start = self._options.container(spec.container.runtime).start_script(
+                Start(
+                    job_folder=folder.path,
+                    image=resolve_image(spec.container.image, None),
+                    binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
+                    gpus=self._options.slot_type is SlotType.CUDA and spec.slots > 0,
+                    rocm=self._options.slot_type is SlotType.ROCM and spec.slots > 0,
+                    python=self._options.python,
+                    scratch=self._options.scratch,
+                )
+            )
+        except (UnknownRuntime, ControlCharacter) as error:
+            raise Rejected(str(error), token=spec.token) from None
+        folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
+        job.prepare()
+        ref = JobRef(spec.token, job.submit(spec.slots).job_id)
+        self._queue.wake()
+        return ref
+
+    def observe(self) -> Snapshot:
+        taken_at = time.time()
+        ours = (job for job in self._queue.jobs() if job.token.startswith(self._prefix))
+        return Snapshot(taken_at=taken_at, jobs=tuple(filter(None, map(self._observation, ours))))
+
+    def _observation(self, job: LocalJob) -> Observation | None:
+        submitted = job.submitted
+        if submitted is None:
+            return None  # its folder was removed a moment ago
+        sight = job.look()
+        waits = sight.state is JobState.QUEUED
+        return Observation(
+            token=job.token,
+            job_id=submitted.job_id,
+            state=sight.state,
+            raw_state=sight.raw,
+            explanation=sight.text,
+            exit_code=sight.exit_code,
+            exit_signal=sight.exit_signal,
+            nodes=() if waits else (platform.node(),),
+            started_at=job.started_at,
+            submitted_at=submitted.submitted_at,
+            never=waits and submitted.slots > self._options.slots,
+        )
+
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        for job in self._known(refs):
+            if not job.look().state.terminal:
+                job.request_cancel()
+        self._queue.wake()
+
+    def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
+        for job in self._known(refs):
+            process = job.process
+            if process is not None and job.ended is None:
+                process.send(_SIGNALS[signal])
+
+    def _known(self, refs: Sequence[JobRef]) -> list[LocalJob]:
+        jobs = [LocalJob(JobFolder(self._root, ref.token).path) for ref in refs]
+        return [job for job in jobs if job.submitted is not None]
+
+    def explain(self, ref: JobRef) -> Explanation:
+        job = LocalJob(JobFolder(self._root, ref.token).path)
+        if job.submitted is None:
+            return Explanation("There is no such job on this machine.")
+        sight = job.look()
+        text = sight.text or "The job runs on this machine."
+        return Explanation(text, sight.state, sight.raw, sight.exit_code, sight.exit_signal)
+
+    def collect(self, token: str) -> Remains:
+        return JobFolder(self._root, token).collect()
+
+    def forget(self, token: str) -> None:
+        folder = JobFolder(self._root, token)
+        job = LocalJob(folder.path)
+        if job.submitted is not None and not job.look().state.terminal:
+            raise Transient(f"The job {token} has not ended; cancel it before its folder is removed.", token=token)
+        folder.forget()
+
+    def log_path(self, token: str) -> Path | None:
+        return JobFolder(self._root, token).output
+
+    def close(self) -> None:
+        self._queue.close()

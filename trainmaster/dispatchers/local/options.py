@@ -1,0 +1,50 @@
+"""The `local` resource manager's section of the master's configuration, as this dispatcher reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
+from trainmaster.dispatchers.base import Rejected, SlotType
+
+
+class LocalOptions(BaseModel):
+    """Options of this machine. Times are seconds."""
+
+    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    slot_type: SlotType = SlotType.CPU
+    pool_name: str = "default"
+    container_run_type: str = "none"
+    container_command: str | None = None
+    poll_interval: float = Field(default=1.0, gt=0)
+    cancel_grace: float = Field(default=30.0, ge=0, description="between SIGTERM and SIGKILL")
+    scratch: tuple[str, ...] = ()
+    python: str = "python3"
+    bash: str = "/bin/bash"
+
+    @classmethod
+    def read(cls, options: Mapping[str, Any]) -> LocalOptions:
+        """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
+        try:
+            made = cls.model_validate(dict(options))
+            made.container(made.container_run_type)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(map(str, fault['loc'])) or 'the section'}: {fault['msg']}" for fault in error.errors()
+            )
+            raise Rejected(f"The local resource manager's configuration is wrong: {faults}.") from None
+        except UnknownRuntime as error:
+            raise Rejected(f"The local resource manager's container_run_type is wrong: {error}") from None
+        return made
+
+    def container(self, name: str) -> ContainerRuntime:
+        """The container runtime called `name`. Raises UnknownRuntime."""
+        return container_runtime(name, self.container_command or shutil.which(name))

@@ -1,0 +1,106 @@
+"""Processes of this machine, known so that they cannot be mistaken for others: by pid, start time and boot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that was started once; pids are used again, the three together are not."""
+
+    pid: int
+    start: str  # clock ticks since boot, as in /proc/<pid>/stat
+    boot: str
+
+    @classmethod
+    def parse(cls, text: str) -> Process | None:
+        """From "pid start boot", as the job script writes it."""
+        parts = text.split()
+        return cls(int(parts[0]), parts[1], parts[2]) if len(parts) == 3 and parts[0].isdigit() else None
+
+    @property
+    def alive(self) -> bool:
+        """False when it has ended; a zombie has."""
+        return self.boot == boot_id() and _stat(self.pid) == self.start
+
+    @property
+    def from_before_a_reboot(self) -> bool:
+        return self.boot != boot_id()
+
+    def send(self, number: signal.Signals) -> bool:
+        """Signal this process only; False when it has ended."""
+        if not self.alive:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+            return True
+        return False
+
+
+def kill_job(leader: Process, mark: str) -> None:
+    """SIGKILL `leader`, all that came from it, and every process whose environment holds `mark` ("NAME=value"),
+    whatever session or group it has moved to."""
+    victims = {leader.pid} if leader.alive else set()
+    victims |= set(_descendants(victims)) | {pid for pid, _ in _marked({mark})}
+    for pid in victims - {os.getpid()}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def marks_alive(marks: Set[str]) -> set[str]:
+    """Those of `marks` ("NAME=value") that a living process has in its environment."""
+    return {mark for _, mark in _marked(marks)} if marks else set()
+
+
+def _stat(pid: int) -> str | None:
+    fields = _fields(pid)
+    return None if fields is None or fields[0] in "ZX" else fields[19]
+
+
+def _fields(pid: int) -> list[str] | None:
+    """State and what follows in /proc/<pid>/stat; the name before it, in brackets, may hold anything."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            yield int(name)
+
+
+def _descendants(roots: set[int]) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        fields = _fields(pid)
+        if fields is not None:
+            children.setdefault(int(fields[1]), []).append(pid)
+    waiting = list(roots)
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            waiting.append(child)
+            yield child
+
+
+def _marked(marks: Set[str]) -> Iterator[tuple[int, str]]:
+    wanted = {mark.encode() for mark in marks}
+    for pid in _pids():
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            found = wanted.intersection(environment.split(b"\0"))
+            if found and _stat(pid) is not None:
+                yield pid, found.pop().decode()

@@ -1,0 +1,142 @@
+"""Slurm through its commands: the only module of this dispatcher that does I/O with the cluster."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Sequence
+
+from trainmaster.dispatchers.base import DispatcherError, Transient
+from trainmaster.dispatchers.shell import Outcome, Shell
+from trainmaster.dispatchers.slurm import commands, failures, parse
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+
+log = logging.getLogger(__name__)
+
+
+class TokenBucket:
+    """Lets at most `rate` calls a second through, after a first burst. Threads wait their turn."""
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._level = float(burst)
+        self._stamp = time.monotonic()
+        self._lock = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when the next call may be made."""
+        with self._lock:
+            now = time.monotonic()
+            self._level = min(self._burst, self._level + (now - self._stamp) * self._rate)
+            self._stamp = now
+            self._level -= 1
+            pause = -self._level / self._rate if self._level < 0 else 0.0
+        if pause:
+            time.sleep(pause)
+
+
+class SlurmClient:
+    """Each method is one command. They raise only the dispatcher errors."""
+
+    def __init__(self, options: SlurmOptions, shell: Shell | None = None) -> None:
+        # SLURM_TIME_FORMAT makes times epoch seconds, whatever the site's and this machine's zones are.
+        environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
+        self._shell = shell or Shell(environment, path=options.job_path)
+        self._options = options
+        self._programs = options.programs()
+        self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
+        self._odd: set[str] = set()
+
+    def submit(self, job: commands.Submission, script: str) -> tuple[str, str]:
+        """Job id and cluster name. Raises Rejected, Transient, Ambiguous, Unreachable."""
+        self._bucket.wait()
+        argv = commands.submit(self._programs, job)
+        outcome = self._shell.run(argv, stdin=script, deadline=self._options.submit_deadline)
+        found = parse.submitted_id(outcome.stdout)
+        # An id on standard output is proof, even when the command was ended afterwards.
+        if found is None:
+            raise failures.submit_failure(outcome, job.token)
+        return found
+
+    def queue(self) -> list[parse.QueueLine]:
+        """All jobs of this account that Slurm knows. Raises Unreachable, Transient."""
+        mark = _mark()
+        outcome = self._ask(commands.queue(self._programs, mark))
+        jobs, odd = parse.queue(outcome.stdout, mark)
+        self._note("squeue", odd)
+        if odd and not jobs and mark not in outcome.stdout and outcome.stdout.strip():
+            raise Transient(f"squeue printed nothing that is a list of jobs: {odd[0]!r}.")
+        return jobs
+
+    def nodes(self) -> list[parse.NodeLine]:
+        """Every node in every partition. Raises Unreachable, Transient."""
+        mark = _mark()
+        found, odd = parse.nodes(self._ask(commands.nodes(self._programs, mark)).stdout, mark)
+        self._note("sinfo", odd)
+        return found
+
+    def cancel(self, job_ids: Sequence[str]) -> None:
+        self._order(commands.cancel(self._programs, job_ids))
+
+    def signal(self, job_ids: Sequence[str], name: str) -> None:
+        self._order(commands.signal(self._programs, job_ids, name))
+
+    def show_job(self, job_id: str) -> dict[str, str]:
+        """What the controller remembers of a job; empty when it has forgotten it."""
+        outcome = self._shell.run(commands.show_job(self._programs, job_id), deadline=self._options.query_deadline)
+        if "Invalid job id" in outcome.stderr:
+            return {}
+        self._raise(outcome)
+        return parse.key_values(outcome.stdout)
+
+    def account(self, job_id: str) -> dict[str, str] | None:
+        """How accounting recorded a job's end; None when it has nothing (yet)."""
+        return parse.accounting(self._ask(commands.account(self._programs, job_id)).stdout)
+
+    def configuration(self) -> dict[str, str]:
+        return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)
+
+    def version(self) -> str:
+        """For example "22.05.8"."""
+        return self._ask(commands.version(self._programs)).stdout.strip().removeprefix("slurm").strip()
+
+    def _ask(self, argv: list[str]) -> Outcome:
+        outcome = self._shell.run(argv, deadline=self._options.query_deadline)
+        self._raise(outcome)
+        return outcome
+
+    def _order(self, chunks: Iterable[list[str]]) -> None:
+        """Run every chunk, even when an earlier one fails: one bad job must not keep the others alive."""
+        first: DispatcherError | None = None
+        for argv in chunks:
+            outcome = self._shell.run(argv, deadline=self._options.query_deadline)
+            if outcome.stderr and _only_about_ended_jobs(outcome.stderr):
+                continue
+            first = first or failures.query_failure(outcome)
+        if first:
+            raise first
+
+    def _raise(self, outcome: Outcome) -> None:
+        error = failures.query_failure(outcome)
+        if error:
+            raise error
+
+    def _note(self, program: str, odd: Iterable[str]) -> None:
+        """Log an odd line once."""
+        for line in odd:
+            if line not in self._odd and len(self._odd) < 1000:
+                self._odd.add(line)
+                log.warning("%s printed a line that is not understood: %r", program, line)
+
+
+def _mark() -> str:
+    """A separator that nobody can have put into a job's name."""
+    return f"\x1f{secrets.token_hex(8)}\x1f"
+
+
+def _only_about_ended_jobs(stderr: str) -> bool:
+    ended = ("Invalid job id", "Job/step already completing or completed", "already completing")
+    return all(any(text in line for text in ended) for line in stderr.splitlines() if line.strip())

@@ -1,0 +1,134 @@
+"""Argument vectors of Slurm's commands. Pure: nothing is run here, and nothing passes a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# The order matters to parse.queue: the name, which may hold anything, stands last.
+QUEUE_FIELDS = (
+    "JobID",
+    "State",
+    "Reason",
+    "exit_code",
+    "DerivedEC",
+    "SubmitTime",
+    "StartTime",
+    "EndTime",
+    "NodeList",
+    "Cluster",
+    "Name",
+)
+NODE_FIELDS = (
+    "Partition",
+    "NodeList",
+    "StateLong",
+    "CPUsState",
+    "Gres",
+    "GresUsed",
+    "Time",
+    "DefaultTime",
+    "Available",
+    "Memory",
+)
+ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList")
+CANCEL_CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where Slurm's commands stand."""
+
+    sbatch: str = "sbatch"
+    squeue: str = "squeue"
+    scancel: str = "scancel"
+    sinfo: str = "sinfo"
+    sacct: str = "sacct"
+    scontrol: str = "scontrol"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What sbatch is asked for, beside the resources."""
+
+    token: str
+    partition: str
+    folder: Path
+    multi_node: bool
+    grace: int  # seconds before the time limit at which the script gets SIGUSR2
+    resources: Sequence[str]  # from resources.sbatch_words
+    user_options: Mapping[str, str | None] = field(default_factory=dict)  # checked by options.check
+    wckey: str | None = None
+    exclude: Sequence[str] = ()
+
+
+def submit(programs: Programs, job: Submission) -> list[str]:
+    """sbatch with the script on standard input.
+
+    `--export=ALL` exports the scrubbed environment that sbatch itself is given. NONE would run the user's login
+    profile on the node (up to two minutes, and a failure holds the job); NIL exists only from 23.02 on and takes
+    PATH away. `--dependency=singleton` keeps a second job of the same token waiting while the first one lives.
+    """
+    words = [
+        programs.sbatch,
+        "--parsable",
+        f"--job-name={job.token}",
+        f"--partition={job.partition}",
+        f"--chdir={job.folder}",
+        f"--output={job.folder}/output.txt",
+        "--open-mode=append",
+        "--export=ALL",
+        "--no-requeue",
+        "--dependency=singleton",
+        f"--signal=B:USR2@{job.grace}",
+        *job.resources,
+    ]
+    if job.wckey:
+        words.append(f"--wckey={job.wckey}")
+    if job.exclude:
+        words.append(f"--exclude={','.join(job.exclude)}")
+    words += [f"--{key}" if value is None else f"--{key}={value}" for key, value in job.user_options.items()]
+    return words
+
+
+def queue(programs: Programs, mark: str) -> list[str]:
+    """One bulk question for all jobs of this account, ended ones that Slurm still remembers included."""
+    fields = ",".join(f"{name}:{mark}" for name in QUEUE_FIELDS)
+    return [programs.squeue, "--noheader", "--me", "--states=all", f"--Format={fields}"]
+
+
+def nodes(programs: Programs, mark: str) -> list[str]:
+    """Every node in every partition."""
+    fields = ",".join(f"{name}:{mark}" for name in NODE_FIELDS)
+    return [programs.sinfo, "--noheader", "--Node", f"--Format={fields}"]
+
+
+def cancel(programs: Programs, job_ids: Sequence[str]) -> list[list[str]]:
+    """scancel in chunks; `--quiet` makes an ended job no error."""
+    chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
+    return [[programs.scancel, "--quiet", *chunk] for chunk in chunks]
+
+
+def signal(programs: Programs, job_ids: Sequence[str], name: str) -> list[list[str]]:
+    """A signal to the batch script only, which hands it on; without `--batch` only the steps would get it."""
+    chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
+    return [[programs.scancel, "--quiet", "--batch", f"--signal={name}", *chunk] for chunk in chunks]
+
+
+def show_job(programs: Programs, job_id: str) -> list[str]:
+    return [programs.scontrol, "--oneliner", "show", "job", job_id]
+
+
+def show_config(programs: Programs) -> list[str]:
+    return [programs.scontrol, "show", "config"]
+
+
+def version(programs: Programs) -> list[str]:
+    return [programs.sbatch, "--version"]
+
+
+def account(programs: Programs, job_id: str) -> list[str]:
+    """How a job ended, from accounting; `-D` shows every run of a requeued one, the newest last."""
+    fields = ",".join(ACCOUNT_FIELDS)
+    return [programs.sacct, "-X", "-D", "-P", "-n", "-S", "now-30days", "-j", job_id, "-o", fields]

@@ -1,0 +1,391 @@
+"""The dispatcher for Slurm: the contract's verbs, on the pure modules of this folder and one client."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.dispatchers.base import (
+    Capabilities,
+    DispatcherError,
+    Explanation,
+    JobRef,
+    JobSpec,
+    JobState,
+    Observation,
+    Pool,
+    Problem,
+    Rejected,
+    Remains,
+    Setup,
+    Signal,
+    SlotType,
+    Snapshot,
+    StagedFile,
+)
+from trainmaster.dispatchers.folder import TOKEN, JobFolder
+from trainmaster.dispatchers.shell import Shell
+from trainmaster.dispatchers.slurm import commands, options, resources
+from trainmaster.dispatchers.slurm.client import SlurmClient
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.endings import in_words
+from trainmaster.dispatchers.slurm.parse import QueueLine, duration, expand_hosts
+from trainmaster.dispatchers.slurm.partitions import Partition, partitions
+from trainmaster.dispatchers.slurm.reasons import explain_reason
+from trainmaster.dispatchers.slurm.states import Exit, map_state
+from trainmaster.templates import ControlCharacter, render
+
+_SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
+_LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
+_BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
+
+
+class SlurmDispatcher:
+    """Jobs on a Slurm cluster, submitted by the account that the master runs under."""
+
+    kind = "slurm"
+
+    def __init__(self, setup: Setup, shell: Shell | None = None) -> None:
+        """Raises Rejected for a wrong configuration. `shell` is for a cluster that is reached in another way."""
+        self.name = setup.name
+        self._prefix = setup.prefix
+        self._root = setup.job_root
+        self._options = SlurmOptions.read(setup.options)
+        self._client = SlurmClient(self._options, shell)
+        self._account = getpass.getuser()
+        self._lock = threading.Lock()
+        self._partitions: dict[str, Partition] = {}
+        self._partitions_at: float | None = None
+
+    # -- the cluster -----------------------------------------------------------------------------------
+
+    def probe(self) -> Capabilities:
+        version = self._client.version()
+        config = self._client.configuration()
+        accounting = config.get("AccountingStorageType", "") not in ("", "(null)", "accounting_storage/none")
+        timeout = float(_seconds(config.get("MessageTimeout", "")) or 10)
+        min_age = _seconds(config.get("MinJobAge", ""))
+        return Capabilities(
+            scheduler="slurm",
+            version=version,
+            accounting=accounting,
+            impersonation=False,
+            quiet_period=2 * timeout,
+            poll_interval=self._poll_interval(min_age),
+            problems=tuple(self._problems(version, accounting, min_age)),
+        )
+
+    def _poll_interval(self, min_age: int | None) -> float:
+        """Three looks at every ended job before Slurm forgets it; 0 means that it never forgets."""
+        return min(self._options.poll_interval, max(1.0, min_age / 3)) if min_age else self._options.poll_interval
+
+    def _problems(self, version: str, accounting: bool, min_age: int | None) -> list[Problem]:
+        found = []
+        if os.geteuid() == 0:
+            found.append(
+                Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")
+            )
+        if not accounting and min_age is not None and 0 < min_age < 10:
+            found.append(
+                Problem(
+                    f"Slurm forgets ended jobs after {min_age} s (MinJobAge) and keeps no accounting.",
+                    "Raise MinJobAge to 60 or more; until then only the job itself can tell how it ended.",
+                )
+            )
+        if version in _BROKEN_RELEASES and any(
+            self._options.dialect(name) is resources.GpuDialect.TRES
+            for name in ("", *self._options.partition_overrides)
+        ):
+            found.append(
+                Problem(
+                    f"Slurm {version} refuses some GPU requests that can be satisfied (SchedMD bug 15857).",
+                    "Set slurm.slots_per_node in experiments, or tres_supported: false.",
+                )
+            )
+        name = self._options.container_run_type
+        program = self._options.container_command or name
+        if (
+            name != "none"
+            and shutil.which(program, path=f"{os.environ.get('PATH', '')}:{self._options.job_path}") is None
+        ):
+            found.append(
+                Problem(
+                    f"The container runtime {program} is not found on this machine.",
+                    "Install it, or name its full path in container_command.",
+                )
+            )
+        return found
+
+    def pools(self) -> Sequence[Pool]:
+        return [partition.pool(self._options) for partition in self._known_partitions(fresh=True).values()]
+
+    def _known_partitions(self, *, fresh: bool = False) -> dict[str, Partition]:
+        """Partitions, asked for again when the last answer is old. Raises Unreachable, Transient."""
+        limit = self._options.pools_cached_for
+        with self._lock:
+            now = time.monotonic()
+            if self._partitions_at is None or (fresh and now - self._partitions_at > limit):
+                self._partitions = partitions(self._client.nodes(), self._options)
+                self._partitions_at = now
+            return self._partitions
+
+    # -- a job before it exists ------------------------------------------------------------------------
+
+    def check(self, spec: JobSpec) -> Sequence[str]:
+        found: list[str] = []
+        given: dict[str, str | None] = {}
+        try:
+            given = options.check(spec.options)
+        except options.BadOption as error:
+            found.append(_sentence(error))
+        found += self._account_complaints(spec)
+        try:
+            runtime = self._options.container(spec.container.runtime)
+            found += runtime.check(self._image(spec))
+        except UnknownRuntime as error:
+            found.append(str(error))
+        try:
+            known = self._known_partitions()
+        except DispatcherError:
+            return found  # the cluster is away; nothing can be said about its partitions
+        partition = known.get(spec.pool)
+        if partition is None:
+            found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
+        else:
+            found += partition.complaints(spec, self._request(spec, partition), options.walltime(given))
+        return found
+
+    def _account_complaints(self, spec: JobSpec) -> list[str]:
+        if spec.user in (None, self._account):
+            return []
+        return [f"Jobs run here as {self._account}, the account of the master; they cannot run as {spec.user}."]
+
+    def _image(self, spec: JobSpec) -> str:
+        return resolve_image(spec.container.image, self._options.image_root)
+
+    def _request(self, spec: JobSpec, partition: Partition | None) -> resources.Request:
+        size = self._options.node_size(spec.pool) or (partition.node_size(spec.gpu_type) if partition else 0)
+        return resources.plan(
+            spec.slots,
+            spec.slot_type,
+            self._options.dialect(spec.pool),
+            slots_per_node=spec.slots_per_node,
+            single_node=spec.single_node,
+            node_size=size or None,
+        )
+
+    # -- submit ----------------------------------------------------------------------------------------
+
+    def submit(self, spec: JobSpec) -> JobRef:
+        folder = JobFolder(self._root, spec.token)
+        if not spec.token.startswith(self._prefix):
+            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        complaints = self._account_complaints(spec)
+        if complaints:
+            raise Rejected(complaints[0], token=spec.token)
+        try:
+            given = options.check(spec.options)
+            job, script, start = self._prepare(spec, folder, given)
+        except (options.BadOption, ControlCharacter, UnknownRuntime) as error:
+            raise Rejected(_sentence(error), token=spec.token) from None
+        folder.stage({**spec.files, "start.sh": StagedFile(start.encode(), 0o600)})
+        job_id, cluster = self._client.submit(job, script)
+        return JobRef(spec.token, job_id, cluster)
+
+    def _prepare(
+        self, spec: JobSpec, folder: JobFolder, given: dict[str, str | None]
+    ) -> tuple[commands.Submission, str, str]:
+        """The sbatch call, the job script and start.sh of a job."""
+        try:
+            partition = self._known_partitions().get(spec.pool)
+        except DispatcherError:
+            partition = None  # sbatch will say what it thinks of the partition
+        request = self._request(spec, partition)
+        dialect = self._options.dialect(spec.pool)
+        words = resources.sbatch_words(request, spec.slot_type, dialect, _checked_gpu_type(spec))
+        own = {key: value for key, value in given.items() if key not in ("gres", "exclude")}
+        if "cpus-per-task" in own:
+            words = [word for word in words if not word.startswith("--cpus-per-task=")]
+        excluded = [*spec.exclude_nodes, *filter(None, [given.get("exclude")])]
+        job = commands.Submission(
+            token=spec.token,
+            partition=spec.pool,
+            folder=folder.path,
+            multi_node=request.multi_node,
+            grace=max(1, min(spec.walltime_grace, _LONGEST_GRACE)),
+            resources=resources.merge_gres(words, given.get("gres")),
+            user_options=own,
+            wckey=spec.account_label,
+            exclude=excluded,
+        )
+        limit = options.walltime(given) or (partition.default_walltime if partition else None)
+        cores = given.get("cpus-per-task") or request.cores_each
+        script = render(
+            "slurm_job.sh.j2",
+            job_folder=folder.path,
+            bash=self._options.bash,
+            walltime=limit or 0,
+            multi_node=request.multi_node,
+            cpus_per_task=int(cores or 0),
+        )
+        return job, script, self._start_script(spec, folder)
+
+    def _start_script(self, spec: JobSpec, folder: JobFolder) -> str:
+        libraries = self._options.gpu_libraries and spec.slots > 0
+        return self._options.container(spec.container.runtime).start_script(
+            Start(
+                job_folder=folder.path,
+                image=self._image(spec),
+                binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
+                gpus=libraries and spec.slot_type is SlotType.CUDA,
+                rocm=libraries and spec.slot_type is SlotType.ROCM,
+                python=self._options.python,
+                scratch=self._options.scratch,
+            )
+        )
+
+    # -- jobs that exist -------------------------------------------------------------------------------
+
+    def observe(self) -> Snapshot:
+        taken_at = time.time()
+        jobs = self._client.queue()
+        ours = (job for job in jobs if job.name.startswith(self._prefix) and TOKEN.fullmatch(job.name))
+        return Snapshot(taken_at=taken_at, jobs=tuple(_observation(job) for job in ours))
+
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        if refs:
+            self._client.cancel([ref.job_id for ref in refs])
+
+    def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
+        if refs:
+            self._client.signal([ref.job_id for ref in refs], _SIGNALS[signal])
+
+    def explain(self, ref: JobRef) -> Explanation:
+        """From the controller while it remembers, then from accounting; the controller does not know who cancelled
+        a job, accounting does."""
+        shown = self._client.show_job(ref.job_id)
+        if shown.get("JobName") not in (None, ref.token):
+            shown = {}  # job ids start again when a cluster loses its state
+        facts = _Facts.of_controller(shown) if shown else None
+        if facts is None or facts.state.terminal:
+            facts = self._from_accounting(ref) or facts
+        if facts is None:
+            return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
+        return facts.explanation()
+
+    def _from_accounting(self, ref: JobRef) -> _Facts | None:
+        try:
+            row = self._client.account(ref.job_id)
+        except DispatcherError:
+            return None  # accounting is off or away; what the controller said stands
+        return _Facts.of_accounting(row) if row else None
+
+    # -- the job folder --------------------------------------------------------------------------------
+
+    def collect(self, token: str) -> Remains:
+        return JobFolder(self._root, token).collect()
+
+    def forget(self, token: str) -> None:
+        JobFolder(self._root, token).forget()
+
+    def log_path(self, token: str) -> Path | None:
+        return JobFolder(self._root, token).output
+
+    def close(self) -> None:
+        """Nothing is held open; every command stands for itself."""
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of one job, from whichever source."""
+
+    raw: str
+    reason: str
+    exit: Exit | None
+    derived: Exit | None
+    nodes: tuple[str, ...]
+
+    @property
+    def state(self) -> JobState:
+        return map_state(self.raw, reason=self.reason, exit=self.exit, derived=self.derived)
+
+    @classmethod
+    def of_controller(cls, shown: Mapping[str, str]) -> _Facts:
+        return cls(
+            raw=shown.get("JobState", ""),
+            reason=shown.get("Reason", ""),
+            exit=Exit.parse(shown.get("ExitCode", "")),
+            derived=Exit.parse(shown.get("DerivedExitCode", "")),
+            nodes=tuple(expand_hosts(shown.get("NodeList", ""))),
+        )
+
+    @classmethod
+    def of_accounting(cls, row: Mapping[str, str]) -> _Facts:
+        return cls(
+            raw=row["state"],
+            reason=row["reason"],
+            exit=Exit.parse(row["exit"]),
+            derived=Exit.parse(row["derived"]),
+            nodes=tuple(expand_hosts(row["nodes"])),
+        )
+
+    def explanation(self) -> Explanation:
+        text = in_words(self.state, self.raw, reason=self.reason, exit=self.exit, nodes=self.nodes)
+        ended = self.state.terminal
+        return Explanation(
+            text=text or f"Slurm says {self.raw}.",
+            state=self.state,
+            raw_state=self.raw,
+            exit_code=self.exit.code if self.exit and ended and not self.exit.signal else None,
+            exit_signal=self.exit.signal if self.exit and ended else None,
+        )
+
+
+def _observation(job: QueueLine) -> Observation:
+    state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+    begun = state not in (JobState.QUEUED, JobState.HELD)
+    # For a job that waits, Slurm prints when it may start; that is a guess, not a fact.
+    ended = state.terminal
+    reason = explain_reason(job.reason)
+    refused = state is JobState.FAILED and reason.never and not job.nodes
+    return Observation(
+        token=job.name,
+        job_id=job.job_id,
+        state=state,
+        raw_state=job.state,
+        cluster=job.cluster,
+        reason=job.reason,
+        explanation=in_words(state, job.state, reason=job.reason, exit=job.exit, nodes=job.nodes),
+        exit_code=job.exit.code if ended and job.exit and not job.exit.signal else None,
+        exit_signal=job.exit.signal if ended and job.exit else None,
+        nodes=job.nodes,
+        started_at=job.started_at if begun else None,
+        ends_at=job.ends_at if begun else None,
+        submitted_at=job.submitted_at,
+        never=refused or (not begun and reason.never),
+    )
+
+
+def _checked_gpu_type(spec: JobSpec) -> str | None:
+    kind = spec.gpu_type
+    if kind is not None and not kind.replace("_", "").replace("-", "").replace(".", "").isalnum():
+        raise options.BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
+    return kind
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def _seconds(text: str) -> int | None:
+    """The number in "30 sec" of `scontrol show config`."""
+    word = text.split(" ", 1)[0]
+    return int(word) if word.isdigit() else duration(word)

@@ -1,0 +1,85 @@
+"""What a failed Slurm command means: the user's fault, a limit, an answer that never came, or no cluster at all.
+
+Slurm's own words decide (src/common/slurm_errno.c); standard error is read even when the status is 0, because commands
+for several clusters end with 0 whatever happened.
+"""
+
+from __future__ import annotations
+
+import re
+
+from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
+from trainmaster.dispatchers.shell import Outcome
+
+# The message may have arrived and been acted on: only looking for the token can tell.
+_UNKNOWN_OUTCOME = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|Transport endpoint is not connected|Connection reset|"
+    r"Unexpected message received|Message receive failure|Communication connection failure|"
+    r"Insane message length|Broken pipe|Communication shutdown failure|Header lengths are longer",
+    re.IGNORECASE,
+)
+# Nothing reached a controller.
+_NO_CLUSTER = re.compile(
+    r"Unable to contact slurm controller|Connection refused|No route to host|Unable to establish config|"
+    r"Slurm backup controller in standby|fatal: Could not establish a configuration|Unable to resolve|"
+    r"No Slurm controller|Could not find.*slurm\.conf|Munge|Invalid authentication credential|"
+    r"Protocol authentication error|Unable to process configuration file|DBD",
+    re.IGNORECASE,
+)
+# The controller answered, and another time it may say yes.
+_LATER = re.compile(
+    r"Rate limit exceeded|Slurm temporarily unable to accept job|Resource temporarily unavailable|"
+    r"temporarily disabled|Job violates accounting/QOS policy|QOSMaxSubmitJob|AssocMaxSubmitJob|"
+    r"MaxSubmitJobs|Too many jobs|Slurm queue is full|Requested nodes are busy|Ports busy|"
+    r"Job submission.*disabled|Unable to allocate resources|Slurmctld is not responding|"
+    r"Error writing job script|I/O error writing script|partition in unusable state|out of memory|No space left",
+    re.IGNORECASE,
+)
+_NOISE = re.compile(r"^(sbatch|srun|scancel|squeue|sinfo|scontrol|sacct): (error: |fatal: |info: )?")
+
+
+def message(stderr: str) -> str:
+    """The last thing that a command complained of, without its prefix; earlier lines often only lead up to it."""
+    lines = [_NOISE.sub("", line.strip()) for line in stderr.splitlines() if line.strip()]
+    if not lines:
+        return "no message"
+    causes = [line for line in lines if not line.startswith("Batch job submission failed")]
+    summary = lines[-1].removeprefix("Batch job submission failed: ")
+    return f"{causes[-1]} ({summary})" if causes and causes[-1] != lines[-1] else summary
+
+
+def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
+    """The error of a submit that gave no job id."""
+    if outcome.not_found:
+        return Unreachable(f"Slurm's sbatch cannot be run here: {outcome.stderr.strip()}", token=token)
+    if outcome.timed_out:
+        return Ambiguous(
+            f"sbatch gave no answer in {outcome.seconds:.0f} s and was ended; the job may have been accepted.",
+            token=token,
+        )
+    text = outcome.stderr
+    if _UNKNOWN_OUTCOME.search(text):
+        return Ambiguous(f"Slurm did not answer the submit: {message(text)}.", token=token)
+    if _NO_CLUSTER.search(text):
+        return Unreachable(f"Slurm cannot be reached: {message(text)}.", token=token)
+    if _LATER.search(text):
+        return Transient(f"Slurm takes no job now: {message(text)}.", token=token)
+    if outcome.returncode == 0 or outcome.returncode < 0:
+        # It ended well without an id, or was ended by a signal: something we do not know happened in between.
+        return Ambiguous(f"sbatch ended without a job id: {message(text)}.", token=token)
+    return Rejected(f"Slurm refuses the job: {message(text)}.", token=token)
+
+
+def query_failure(outcome: Outcome) -> DispatcherError | None:
+    """The error of a command that asks or orders something repeatable; None when it went well."""
+    program = outcome.argv[0].rpartition("/")[2]
+    if outcome.not_found:
+        return Unreachable(f"Slurm's {program} cannot be run here: {outcome.stderr.strip()}")
+    if outcome.timed_out:
+        return Unreachable(f"{program} gave no answer in {outcome.seconds:.0f} s.")
+    trouble = _UNKNOWN_OUTCOME.search(outcome.stderr) or _NO_CLUSTER.search(outcome.stderr)
+    if outcome.returncode == 0 and not trouble:
+        return None
+    if trouble:
+        return Unreachable(f"Slurm cannot be asked: {message(outcome.stderr)}.")
+    return Transient(f"{program} failed with status {outcome.returncode}: {message(outcome.stderr)}.")

@@ -1,0 +1,262 @@
+"""The user's `slurm.sbatch_args`: a typed allow-list.
+
+Every argument is read as sbatch would read it, checked, and written anew as `--key=value`; nothing of the user's own
+spelling reaches the command. sbatch accepts any unique beginning of a long option (`--part=x`), so a list of forbidden
+prefixes would not hold: a name that is not exactly on the list is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.slurm.parse import duration
+
+
+class BadOption(ValueError):
+    """An argument that may not be given, or has a wrong value. The message is for the user."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What values an option takes: `pattern` must match in full; `words` says it to the user."""
+
+    pattern: str
+    words: str
+    optional: bool = False  # may stand without a value
+
+
+NAME = Kind(r"[A-Za-z0-9_.@+-]{1,128}", "a name")
+NAMES = Kind(r"[A-Za-z0-9_.@+,:-]{1,256}", "names separated by commas")
+COUNT = Kind(r"[1-9]\d{0,8}", "a whole number above 0")
+SIZE = Kind(r"\d{1,12}[KMGTkmgt]?", "a size such as 4000M or 16G")
+HOSTS = Kind(r"[A-Za-z0-9_.,\[\]-]{1,4096}", "node names such as n1,n[3-5]")
+FEATURES = Kind(r"[A-Za-z0-9_.:=&|!*,()\[\]-]{1,512}", "node features such as a100&ib")
+DURATION = Kind(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED|INFINITE", "a time such as 90, 1:30:00 or 2-12:00:00")
+MOMENT = Kind(r"[A-Za-z0-9:/+.-]{1,64}", "a moment such as 2030-01-31T12:00 or now+1hour")
+GRES = Kind(r"[A-Za-z0-9_.:,]*", "generic resources such as shard:2", optional=True)
+PER_GPU = Kind(r"([A-Za-z][A-Za-z0-9_.-]*:)?[1-9]\d{0,5}", "a number, or type:number")
+FLAG = Kind(r"", "no value", optional=True)
+LEVEL = Kind(r"-?\d{1,10}", "a whole number", optional=True)
+WORDS = Kind(r"[A-Za-z0-9_.,:=@/+-]{1,256}", "a word")
+MAIL = Kind(r"[A-Za-z0-9_.%+@-]{1,254}", "a mail address")
+TEXT = Kind(r"[^\x00-\x1f\x7f]{1,256}", "text on one line")
+
+ALLOWED: Mapping[str, Kind] = {
+    "account": NAME,
+    "acctg-freq": WORDS,
+    "begin": MOMENT,
+    "cluster-constraint": FEATURES,
+    "comment": TEXT,
+    "constraint": FEATURES,
+    "contiguous": FLAG,
+    "core-spec": COUNT,
+    "cores-per-socket": COUNT,
+    "cpu-freq": WORDS,
+    "cpus-per-gpu": COUNT,
+    "cpus-per-task": COUNT,
+    "deadline": MOMENT,
+    "exclude": HOSTS,
+    "exclusive": Kind(r"(user|mcs|topo)?", "user, mcs or nothing", optional=True),
+    "gpu-bind": WORDS,
+    "gpu-freq": WORDS,
+    "gpus-per-socket": PER_GPU,
+    "gpus-per-task": PER_GPU,
+    "gres": GRES,
+    "gres-flags": WORDS,
+    "hint": NAME,
+    "licenses": WORDS,
+    "mail-type": NAMES,
+    "mail-user": MAIL,
+    "mem": SIZE,
+    "mem-bind": WORDS,
+    "mem-per-cpu": SIZE,
+    "mem-per-gpu": SIZE,
+    "mincpus": COUNT,
+    "network": WORDS,
+    "nice": LEVEL,
+    "nodelist": HOSTS,
+    "overcommit": FLAG,
+    "oversubscribe": FLAG,
+    "power": WORDS,
+    "priority": COUNT,
+    "profile": NAMES,
+    "qos": NAME,
+    "reservation": NAMES,
+    "sockets-per-node": COUNT,
+    "spread-job": FLAG,
+    "switches": WORDS,
+    "thread-spec": COUNT,
+    "threads-per-core": COUNT,
+    "time": DURATION,
+    "time-min": DURATION,
+    "tmp": SIZE,
+    "use-min-nodes": FLAG,
+    "verbose": FLAG,
+    # The name that Slurm knows belongs to the master, so a user's own goes into the comment.
+    "job-name": TEXT,
+}
+SHORT: Mapping[str, str] = {
+    "A": "account",
+    "b": "begin",
+    "B": "extra-node-info",
+    "C": "constraint",
+    "c": "cpus-per-task",
+    "D": "chdir",
+    "d": "dependency",
+    "e": "error",
+    "F": "nodefile",
+    "G": "gpus",
+    "H": "hold",
+    "i": "input",
+    "J": "job-name",
+    "k": "no-kill",
+    "L": "licenses",
+    "M": "clusters",
+    "N": "nodes",
+    "n": "ntasks",
+    "O": "overcommit",
+    "o": "output",
+    "p": "partition",
+    "Q": "quiet",
+    "q": "qos",
+    "S": "core-spec",
+    "s": "oversubscribe",
+    "t": "time",
+    "v": "verbose",
+    "W": "wait",
+    "w": "nodelist",
+    "x": "exclude",
+    "a": "array",
+    "h": "help",
+    "V": "version",
+}
+# Ours, or harmful in a job that the master watches. Named here for the message; whatever is on neither list is
+# refused as unknown.
+RESERVED = frozenset(
+    {
+        "array", "batch", "bb", "bbf", "chdir", "clusters", "container", "delay-boot", "dependency", "error",
+        "export", "export-file", "extra", "extra-node-info", "get-user-env", "gid", "gpus", "gpus-per-node",
+        "help", "hold", "ignore-pbs", "input", "kill-on-invalid-dep", "no-kill", "no-requeue", "nodefile",
+        "nodes", "ntasks", "ntasks-per-core", "ntasks-per-gpu", "ntasks-per-node", "ntasks-per-socket",
+        "open-mode", "output", "parsable", "partition", "propagate", "quiet", "reboot", "requeue", "signal",
+        "test-only", "uid", "usage", "version", "wait", "wait-all-nodes", "wckey", "wrap", "admin-comment",
+        "prefer", "tres-per-task", "mcs-label",
+    }
+)  # fmt: skip
+_SILENT = frozenset({"verbose"})  # accepted, and left out: they would only change what sbatch prints
+
+
+def check(arguments: Sequence[str]) -> dict[str, str | None]:
+    """Canonical options of the user's `sbatch_args`, each with its checked value (None: a flag).
+
+    The last of several wins, as with sbatch, but generic resources and excluded nodes add up. Raises BadOption.
+    """
+    options: dict[str, str | None] = {}
+    for argument in arguments:
+        for key, value in _read(argument):
+            checked = _check(key, value)
+            if key in _SILENT or (key == "gres" and not checked):
+                continue
+            if key == "job-name":
+                options["comment"] = checked
+            elif key in ("gres", "exclude") and options.get(key):
+                options[key] = f"{options[key]},{checked}"
+            else:
+                options[key] = checked
+    return options
+
+
+def walltime(options: Mapping[str, str | None]) -> int | None:
+    """The time limit that was asked for, in seconds; None when none was."""
+    text = options.get("time")
+    if text is None or not text[0].isdigit():
+        return None
+    if re.fullmatch(r"\d+", text):
+        return int(text) * 60
+    if "-" in text:
+        days, _, rest = text.partition("-")
+        parts = [int(part) for part in rest.split(":")] + [0, 0]
+        return int(days) * 86400 + parts[0] * 3600 + parts[1] * 60 + parts[2]
+    return duration(text)
+
+
+def _read(argument: str) -> list[tuple[str, str | None]]:
+    """One entry of the list as keys and raw values."""
+    if any(ord(character) < 32 or ord(character) == 127 for character in argument):
+        raise BadOption(f"slurm option {argument!r} holds a control character; write each option on one line")
+    try:
+        words = shlex.split(argument)
+    except ValueError as error:
+        raise BadOption(f"slurm option {argument!r} is not well quoted: {error}") from None
+    found: list[tuple[str, str | None]] = []
+    while words:
+        word = words.pop(0)
+        if word.startswith("--"):
+            key, equals, value = word[2:].partition("=")
+            _refuse_unknown(key, f"--{key}")
+            given = value if equals else None
+        elif word.startswith("-") and len(word) > 1:
+            if word[1] not in SHORT:
+                raise BadOption(f"slurm option {word[:2]} is not known")
+            key = SHORT[word[1]]
+            _refuse_unknown(key, word[:2])
+            given = word[2:].removeprefix("=") or None
+        else:
+            raise BadOption(f"slurm option {word!r} does not begin with '-'")
+        if given is None and words and not ALLOWED[key].optional:
+            given = words.pop(0)
+        found.append((key, given))
+    return found
+
+
+def _refuse_unknown(key: str, spelled: str) -> None:
+    if key in ALLOWED:
+        return
+    if key in RESERVED:
+        raise BadOption(f"slurm option {spelled} is not configurable{_INSTEAD.get(key, '')}")
+    longer = sorted(name for name in {*ALLOWED, *RESERVED} if key and name.startswith(key))
+    if longer:
+        raise BadOption(f"slurm option {spelled} is shortened; write it out: --{longer[0]}")
+    raise BadOption(f"slurm option {spelled} is not configurable: it is not on the list of known options")
+
+
+_INSTEAD = {
+    "nodes": "; set resources.slots_per_trial and slurm.slots_per_node",
+    "ntasks": "; set resources.slots_per_trial and slurm.slots_per_node",
+    "gpus": "; set resources.slots_per_trial and slurm.gpu_type",
+    "gpus-per-node": "; set slurm.slots_per_node and slurm.gpu_type",
+    "partition": "; set resources.resource_pool",
+    "wckey": "; the administrator's job_project_source sets it",
+    "requeue": "; set max_restarts",
+    "array": "; the searcher decides how many jobs there are",
+}
+
+
+def _check(key: str, value: str | None) -> str | None:
+    kind = ALLOWED[key]
+    if value is None or (value == "" and kind.optional):
+        if not kind.optional:
+            raise BadOption(f"slurm option --{key} needs a value: {kind.words}")
+        return None
+    if kind is FLAG:
+        raise BadOption(f"slurm option --{key} takes no value, not {value!r}")
+    if not re.fullmatch(kind.pattern, value):
+        raise BadOption(f"slurm option --{key} takes {kind.words}, not {value!r}")
+    extra = _EXTRA.get(key)
+    return extra(value) if extra else value
+
+
+def _check_gres(value: str) -> str:
+    parts = [part for part in value.split(",") if part]
+    for part in parts:
+        if part.split(":", 1)[0] in ("gpu", "mps"):
+            raise BadOption(
+                "slurm option --gres may not ask for GPUs; set resources.slots_per_trial and slurm.gpu_type"
+            )
+    return ",".join(parts)
+
+
+_EXTRA: Mapping[str, Callable[[str], str]] = {"gres": _check_gres}

@@ -1,0 +1,205 @@
+"""Read what Slurm's commands print. Pure; a line that is not understood is skipped and handed back, never an error.
+
+Fields are separated by a mark that is drawn anew for every query. Job names may hold any character, line ends included,
+so that a fixed separator could be forged by a job's owner.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.slurm.states import Exit
+
+ABSENT = frozenset({"", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
+
+
+@dataclass(frozen=True)
+class QueueLine:
+    """One job as squeue prints it. Times are epoch seconds."""
+
+    job_id: str
+    state: str
+    reason: str
+    exit: Exit | None
+    derived: Exit | None
+    submitted_at: float | None
+    started_at: float | None
+    ends_at: float | None
+    nodes: tuple[str, ...]
+    cluster: str
+    name: str
+
+
+@dataclass(frozen=True)
+class NodeLine:
+    """One node in one partition as sinfo prints it."""
+
+    partition: str
+    is_default: bool
+    node: str
+    state: str
+    cpus_used: int
+    cpus_total: int
+    gpus_total: int
+    gpus_used: int
+    gpu_types: tuple[str, ...]
+    max_walltime: int | None
+    default_walltime: int | None
+    up: bool
+    memory_mb: int
+
+
+def submitted_id(stdout: str) -> tuple[str, str] | None:
+    """Job id and cluster from `sbatch --parsable`. A site's submit plugin may print before it, so the last fitting
+    line counts. None when there is none."""
+    for line in reversed(stdout.splitlines()):
+        found = re.fullmatch(r"(\d+)(?:;(\S+))?", line.strip())
+        if found:
+            return found[1], found[2] or ""
+    return None
+
+
+def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
+    """Jobs of `squeue -O` with `mark` after every field, and the lines that are no jobs.
+
+    The order of fields is commands.QUEUE_FIELDS; the name stands last.
+    """
+    jobs: list[QueueLine] = []
+    odd: list[str] = []
+    end = mark + "\n"
+    for record in (stdout if stdout.endswith("\n") else stdout + "\n").split(end):
+        if not record.strip():
+            continue
+        fields = record.split(mark)
+        # A banner of the login shell stands before the first record, on lines of its own.
+        lead, _, job_id = fields[0].rpartition("\n")
+        odd += [line for line in lead.splitlines() if line.strip()]
+        if len(fields) != 11 or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
+            odd.append(record.strip()[:200])
+            continue
+        _, state, reason, status, derived, submit, start, end_time, nodes, cluster, name = fields
+        jobs.append(
+            QueueLine(
+                job_id=job_id,
+                state=state,
+                reason="" if reason in ABSENT else reason,
+                exit=Exit.parse(status),
+                derived=Exit.parse(derived),
+                submitted_at=epoch(submit),
+                started_at=epoch(start),
+                ends_at=epoch(end_time),
+                nodes=tuple(expand_hosts(nodes)),
+                cluster="" if cluster in ABSENT else cluster,
+                name=name,
+            )
+        )
+    return jobs, odd
+
+
+def epoch(text: str) -> float | None:
+    """Epoch seconds as printed under SLURM_TIME_FORMAT=%s; None for "N/A" and zero."""
+    return float(text) if re.fullmatch(r"\d{1,12}", text) and int(text) > 0 else None
+
+
+def duration(text: str) -> int | None:
+    """Slurm's "[days-][[hours:]minutes:]seconds" in seconds; None for no limit and for anything else."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
+    if not found:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def expand_hosts(text: str) -> list[str]:
+    """Host names behind "n[1-3,07],gpu4". What is not understood stays as it is."""
+    if text in ABSENT:
+        return []
+    hosts: list[str] = []
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        hosts += _expand_one(part)
+    return hosts
+
+
+def _expand_one(part: str) -> list[str]:
+    found = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", part)
+    if not found:
+        return [part]
+    head, ranges, tail = found.groups()
+    hosts: list[str] = []
+    for span in ranges.split(","):
+        ends = re.fullmatch(r"(\d+)(?:-(\d+))?", span)
+        if not ends:
+            return [part]
+        first, last = ends[1], ends[2] or ends[1]
+        if int(last) - int(first) > 100_000:
+            return [part]
+        for number in range(int(first), int(last) + 1):
+            hosts += _expand_one(f"{head}{number:0{len(first)}d}{tail}")
+    return hosts
+
+
+def gpus(text: str) -> tuple[int, tuple[str, ...]]:
+    """Number and types of GPUs in a Gres text such as "gpu:a100:4(S:0-1),gpu:2,shard:8"."""
+    total = 0
+    types: list[str] = []
+    for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
+        found = re.fullmatch(r"gpu(?::([A-Za-z][^:(]*|\(null\)))?:(\d+)(?:\(.*\))?", part.strip())
+        if found:
+            total += int(found[2])
+            if found[1] and found[1] != "(null)":
+                types.append(found[1])
+    return total, tuple(types)
+
+
+def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
+    """Nodes of `sinfo -N -O` with `mark` after every field (commands.NODE_FIELDS), and lines that are none."""
+    found: list[NodeLine] = []
+    odd: list[str] = []
+    for line in stdout.splitlines():
+        fields = line.split(mark)
+        if len(fields) != 11 or not re.fullmatch(r"\d+/\d+/\d+/\d+", fields[3]):
+            if line.strip():
+                odd.append(line.strip()[:200])
+            continue
+        partition, node, state, cpus, gres, gres_used, limit, default, available, memory, _ = fields
+        used, _idle, _other, total = (int(number) for number in cpus.split("/"))
+        count, types = gpus(gres)
+        found.append(
+            NodeLine(
+                partition=partition.rstrip("*"),
+                is_default=partition.endswith("*"),
+                node=node,
+                state=state.rstrip("*~#!%$@^-"),
+                cpus_used=used,
+                cpus_total=total,
+                gpus_total=count,
+                gpus_used=gpus(gres_used)[0],
+                gpu_types=types,
+                max_walltime=duration(limit),
+                default_walltime=duration(default),
+                up=available == "up",
+                memory_mb=int(memory) if memory.isdigit() else 0,
+            )
+        )
+    return found, odd
+
+
+def key_values(text: str) -> dict[str, str]:
+    """Pairs of `scontrol show job -o`. Values with blanks (names, comments) keep only their first word; nothing
+    that is decided on has one."""
+    return dict(re.findall(r"(?:^|\s)([A-Za-z][A-Za-z0-9:/_]*)=(\S*)", text))
+
+
+def configuration(stdout: str) -> dict[str, str]:
+    """`scontrol show config` as names and values."""
+    pairs = (line.partition("=") for line in stdout.splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def accounting(stdout: str) -> dict[str, str] | None:
+    """The newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS; None when there is none."""
+    rows = [line.split("|") for line in stdout.splitlines() if line.count("|") == 5]
+    if not rows:
+        return None
+    return dict(zip(("job_id", "state", "exit", "derived", "reason", "nodes"), rows[-1], strict=True))

@@ -1,0 +1,99 @@
+"""Partitions as resource pools, and what can be said of a job before it is submitted. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.base import JobSpec, Pool, SlotType
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.parse import NodeLine
+from trainmaster.dispatchers.slurm.resources import Request
+
+# States in which a node may take jobs sooner or later without anybody's doing.
+_USABLE = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "resv", "maint", "power", "reboot")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition with its nodes."""
+
+    name: str
+    nodes: tuple[NodeLine, ...]
+    slot_type: SlotType
+
+    @property
+    def usable(self) -> list[NodeLine]:
+        return [node for node in self.nodes if node.state.lower().startswith(_USABLE)]
+
+    def slots_of(self, node: NodeLine) -> int:
+        return node.cpus_total if self.slot_type is SlotType.CPU else node.gpus_total
+
+    def node_size(self, gpu_type: str | None = None) -> int:
+        """Slots of the largest node (with GPUs of that type, when one is asked for)."""
+        return max((self.slots_of(node) for node in self._fitting(gpu_type)), default=0)
+
+    def _fitting(self, gpu_type: str | None) -> list[NodeLine]:
+        return [node for node in self.nodes if gpu_type is None or gpu_type in node.gpu_types]
+
+    @property
+    def max_walltime(self) -> int | None:
+        return self.nodes[0].max_walltime
+
+    @property
+    def default_walltime(self) -> int | None:
+        """The limit of a job that names none."""
+        return self.nodes[0].default_walltime or self.max_walltime
+
+    def pool(self, options: SlurmOptions) -> Pool:
+        cpus = self.slot_type is SlotType.CPU
+        types = sorted({kind for node in self.nodes for kind in node.gpu_types})
+        return Pool(
+            name=self.name,
+            slot_type=self.slot_type,
+            slots_total=sum(self.slots_of(node) for node in self.usable),
+            slots_used=sum(node.cpus_used if cpus else node.gpus_used for node in self.usable),
+            nodes=len(self.usable),
+            slots_per_node=self.node_size(),
+            description=options.partition(self.name).description or "Slurm-managed pool of resources",
+            accelerator=", ".join(types),
+            is_default=self.nodes[0].is_default,
+            max_walltime=self.max_walltime,
+            up=self.nodes[0].up and bool(self.usable),
+        )
+
+    def complaints(self, spec: JobSpec, request: Request, walltime: int | None) -> list[str]:
+        """Why a job can never run in this partition."""
+        found = []
+        size = self.node_size(spec.gpu_type)
+        kind = "CPUs" if self.slot_type is SlotType.CPU else "GPUs"
+        if spec.gpu_type and not self._fitting(spec.gpu_type):
+            types = sorted({kind for node in self.nodes for kind in node.gpu_types})
+            has = f"has {', '.join(types)}" if types else "names no GPU types"
+            return [f"Pool {self.name} has no GPU of type {spec.gpu_type!r}; it {has}."]
+        each = request.slots_each or request.cores_each
+        # A site that does not tell Slurm of its GPUs shows none; then nothing is known.
+        if size and each > size:
+            found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
+        elif not request.spread and request.nodes > len(self._fitting(spec.gpu_type)):
+            there = len(self._fitting(spec.gpu_type))
+            found.append(f"The job needs {request.nodes} nodes, and pool {self.name} has {there}.")
+        total = sum(self.slots_of(node) for node in self._fitting(spec.gpu_type))
+        if size and spec.slots > total:
+            found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
+        if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
+            found.append(
+                f"The job asks for {walltime} s (--time), and pool {self.name} allows {self.max_walltime} s at most."
+            )
+        return found
+
+
+def partitions(nodes: Sequence[NodeLine], options: SlurmOptions) -> dict[str, Partition]:
+    """Nodes grouped by partition, in the order in which Slurm lists them."""
+    groups: dict[str, list[NodeLine]] = {}
+    for node in nodes:
+        groups.setdefault(node.partition, []).append(node)
+    return {
+        name: Partition(name, tuple(group), options.slots_are(name, any(node.gpus_total for node in group)))
+        for name, group in groups.items()
+    }

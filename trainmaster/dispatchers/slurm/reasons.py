@@ -1,0 +1,96 @@
+"""Slurm's reasons for waiting and failing, in words for the job's owner (job_reason_string(), 20.02 to 26.05)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason in a sentence. `never`: as asked, the job cannot start unless somebody changes something."""
+
+    sentence: str
+    never: bool = False
+
+
+_PLAIN = {
+    "Resources": "Waits for resources: it is next when enough of them are free.",
+    "Priority": "Waits behind jobs of higher priority.",
+    "Dependency": "Waits for another job of the same name to end.",
+    "BeginTime": "Waits for the start time that was asked for.",
+    "JobHeldUser": "Held by its owner: `scontrol release` lets it go on.",
+    "JobHeldAdmin": "Held by an administrator; only an administrator can release it.",
+    "JobHoldMaxRequeue": "Held by Slurm because it was requeued too often.",
+    "Licenses": "Waits for a licence to become free.",
+    "Reservation": "Waits for its reservation to begin.",
+    "ReqNodeNotAvail": "A node it needs is down, drained or reserved.",
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": (
+        "The nodes it needs are down, drained or kept for partitions of higher priority."
+    ),
+    "PartitionDown": "Its partition is down; it starts when an administrator brings the partition up.",
+    "PartitionInactive": "Its partition takes no jobs at the moment.",
+    "NodeDown": "A node it needs is down.",
+    "Cleaning": "Slurm is still cleaning up its last run.",
+    "Prolog": "The site's prolog is running on its nodes.",
+    "SystemFailure": "Slurm itself failed while it handled the job.",
+    "JobArrayTaskLimit": "Waits for another task of its array.",
+    "BurstBufferResources": "Waits for space in the burst buffer.",
+    "BurstBufferStageIn": "Its files are being staged in.",
+    "DeadLine": "Its deadline has passed.",
+    "JobLaunchFailure": "Slurm could not start it, or it was ended by a signal at once.",
+    "NonZeroExitCode": "Its script ended with a status other than 0.",
+    "TimeLimit": "It reached its time limit.",
+    "InactiveLimit": "Slurm ended it for being inactive.",
+    "NodeFail": "A node it ran on failed.",
+    "OutOfMemory": "It used more memory than it had asked for and was ended.",
+    "RaisedSignal": "It was ended by a signal.",
+    "Preempted": "Slurm took its resources for another job.",
+    "ReservationDeleted": "Its reservation was deleted; it is held until somebody releases it.",
+}
+_NEVER = {
+    "PartitionNodeLimit": "It asks for more nodes than its partition has or allows.",
+    "PartitionTimeLimit": "It asks for more time than its partition allows.",
+    "PartitionConfig": "Its partition cannot ever satisfy it: too many nodes, CPUs or GPUs, or a wrong limit.",
+    "BadConstraints": "No node of its partition can ever satisfy what it asks for.",
+    "InvalidAccount": "Its Slurm account does not exist or is not open to its user.",
+    "InvalidQOS": "Its quality of service (QOS) does not exist or is not open to its user.",
+    "AccountNotAllowed": "Its Slurm account may not use this partition.",
+    "QOSNotAllowed": "Its quality of service (QOS) may not use this partition.",
+    "DependencyNeverSatisfied": "It depends on a job that ended in another way than it asked for.",
+    "NetworkBW": "It asks for more network bandwidth than there is.",
+    "AssociationJobLimit": "Its association may run no jobs at all.",
+}
+# Limits come in families: QOSMax..., QOSGrp..., AssocMax..., AssocGrp..., MaxMemPerLimit and so on.
+_FAMILIES = (
+    ("QOSGrp", "Waits until the group that shares its quality of service (QOS) uses less"),
+    ("QOSMaxWall", "It asks for more time than its quality of service (QOS) allows"),
+    ("QOSMax", "Waits because of a limit of its quality of service (QOS)"),
+    ("QOSMin", "It asks for less than its quality of service (QOS) wants"),
+    ("QOS", "Waits because of its quality of service (QOS)"),
+    ("AssocGrp", "Waits until the group that shares its account uses less"),
+    ("AssocMaxWall", "It asks for more time than its account allows"),
+    ("AssocMax", "Waits because of a limit of its account"),
+    ("Assoc", "Waits because of its account"),
+    ("MaxMemPer", "It asks for more memory than is allowed"),
+    ("MaxBillingPer", "It asks for more than its billing limit allows"),
+    ("Federation", "Another cluster of the federation handles it"),
+)
+_FAMILY_NEVER = ("QOSMin", "QOSMaxWall", "AssocMaxWall", "MaxMemPer")
+# One job alone is over the limit, so that waiting does not help.
+_PER_JOB = ("PerJobLimit", "PerJob")
+
+
+def explain_reason(word: str) -> Reason:
+    """Slurm's reason word in a sentence; an unknown word is repeated, "None" and "" give an empty sentence."""
+    key = word.strip().strip("()").split(",", 1)[0].strip()
+    if key in ("", "None", "N/A"):
+        return Reason("")
+    if key in _NEVER:
+        return Reason(_NEVER[key], never=True)
+    if key in _PLAIN:
+        return Reason(_PLAIN[key])
+    for prefix, sentence in _FAMILIES:
+        if key.startswith(prefix):
+            never = prefix in _FAMILY_NEVER or key.endswith(_PER_JOB)
+            return Reason(f"{sentence} ({key}).", never=never)
+    return Reason(f"Slurm says: {word.strip()}.")

@@ -1,0 +1,111 @@
+"""From a number of slots to what Slurm is asked for: nodes, GPUs, CPUs. Pure arithmetic.
+
+The rows of Determined 0.38's table (its HPC launching documentation) hold: with N slots and `slots_per_node` = spn,
+the number of nodes is ceil(N / spn), or N when spn is not given. Where the size of a pool's nodes is known, a missing
+spn is filled in with the largest divisor of N that a node can hold: the same number of slots on every node, on as few
+nodes as possible. Without that knowledge a pool with `tres_supported` leaves the spreading to Slurm (`--gpus=N`).
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.base import SlotType
+
+
+class GpuDialect(enum.Enum):
+    """How GPUs are asked for at a site."""
+
+    TRES = "tres"  # select/cons_tres: --gpus-per-node, --gpus
+    GRES = "gres"  # --gres=gpu:N on every node; works everywhere that has GresTypes=gpu
+    NONE = "none"  # Slurm knows no GPUs: whole nodes
+
+    @classmethod
+    def of(cls, *, tres_supported: bool, gres_supported: bool) -> GpuDialect:
+        """From Determined's two switches; TRES needs GRES."""
+        if not gres_supported:
+            return cls.NONE
+        return cls.TRES if tres_supported else cls.GRES
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job asks for. `nodes` is the number of nodes; with `spread` it is only the most it may use.
+
+    `gpus_total` is for all nodes together, `slots_each` for one node (GPUs or CPU cores), 0 when it is left open.
+    """
+
+    nodes: int
+    gpus_total: int = 0
+    slots_each: int = 0
+    cores_each: int = 0
+    spread: bool = False
+
+    @property
+    def multi_node(self) -> bool:
+        """True when the script has to start a process on other nodes, or may have to."""
+        return self.nodes > 1
+
+
+def plan(
+    slots: int,
+    slot_type: SlotType,
+    dialect: GpuDialect,
+    *,
+    slots_per_node: int | None = None,
+    single_node: bool = False,
+    node_size: int | None = None,
+) -> Request:
+    """The request for `slots` slots. `node_size`: slots of the pool's largest node, None when not known."""
+    if slots == 0:
+        return Request(nodes=1, cores_each=1)
+    each = slots_per_node
+    if single_node:
+        each = slots
+    elif each is None and node_size:
+        each = _even_share(slots, node_size)
+    if slot_type is SlotType.CPU:
+        nodes = _ceil(slots, each or 1)
+        return Request(nodes=nodes, slots_each=each or 0, cores_each=each or 1)
+    if dialect is GpuDialect.TRES:
+        if each is None:
+            return Request(nodes=slots, gpus_total=slots, spread=True)
+        return Request(nodes=_ceil(slots, each), gpus_total=slots, slots_each=each)
+    nodes = _ceil(slots, each or 1)
+    if dialect is GpuDialect.GRES:
+        return Request(nodes=nodes, slots_each=each or 1)
+    return Request(nodes=nodes)
+
+
+def sbatch_words(request: Request, slot_type: SlotType, dialect: GpuDialect, gpu_type: str | None = None) -> list[str]:
+    """The request as sbatch options: one task on each node, which starts the workers of that node."""
+    kind = f"{gpu_type}:" if gpu_type else ""
+    if request.spread:
+        return [f"--nodes=1-{request.nodes}", "--ntasks-per-node=1", f"--gpus={kind}{request.gpus_total}"]
+    words = [f"--nodes={request.nodes}", f"--ntasks={request.nodes}", "--ntasks-per-node=1"]
+    if request.cores_each:
+        words.append(f"--cpus-per-task={request.cores_each}")
+    if slot_type is not SlotType.CPU and request.slots_each:
+        if dialect is GpuDialect.TRES:
+            # Not --gpus-per-task: Slurm 22.05.5 to 22.05.8 refuse it (SchedMD bug 15857).
+            words.append(f"--gpus-per-node={kind}{request.slots_each}")
+        elif dialect is GpuDialect.GRES:
+            words.append(f"--gres=gpu:{kind}{request.slots_each}")
+    return words
+
+
+def merge_gres(words: list[str], gres: str | None) -> list[str]:
+    """`words` with the user's other generic resources in the one `--gres` that sbatch takes."""
+    if not gres:
+        return words
+    merged = [f"{word},{gres}" if word.startswith("--gres=") else word for word in words]
+    return merged if merged != words else [*words, f"--gres={gres}"]
+
+
+def _ceil(slots: int, each: int) -> int:
+    return -(-slots // each)
+
+
+def _even_share(slots: int, node_size: int) -> int:
+    return next(each for each in range(min(slots, node_size), 0, -1) if slots % each == 0)
