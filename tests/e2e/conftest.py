@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.master import MasterProcess, make_folder, remove_folder
 
-LOCAL = "resource_manager: {type: nohup, slots: 8}\n"
+LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 
 
 @pytest.fixture(scope="session")

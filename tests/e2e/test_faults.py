@@ -1,0 +1,123 @@
+"""The master killed, away, and back: no job lost, none doubled, no report missing."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, files, log_text, only_trial, validations, wait_ended, wait_for
+
+SEARCH = trainings.experiment(
+    trainings.asha(12, 8), epochs=8, pause=0.15, value={"type": "double", "minval": 1, "maxval": 9}
+)
+
+
+def test_killed_at_ten_random_moments_a_search_ends_as_if_nothing_had_happened(own_master: MasterProcess) -> None:
+    own_master.start()
+    number = own_master.client().create_experiment(SEARCH, files(train__py=trainings.COUNTING)).id
+    moments = random.Random(4)
+    for _ in range(10):
+        time.sleep(moments.uniform(0.05, 1.2))  # the moment is the input here, not a wait for something
+        own_master.kill()
+        own_master.start()
+    master = own_master.client()
+    assert wait_ended(master, number).state == "COMPLETED"
+    trials = master.trials(number)
+    assert len(trials) == 12
+    reported = validations(master, [trial.id for trial in trials])
+    for trial in trials:
+        text = log_text(master, trial.id)
+        assert trial.state == "COMPLETED", trial.reason
+        assert (trial.attempts, trial.restarts) == (1, 0), text
+        assert text.count("starting after epoch") == 1, "a job ran twice"
+        assert reported[trial.id] == list(range(1, trial.batches + 1)), "a report is missing or doubled"
+        assert trial.summary["avg_metrics"]["loss"]["count"] == trial.batches
+        assert trial.batches in (2, 4, 8)
+    assert not own_master.errors()
+
+
+def test_hyperparameters_do_not_depend_on_restarts(own_master: MasterProcess, local: MasterProcess) -> None:
+    undisturbed = local.client()
+    expected = undisturbed.create_experiment(SEARCH, files(train__py=trainings.COUNTING)).id
+    own_master.start()
+    number = own_master.client().create_experiment(SEARCH, files(train__py=trainings.COUNTING)).id
+    for _ in range(3):
+        time.sleep(0.4)
+        own_master.kill()
+        own_master.start()
+    master = own_master.client()
+    wait_ended(master, number)
+    wait_ended(undisturbed, expected)
+    assert [t.hparams for t in master.trials(number)] == [t.hparams for t in undisturbed.trials(expected)]
+
+
+def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: MasterProcess) -> None:
+    own_master.start()
+    master = own_master.client()
+    text = trainings.experiment(epochs=12, pause=0.2, save_at=6)
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
+    own_master.kill()
+    # The runtime gives an unreachable master half a minute at the end, then leaves its reports in the job folder.
+    folders = own_master.data / "jobs"
+    wait_for(lambda: list(folders.glob("**/exit/0.json")), "the job to end by itself", 90)
+    own_master.start()
+    master = own_master.client()
+    assert wait_ended(master, number).state == "COMPLETED"
+    trial = only_trial(master, number)
+    assert (trial.batches, trial.attempts, trial.restarts) == (12, 1, 0)
+    assert validations(master, [trial.id])[trial.id] == list(range(1, 13))
+    assert trial.summary["validation_metrics"]["error"]["count"] == 12
+    assert len(master.checkpoints(number)) == 2
+    assert "starting after epoch 0" in log_text(master, trial.id)
+
+
+def test_started_again_on_the_same_folder_it_goes_on_where_it_was(own_master: MasterProcess) -> None:
+    own_master.start()
+    first = own_master.client()
+    number = first.create_experiment(trainings.experiment(epochs=2), files(train__py=trainings.COUNTING)).id
+    wait_ended(first, number)
+    cluster = first.info()["clusterId"]
+    own_master.stop()
+    own_master.start()
+    again = own_master.client()
+    assert again.info()["clusterId"] == cluster
+    assert again.experiment(number).state == "COMPLETED"
+    assert only_trial(again, number).batches == 2
+
+
+def test_a_job_lost_without_a_trace_is_started_again_without_charge(own_master: MasterProcess) -> None:
+    own_master.start()
+    master = own_master.client()
+    text = trainings.experiment(epochs=40, pause=0.1, save_at=2)
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: any(t.batches >= 3 for t in master.trials(number)), "the trial to report")
+    kill_everything_of_the_job(own_master)
+    assert wait_ended(master, number, 120).state == "COMPLETED"
+    trial = only_trial(master, number)
+    assert (trial.attempts, trial.restarts, trial.batches) == (2, 0, 40)
+    assert "no restart is charged" in log_text(master, trial.id)
+
+
+def kill_everything_of_the_job(process: MasterProcess) -> None:
+    """As a node that loses power: every process that works in the job's folder, at once."""
+    import os
+    import signal
+    from pathlib import Path
+
+    marks = str(process.data / "jobs")
+    victims = []
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (proc / "cmdline").read_bytes().decode(errors="replace")
+            environment = (proc / "environ").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if int(proc.name) not in (process.pid, os.getpid()) and (marks in command or f"={marks}" in environment):
+            victims.append(int(proc.name))
+    assert victims
+    for pid in victims:
+        os.kill(pid, signal.SIGSTOP)
+    for pid in victims:
+        os.kill(pid, signal.SIGKILL)
