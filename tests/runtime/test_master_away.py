@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 
 from tests.runtime.test_whole_job import archive
 from tests.runtime.waiting import until
@@ -46,18 +47,19 @@ def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_pa
 def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
     job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=30)
 
+    vanished = threading.Event()
+
     def cut(the_master, stream, record):
         # The record is kept, but the runtime never hears so.
         if stream == "core" and record.get("steps_completed") == 10 and the_master._server is not None:
-            server, the_master._server = the_master._server, None
-            server.shutdown()
-            server.server_close()
+            the_master.vanish()
+            vanished.set()
             raise ConnectionAbortedError
 
     master.decide = cut
     process = job.start(TEST_FOLDER=str(tmp_path))
     until((tmp_path / "ten").exists)
-    until(lambda: master._server is None)
+    assert vanished.wait(20)
     master.decide = lambda *_: None
     master.come()
     (tmp_path / "go").touch()
