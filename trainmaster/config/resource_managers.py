@@ -24,8 +24,8 @@ class _Manager(Section):
     """What the cluster is called in listings of pools; one name per manager."""
 
     def options(self) -> dict[str, Any]:
-        """What the dispatcher is given: the whole section with its defaults, as JSON values."""
-        return self.model_dump(mode="json")
+        """What the dispatcher is given: the section with its defaults, as JSON values; what is not set is left to it."""
+        return self.model_dump(mode="json", exclude_none=True)
 
 
 class LocalManager(_Manager):
@@ -35,8 +35,14 @@ class LocalManager(_Manager):
     slots: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     job_storage_root: AbsolutePath | None = None
     container_run_type: ContainerRuntime = "none"
+    container_command: AbsolutePath | None = None
+    """The container runtime's program, when PATH does not say it."""
+    scratch: list[AbsolutePath] | None = None
+    """Folders for temporary files, tried in order."""
     poll_interval: float = Field(default=1.0, gt=0)
     """Seconds between two looks at the jobs."""
+    cancel_grace: float | None = Field(default=None, ge=0)
+    """Seconds between asking a job to end and ending it."""
 
 
 class PartitionOverride(Section):
@@ -115,6 +121,19 @@ class SlurmManager(_Manager):
     """Seconds between two questions to the scheduler."""
     slots_per_node: Positive | None = None
     commands: Commands = Commands()
+    environment: dict[str, Line] = Field(default_factory=dict)
+    """For Slurm's commands and for jobs, for example SLURM_CONF."""
+    container_command: AbsolutePath | None = None
+    """apptainer or singularity on the nodes, when PATH does not say it."""
+    gpu_libraries: bool = True
+    """Give containers the host's CUDA or ROCm libraries."""
+    scratch: list[AbsolutePath] | None = None
+    """Folders on the nodes for temporary files, tried in order."""
+    job_path: Line | None = None
+    """PATH of jobs."""
+    submits_per_second: float | None = Field(default=None, gt=0)
+    query_deadline: float | None = Field(default=None, gt=0)
+    """Seconds that a question to Slurm may take."""
 
     @model_validator(mode="before")
     @classmethod
