@@ -1,0 +1,88 @@
+"""A real master on a real database, with a queue whose only slot is taken: the tests play the jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.api.http import Api
+from tests.api.jobs import Job, config, create, jobs_of
+from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+from trainmaster.client.master import hashed
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
+
+ONE_SLOT = "resource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
+
+
+@pytest.fixture(scope="session")
+def master() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, ONE_SLOT)
+    process.start()
+    blocker = Api(process.url, log_in(process, "admin"))
+    number = create(blocker, config(name="holds the only slot"))
+    wait_for(
+        lambda: blocker.get(f"/api/v1/experiments/{number}").json["experiment"]["state"] == "STATE_RUNNING",
+        "the job that holds the slot",
+    )
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="session")
+def engine(master: MasterProcess) -> Iterator[Engine]:
+    """The master's database, for what the API cannot bring about, such as the passing of a week."""
+    engine = make_engine(EmbeddedServer(master.data).url, pool_size=2)
+    yield engine
+    engine.dispose()
+
+
+def log_in(master: MasterProcess, user: str) -> str:
+    body = {"username": user, "password": hashed(master.password), "isHashed": True}
+    answer = Api(master.url).post("/api/v1/auth/login", body)
+    assert answer.status == 200, answer.content
+    return str(answer.json["token"])
+
+
+@pytest.fixture
+def nobody(master: MasterProcess) -> Api:
+    return Api(master.url)
+
+
+@pytest.fixture(scope="session")
+def user(master: MasterProcess) -> Api:
+    return Api(master.url, log_in(master, "determined"))
+
+
+@pytest.fixture(scope="session")
+def admin(master: MasterProcess) -> Api:
+    return Api(master.url, log_in(master, "admin"))
+
+
+@pytest.fixture
+def experiment(user: Api) -> Iterator[Callable[..., int]]:
+    """Makes experiments; they are killed after the test."""
+    made: list[int] = []
+
+    def make(text: str | None = None, **body: Any) -> int:
+        made.append(create(user, text, **body))
+        return made[-1]
+
+    yield make
+    for number in made:
+        user.post(f"/api/v1/experiments/{number}/kill")
+
+
+@pytest.fixture
+def job(master: MasterProcess, user: Api, experiment: Callable[..., int]) -> Job:
+    """A job with its lease."""
+    found = jobs_of(master, user, experiment())[0]
+    assert found.lease().status == 200
+    return found

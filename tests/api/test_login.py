@@ -1,0 +1,90 @@
+"""Who may come in, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.api.conftest import log_in
+from tests.api.http import Api
+from tests.api.jobs import Job
+from tests.e2e.master import MasterProcess
+from trainmaster.client.master import hashed
+
+LOGIN = "/api/v1/auth/login"
+
+
+def test_a_password_goes_hashed_or_plain(master: MasterProcess, nobody: Api) -> None:
+    for sent, is_hashed in ((hashed(master.password), True), (master.password, False)):
+        answer = nobody.post(LOGIN, {"username": "determined", "password": sent, "isHashed": is_hashed})
+        assert answer.status == 200
+        assert answer.json["user"]["username"] == "determined"
+        assert Api(master.url, answer.json["token"]).get("/api/v1/me").json["user"]["username"] == "determined"
+
+
+def test_a_wrong_password_and_an_unknown_user_get_the_same_sentence(master: MasterProcess, nobody: Api) -> None:
+    wrong = nobody.post(LOGIN, {"username": "determined", "password": "no", "isHashed": False})
+    unknown = nobody.post(LOGIN, {"username": "nobody-here", "password": master.password, "isHashed": False})
+    plain_as_hash = nobody.post(LOGIN, {"username": "determined", "password": master.password, "isHashed": True})
+    assert [a.status for a in (wrong, unknown, plain_as_hash)] == [403, 403, 403]
+    assert wrong.content == unknown.content == plain_as_hash.content
+
+
+def test_user_names_are_read_without_regard_to_case_and_spaces(master: MasterProcess, nobody: Api) -> None:
+    answer = nobody.post(LOGIN, {"username": " Determined ", "password": master.password})
+    assert answer.status == 200
+
+
+def test_logging_out_ends_this_session_only(master: MasterProcess) -> None:
+    first, second = (Api(master.url, log_in(master, "determined")) for _ in range(2))
+    assert first.post("/api/v1/auth/logout").status == 200
+    gone = first.get("/api/v1/me")
+    assert gone.status == 401
+    assert "log in" in gone.sentence
+    assert second.get("/api/v1/me").status == 200
+
+
+def test_an_expired_session_is_refused(master: MasterProcess, engine: Engine) -> None:
+    api = Api(master.url, log_in(master, "determined"))
+    with engine.begin() as connection:
+        newest = "SELECT max(id) FROM user_sessions"
+        connection.execute(text(f"UPDATE user_sessions SET expires_at = now() - interval '1 s' WHERE id = ({newest})"))
+    assert api.get("/api/v1/me").status == 401
+
+
+def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, nobody: Api) -> None:
+    api = Api(master.url, log_in(master, "determined"))
+    change = text("UPDATE users SET active = :active WHERE username = 'determined'")
+    try:
+        with engine.begin() as connection:
+            connection.execute(change, {"active": False})
+        assert api.get("/api/v1/me").status == 401
+        assert nobody.post(LOGIN, {"username": "determined", "password": master.password}).status == 403
+    finally:
+        with engine.begin() as connection:
+            connection.execute(change, {"active": True})
+
+
+@pytest.mark.parametrize("token", ["", "x", "alloc:", "alloc:1.2.3:00", "alloc:ÿ:ÿ", "a" * 8000])
+def test_what_is_no_token_is_refused(nobody: Api, token: str) -> None:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = nobody.call("GET", "/api/v1/me", headers=headers)
+    assert answer.status == 401
+    assert answer.error["reason"] == "Unauthenticated"
+
+
+def test_the_token_is_also_taken_from_a_cookie(master: MasterProcess, nobody: Api) -> None:
+    token = log_in(master, "determined")
+    assert nobody.call("GET", "/api/v1/me", headers={"Cookie": f"auth={token}"}).status == 200
+
+
+def test_a_job_cannot_do_what_users_do(job: Job) -> None:
+    for method, path in (
+        ("POST", "/api/v1/auth/logout"),
+        ("GET", "/api/v1/experiments"),
+        ("POST", f"/api/v1/experiments/{job.experiment_id}/kill"),
+        ("DELETE", f"/api/v1/experiments/{job.experiment_id}"),
+        ("GET", "/api/v1/users"),
+    ):
+        assert job.api.call(method, path, {} if method == "POST" else None).status == 403, path
+    assert job.api.get(f"/api/v1/trials/{job.trial_id}").status == 200
