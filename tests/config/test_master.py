@@ -114,6 +114,7 @@ def test_slurm_defaults() -> None:
         "job_project_source": "project",
         "poll_interval": 10,
         "gpu_libraries": True,
+        "walltime_grace": 120,
     }
 
 

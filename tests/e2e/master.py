@@ -204,6 +204,15 @@ def wait_ended(master: Master, experiment_id: int, deadline: float = 120.0) -> E
     )
 
 
+def ended_as(master: Master, experiment_id: int, state: str, deadline: float = 120.0) -> None:
+    """Wait for the end and check how it ended; the logs are in the message when it is another one."""
+    found = wait_ended(master, experiment_id, deadline)
+    if found.state != state:
+        trials = master.trials(experiment_id)
+        told = "\n".join(f"-- trial {t.id} {t.state}: {t.reason}\n{log_text(master, t.id)}" for t in trials[:3])
+        raise AssertionError(f"experiment {experiment_id} ended as {found.state} ({found.reason}), not {state}\n{told}")
+
+
 def only_trial(master: Master, experiment_id: int) -> Trial:
     trials = master.trials(experiment_id)
     assert len(trials) == 1

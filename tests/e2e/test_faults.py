@@ -6,7 +6,7 @@ import random
 import time
 
 from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, log_text, only_trial, validations, wait_ended, wait_for
+from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
 
 SEARCH = trainings.experiment(
     trainings.asha(12, 8), epochs=8, pause=0.15, value={"type": "double", "minval": 1, "maxval": 9}
@@ -22,7 +22,7 @@ def test_killed_at_ten_random_moments_a_search_ends_as_if_nothing_had_happened(o
         own_master.kill()
         own_master.start()
     master = own_master.client()
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trials = master.trials(number)
     assert len(trials) == 12
     reported = validations(master, [trial.id for trial in trials])
@@ -64,7 +64,7 @@ def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: Ma
     wait_for(lambda: list(folders.glob("**/exit/0.json")), "the job to end by itself", 90)
     own_master.start()
     master = own_master.client()
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert (trial.batches, trial.attempts, trial.restarts) == (12, 1, 0)
     assert validations(master, [trial.id])[trial.id] == list(range(1, 13))
@@ -94,7 +94,7 @@ def test_a_job_lost_without_a_trace_is_started_again_without_charge(own_master: 
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 3 for t in master.trials(number)), "the trial to report")
     kill_everything_of_the_job(own_master)
-    assert wait_ended(master, number, 120).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED", 120)
     trial = only_trial(master, number)
     assert (trial.attempts, trial.restarts, trial.batches) == (2, 0, 40)
     assert "no restart is charged" in log_text(master, trial.id)

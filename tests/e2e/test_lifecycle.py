@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, log_text, only_trial, validations, wait_ended, wait_for
+from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
 from trainmaster.client.errors import APIError, NoSuchThing
 from trainmaster.client.master import Master
 
@@ -30,7 +30,7 @@ def story(master: Master, trial_id: int) -> str:
 def test_a_trial_runs_to_its_end(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=3))
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert (trial.state, trial.batches, trial.restarts, trial.best_metric) == ("COMPLETED", 3, 0, pytest.approx(1 / 3))
     assert validations(master, [trial.id]) == {trial.id: [1, 2, 3]}
@@ -53,7 +53,7 @@ def test_pausing_saves_and_activating_goes_on_from_there(local: MasterProcess) -
     saved = only_trial(master, number).batches
     assert master.checkpoints(number)[0].steps_completed == saved
     master.steer(number, "activate")
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert trial.restarts == 0
     assert f"starting after epoch {saved}" in log_text(master, trial.id)
@@ -71,7 +71,7 @@ def test_an_experiment_created_paused_waits(local: MasterProcess) -> None:
     assert made.state == "PAUSED"
     assert allocations(master, made.id) == []
     master.steer(made.id, "activate")
-    assert wait_ended(master, made.id).state == "COMPLETED"
+    ended_as(master, made.id, "COMPLETED")
 
 
 def test_cancelling_lets_the_trial_save_first(local: MasterProcess) -> None:
@@ -79,7 +79,7 @@ def test_cancelling_lets_the_trial_save_first(local: MasterProcess) -> None:
     number = create(master, trainings.experiment(epochs=1000))
     wait_for_steps(master, number, 2)
     master.steer(number, "cancel")
-    assert wait_ended(master, number).state == "CANCELED"
+    ended_as(master, number, "CANCELED")
     trial = only_trial(master, number)
     assert trial.state == "CANCELED"
     assert master.checkpoints(number)[0].steps_completed == trial.batches
@@ -91,7 +91,7 @@ def test_killing_ends_it_at_once(local: MasterProcess, deaf: bool) -> None:
     number = create(master, trainings.experiment(epochs=1000, deaf=deaf))
     wait_for_steps(master, number, 2)
     master.steer(number, "kill")
-    assert wait_ended(master, number).state == "CANCELED"
+    ended_as(master, number, "CANCELED")
     assert only_trial(master, number).state == "CANCELED"
 
 
@@ -102,7 +102,7 @@ def test_killing_one_trial_leaves_the_others(local: MasterProcess) -> None:
     wait_for_steps(master, number, 1)
     first, second = master.trials(number)
     master.kill_trial(first.id)
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     assert [trial.state for trial in master.trials(number)] == ["CANCELED", "COMPLETED"]
     assert "killed by determined" in story(master, first.id)
     assert master.trial(second.id).batches == 20
@@ -113,14 +113,14 @@ def test_a_trial_that_does_not_listen_is_ended_after_its_time(local: MasterProce
     number = create(master, trainings.experiment(epochs=1000, deaf=True, keys={"preemption_timeout": 1}))
     wait_for_steps(master, number, 1)
     master.steer(number, "cancel")
-    assert wait_ended(master, number).state == "CANCELED"
+    ended_as(master, number, "CANCELED")
     assert "did not leave in time" in log_text(master, only_trial(master, number).id)
 
 
 def test_a_failure_is_restarted_from_the_latest_checkpoint(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=6, save_at=3, fail_at=4, keys={"max_restarts": 2}))
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert (trial.restarts, trial.attempts) == (1, 2)
     text = log_text(master, trial.id)
@@ -144,7 +144,7 @@ def test_without_restarts_left_it_ends_in_error_with_the_reason(local: MasterPro
 def test_a_signal_is_named(local: MasterProcess) -> None:
     master = local.client()
     number = create(master, trainings.experiment(epochs=3, die_at=1, keys={"max_restarts": 1}))
-    assert wait_ended(master, number, 180).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED", 180)
     assert "signal 9" in log_text(master, only_trial(master, number).id)
 
 
@@ -154,7 +154,7 @@ def test_invalid_hyperparameters_are_replaced(local: MasterProcess) -> None:
     number = create(
         master, trainings.experiment(searcher, x={"type": "int", "minval": 0, "maxval": 9}), trainings.INVALID
     )
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trials = master.trials(number)
     assert sum(trial.hparams["x"] >= 5 for trial in trials) == 3 or len(trials) == 6
     assert all(trial.state == "COMPLETED" for trial in trials)
@@ -168,7 +168,7 @@ def test_early_stopping_stops_each_trial_at_its_rung(local: MasterProcess) -> No
         trainings.asha(8, 8), epochs=8, pause=0.02, value={"type": "double", "minval": 1, "maxval": 9}
     )
     number = create(master, text)
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trials = master.trials(number)
     ran = sorted(trial.batches for trial in trials)
     assert len(trials) == 8
@@ -185,7 +185,7 @@ def test_a_nan_metric_ends_that_trial_and_not_the_experiment(local: MasterProces
         trainings.asha(4, 4), epochs=4, pause=0.02, nan={"type": "categorical", "vals": [True, False]}
     )
     number = create(master, text)
-    assert wait_ended(master, number).state == "COMPLETED"
+    ended_as(master, number, "COMPLETED")
     trials = master.trials(number)
     assert {trial.hparams["nan"] for trial in trials} == {True, False}, "the seed no longer draws both values"
     for trial in trials:
@@ -204,7 +204,7 @@ def test_one_seed_gives_the_same_trials(local: MasterProcess) -> None:
     found = []
     for _ in range(2):
         number = create(master, text)
-        assert wait_ended(master, number).state == "COMPLETED"
+        ended_as(master, number, "COMPLETED")
         found.append(
             [(trial.hparams, trial.raw["id"] and trial.task_id.partition(".")[2]) for trial in master.trials(number)]
         )

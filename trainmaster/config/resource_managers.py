@@ -131,6 +131,8 @@ class SlurmManager(_Manager):
     """Folders on the nodes for temporary files, tried in order."""
     job_path: Line | None = None
     """PATH of jobs."""
+    walltime_grace: Positive = 120
+    """Seconds before a job's time limit at which its trial is asked to save its work and leave."""
     submits_per_second: float | None = Field(default=None, gt=0)
     query_deadline: float | None = Field(default=None, gt=0)
     """Seconds that a question to Slurm may take."""

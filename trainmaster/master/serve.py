@@ -136,6 +136,7 @@ def make_cluster(
         derived=derived,
         default_compute=getattr(manager, "default_compute_resource_pool", None),
         default_aux=getattr(manager, "default_aux_resource_pool", None),
+        walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
     )
 
 

@@ -22,6 +22,7 @@ class ExitRecord:
     oom: bool
     preempted: Optional[str]  # the reason
     preempt_acked: bool
+    began: bool  # the user's process was started
     message: str
     started_at: float
     ended_at: float

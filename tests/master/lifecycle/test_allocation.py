@@ -51,6 +51,12 @@ def test_the_first_cause_is_blamed_not_the_ranks_that_were_taken_down() -> None:
     assert outcome.exit_code == 7
 
 
+def test_what_kept_the_training_from_starting_is_not_the_codes_fault() -> None:
+    assert kind(attempt(record(code=75, began=False, message="no rendezvous"))) is OutcomeKind.INFRASTRUCTURE
+    assert kind(attempt(record(code=70, began=False, message="bad archive"))) is OutcomeKind.REJECTED
+    assert kind(attempt(record(code=75))) is OutcomeKind.FAILED
+
+
 def test_leaving_after_an_acknowledged_preemption() -> None:
     assert kind(attempt(record(preempted="pause", acked=True), preempt_reason="pause")) is OutcomeKind.PREEMPTED
     assert kind(attempt(record(preempted="walltime", acked=True))) is OutcomeKind.WALLTIME
@@ -74,7 +80,13 @@ def test_the_runtime_knows_of_its_own_memory() -> None:
     assert kind(attempt(record(code=137, signal=9, oom=True))) is OutcomeKind.OUT_OF_MEMORY
 
 
-@pytest.mark.parametrize("said", [OutcomeKind.FAILED, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])
+def test_a_runtime_that_was_taken_down_itself_is_not_the_codes_failure() -> None:
+    gone = {"said": OutcomeKind.FAILED, "ended_seen_at": NOW - SETTLE}
+    assert kind(attempt(**gone)) is OutcomeKind.INFRASTRUCTURE
+    assert kind(attempt(leased=False, **gone)) is OutcomeKind.FAILED
+
+
+@pytest.mark.parametrize("said", [OutcomeKind.OUT_OF_MEMORY, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])
 def test_the_schedulers_word_counts_after_a_moment_for_the_runtimes(said: OutcomeKind) -> None:
     facts = attempt(said=said, ended_seen_at=NOW)
     assert kind(facts) is None

@@ -275,6 +275,7 @@ class Allocation(Shape):
     # Ours: the scheduler's side of it.
     resource_pool: str
     job_id: str | None
+    job_name: str  # the token, which a scheduler shows as the job's name
     scheduler_state: str
     explanation: str
     nodes: list[str]
@@ -294,6 +295,7 @@ class Allocation(Shape):
             status_code=row.exit_code,
             resource_pool=row.pool,
             job_id=row.native_id,
+            job_name=row.token,
             scheduler_state=str(seen.get("raw") or ""),
             explanation=row.explanation,
             nodes=list(seen.get("nodes") or ()),

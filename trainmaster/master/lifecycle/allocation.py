@@ -25,6 +25,7 @@ class ExitRecord:
     oom: bool = False
     preempted: str | None = None  # reason, when the attempt was asked to leave
     acked: bool = False
+    began: bool = True  # the user's code was started
     message: str = ""
     node_name: str = ""
 
@@ -120,6 +121,10 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     where = f" on node {record.node_name}" if record.node_name else ""
     if attempt.kill_asked:
         return Outcome(OutcomeKind.STOPPED, "It was ended at once", record.exit_code)
+    if not record.began:
+        # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry mends.
+        kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
+        return Outcome(kind, f"The training was not started{where}: {record.message}", record.exit_code)
     if record.oom:
         text = f"The training code was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
@@ -138,11 +143,15 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
 
 def _from_scheduler(attempt: Attempt) -> Outcome:
     said = attempt.said or OutcomeKind.INFRASTRUCTURE
-    text = attempt.said_text or f"The scheduler says: {said.value}"
+    text = attempt.said_text.rstrip(".") or f"The scheduler says: {said.value}"
     if attempt.kill_asked or (attempt.preempt_reason is not None and said is OutcomeKind.CANCELLED):
         return Outcome(OutcomeKind.STOPPED, "It was ended at once")
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
+    if said is OutcomeKind.FAILED:
+        # The runtime outlives the user's code and always says how that ended; it was itself taken down.
+        why = f"The job was taken down from outside, its runtime could not say why: {text}"
+        return Outcome(OutcomeKind.INFRASTRUCTURE, why)
     if said is OutcomeKind.COMPLETED:
         # Status 0 without a word from the runtime: nothing says that the training was done.
         return Outcome(

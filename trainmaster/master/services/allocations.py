@@ -197,6 +197,8 @@ def take_exit(store: Store, allocation_id: str, record: Json) -> None:
         allocation = _locked(session, allocation_id)
         if allocation.ended_at is not None or rank in allocation.exits:
             return
+        if allocation.lease_job not in (None, record.get("job_id")):
+            return  # a double that left something in the folder does not speak for the job that runs
         allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
         if record.get("preempt_acked"):
             allocation.preempt_acked = True
@@ -237,10 +239,14 @@ def _take_core(
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(_report(record))
-            continue
+        if kind == "metrics" or not record:
+            continue  # an empty record stands for a line that arrived under its number before
         store_reports(conductor, trial, allocation.attempt, reports)
         reports = []
-        _TAKE.get(str(kind), _take_unknown)(intake, record)
+        try:
+            _TAKE.get(str(kind), _take_unknown)(intake, record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Invalid(f"A record of kind {kind!r} does not fit: {error!r}.") from None
     store_reports(conductor, trial, allocation.attempt, reports)
     stream.acked += len(fresh)
     return stream.acked
@@ -273,12 +279,17 @@ def _report(record: Json) -> metrics.Report:
     measured = record.get("metrics")
     if not isinstance(measured, dict):
         raise Invalid("A metrics record must have an object `metrics`.")
+    try:
+        steps = int(record.get("steps_completed") or 0)
+        at = from_epoch(float(record["t"])) if "t" in record else now()
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise Invalid(f"A metrics record does not fit: {error}.") from None
     return metrics.Report(
         group=str(record.get("group", "")),
-        steps=int(record.get("steps_completed") or 0),
+        steps=steps,
         metrics=finite(measured),
         batch_metrics=finite(record.get("batch_metrics")),
-        at=from_epoch(float(record["t"])) if "t" in record else now(),
+        at=at,
     )
 
 
@@ -367,6 +378,28 @@ def add_checkpoint(conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -
     session.flush()
 
 
+def _take_checkpoint_deleted(intake: Intake, record: Json) -> None:
+    checkpoint = intake.conductor.session.get(Checkpoint, uuid.UUID(str(record["uuid"])))
+    if checkpoint is None or checkpoint.trial_id != intake.trial.id or checkpoint.state == "DELETED":
+        return
+    for row in (intake.trial, intake.conductor.row):
+        row.checkpoint_count -= 1
+        row.checkpoint_size -= checkpoint.size
+    checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
+    if intake.trial.latest_checkpoint == checkpoint.uuid:
+        intake.trial.latest_checkpoint = _latest_checkpoint(intake.conductor.session, intake.trial.id)
+
+
+def _latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
+    query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
+    return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
+
+
+def _take_unreadable(intake: Intake, record: Json) -> None:
+    why = str(record.get("why") or "it is no report")[:200]
+    intake.conductor.say(intake.trial.task_id, f"A report could not be taken in and is left out: {why}", "WARNING")
+
+
 def _take_unknown(intake: Intake, record: Json) -> None:
     """A newer runtime's word: said in the log, never fatal for the records around it."""
     kind = str(record.get("kind"))[:60]
@@ -380,6 +413,8 @@ _TAKE = {
     "early_exit": _take_early_exit,
     "ack_preempt": _take_ack,
     "checkpoint": _take_checkpoint,
+    "checkpoint_deleted": _take_checkpoint_deleted,
+    "unreadable": _take_unreadable,
 }
 
 

@@ -38,6 +38,7 @@ class Cluster:
     derived: Sequence[DerivedPool] = ()
     default_compute: str | None = None
     default_aux: str | None = None
+    walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
 
     @property
     def kind(self) -> str:

@@ -12,7 +12,6 @@ from trainmaster.master.services.clusters import ServedPool
 from trainmaster.master.services.identity import session_token
 from trainmaster.master.services.store import Settings
 
-WALLTIME_GRACE = 120  # seconds before a time limit at which a trial is asked to leave
 RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
 
@@ -34,7 +33,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "pool": served.pool.name,
         "slots": allocation.slots,
         "slot_type": served.pool.slot_type.value,
-        "walltime_grace": WALLTIME_GRACE,
+        "walltime_grace": served.cluster.walltime_grace,
         "heartbeat": settings.heartbeat,
         "lease_patience": settings.lease_patience,
         "environment": {},
@@ -60,7 +59,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
             "runtime.zip": StagedFile(settings.runtime_zip),
         },
         options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
-        walltime_grace=WALLTIME_GRACE,
+        walltime_grace=served.cluster.walltime_grace,
     )
 
 

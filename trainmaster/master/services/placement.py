@@ -412,6 +412,7 @@ def _exit_record(rank: int, record: Mapping[str, Any]) -> ExitRecord:
         oom=bool(record.get("oom")),
         preempted=str(preempted.get("reason")) if isinstance(preempted, Mapping) else None,
         acked=bool(record.get("preempt_acked")),
+        began=bool(record.get("began", True)),
         message=str(record.get("message") or ""),
         node_name=str(record.get("node_name") or ""),
     )

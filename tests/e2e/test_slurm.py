@@ -1,0 +1,253 @@
+"""The same life on real Slurm: batch jobs of an ordinary user, in real containers, over several nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster, torch_image
+from tests.e2e import trainings
+from tests.e2e.master import (
+    MasterProcess,
+    ended_as,
+    files,
+    log_text,
+    make_folder,
+    only_trial,
+    remove_folder,
+    validations,
+    wait_for,
+)
+from tests.e2e.slurm import USER, make_slurm_master, slurm_master
+from trainmaster.client import context
+from trainmaster.client.errors import APIError
+from trainmaster.client.master import Master
+
+__all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master", "torch_image"]
+
+pytestmark = [pytest.mark.slurm, pytest.mark.apptainer]
+EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
+
+
+def create(master: Master, text: str) -> int:
+    return master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+
+
+def job_of(master: Master, number: int, attempt: int = -1) -> dict[str, object]:
+    found: dict[str, object] = master.task(only_trial(master, number).task_id)["allocations"][attempt]
+    return found
+
+
+def wait_running(master: Master, number: int, steps: int = 1) -> str:
+    """The Slurm job id of the experiment's only trial once it reports."""
+    wait_for(lambda: any(t.batches >= steps for t in master.trials(number)), f"step {steps} of experiment {number}")
+    return str(job_of(master, number)["jobId"])
+
+
+def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
+    master = slurm_master.client()
+    number = create(master, trainings.experiment(epochs=1000))
+    job = wait_running(master, number)
+    shown = slurm_cluster.command("scontrol", "show", "job", job)
+    assert f"UserId={USER}(" in shown
+    assert "Partition=main" in shown
+    assert slurm_master.password not in shown
+    processes = slurm_cluster.command("squeue", "-h", "-j", job, "-o", "%j")
+    assert processes.startswith("det-")
+    assert job_of(master, number)["nodes"] == [shown.partition("BatchHost=")[2].split()[0]]
+    master.steer(number, "cancel")
+    ended_as(master, number, "CANCELED")
+    assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
+
+
+def test_two_nodes_train_one_model(slurm_master: MasterProcess, torch_image: Path) -> None:
+    master = slurm_master.client()
+    folder = EXAMPLES / "digits-ddp"
+    text = (folder / "search.yaml").read_text().replace("environment:", f"environment:\n  image: {torch_image}")
+    number = master.create_experiment(text, context.collect(folder)).id
+    ended_as(master, number, "COMPLETED", 240)
+    trial = only_trial(master, number)
+    assert trial.summary["avg_metrics"]["workers"]["max"] == 4
+    assert trial.best_metric is not None
+    assert trial.best_metric < 0.3
+    nodes = {line.node for line in master.logs(trial.id) if line.node}
+    assert len(nodes) == 2
+    assert master.checkpoints(number)[0].metric == pytest.approx(trial.best_metric)
+
+
+def test_the_demos_search_on_slurm(slurm_master: MasterProcess, torch_image: Path) -> None:
+    master = slurm_master.client()
+    folder = EXAMPLES / "digits"
+    text = (folder / "search.yaml").read_text().replace("environment:", f"environment:\n  image: {torch_image}")
+    number = master.create_experiment(text, context.collect(folder)).id
+    ended_as(master, number, "COMPLETED", 400)
+    trials = master.trials(number)
+    epochs = [trial.summary["validation_metrics"]["epochs"]["max"] for trial in trials]
+    assert len(trials) == 16
+    assert set(epochs) <= {1, 4, 16}
+    assert sum(epochs) <= 0.6 * 16 * 16
+    assert all((trial.attempts, trial.restarts) == (1, 0) for trial in trials)
+
+
+def test_a_job_that_a_person_cancels_ends_its_trial_with_the_reason(
+    slurm_master: MasterProcess, slurm_cluster: Cluster
+) -> None:
+    master = slurm_master.client()
+    number = create(master, trainings.experiment(epochs=1000, keys={"max_restarts": 3}))
+    slurm_cluster.command("scancel", wait_running(master, number))
+    ended_as(master, number, "CANCELED")
+    trial = only_trial(master, number)
+    assert (trial.state, trial.restarts, trial.attempts) == ("CANCELED", 0, 1)
+    assert "ancelled" in trial.reason
+    assert trial.reason in log_text(master, trial.id)
+
+
+def test_a_node_failure_is_not_charged_and_the_trial_goes_on_elsewhere(
+    slurm_master: MasterProcess, slurm_cluster: Cluster
+) -> None:
+    master = slurm_master.client()
+    number = create(master, trainings.experiment(epochs=60, pause=0.1, save_at=2))
+    wait_running(master, number, 4)
+    (node,) = job_of(master, number)["nodes"]  # type: ignore[misc]
+    slurm_cluster.kill_node(node)
+    try:
+        ended_as(master, number, "COMPLETED", 180)
+    finally:
+        slurm_cluster.restore_node(node)
+    trial = only_trial(master, number)
+    assert (trial.restarts, trial.attempts, trial.batches) == (0, 2, 60)
+    text = log_text(master, trial.id)
+    assert "no restart is charged" in text
+    assert "starting after epoch 2" in text
+
+
+OUT_OF_MEMORY = """
+import time
+from trainmaster import core
+with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+    context.train.report_training_metrics(1, {"loss": 1.0})
+    hog = []
+    while True:
+        hog.append(bytearray(b"x" * 2**24))
+        time.sleep(0.01)
+"""
+
+
+def test_out_of_memory_is_named(slurm_master: MasterProcess) -> None:
+    master = slurm_master.client()
+    text = trainings.experiment(keys={"slurm": {"sbatch_args": ["--mem=300M"]}})
+    number = master.create_experiment(text, files(train__py=OUT_OF_MEMORY)).id
+    ended_as(master, number, "ERROR")
+    trial = only_trial(master, number)
+    assert trial.state == "ERROR"
+    assert "memory" in trial.reason
+
+
+def test_a_walltime_is_no_failure(slurm_master: MasterProcess) -> None:
+    master = slurm_master.client()
+    text = trainings.experiment(epochs=130, pause=0.2, keys={"slurm": {"sbatch_args": ["--time=1"]}})
+    number = create(master, text)
+    ended_as(master, number, "COMPLETED", 240)
+    trial = only_trial(master, number)
+    assert (trial.restarts, trial.batches) == (0, 130)
+    assert trial.attempts >= 2
+    text = log_text(master, trial.id)
+    assert "time limit" in text
+    assert validations(master, [trial.id])[trial.id] == list(range(1, 131))
+
+
+def test_a_submit_that_the_controller_answers_too_late_makes_exactly_one_job(
+    slurm_master: MasterProcess, slurm_cluster: Cluster
+) -> None:
+    master = slurm_master.client()
+    slurm_cluster.pause_controller()
+    try:
+        number = create(master, trainings.experiment(epochs=3))
+        # sbatch gives up after MessageTimeout; only then is the submit ambiguous.
+        wait_for(
+            lambda: "not known whether the scheduler took the job" in log_text(master, only_trial(master, number).id),
+            "the submit to become ambiguous",
+            60,
+        )
+    finally:
+        slurm_cluster.resume_controller()
+    ended_as(master, number, "COMPLETED", 180)
+    trial = only_trial(master, number)
+    assert (trial.attempts, trial.restarts, trial.batches) == (1, 0, 3)
+    token = str(job_of(master, number)["jobName"])
+    jobs = slurm_cluster.command("squeue", "-h", "-t", "all", "--name", token, "-o", "%i").split()
+    assert len(jobs) == 1
+    assert log_text(master, trial.id).count("starting after epoch") == 1
+
+
+def test_while_the_controller_is_down_nothing_changes(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
+    master = slurm_master.client()
+    number = create(master, trainings.experiment(epochs=40, pause=0.1))
+    wait_running(master, number)
+    slurm_cluster.stop_controller()
+    try:
+        ended_as(master, number, "COMPLETED")
+        other = create(master, trainings.experiment(epochs=1))
+        wait_for(lambda: "cannot be reached" in log_text(master, only_trial(master, other).id), "the reason", 90)
+        assert only_trial(master, other).state == "ACTIVE"
+    finally:
+        slurm_cluster.start_controller()
+    ended_as(master, other, "COMPLETED", 120)
+    assert only_trial(master, other).attempts == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"resources": {"resource_pool": "mian"}}, "no resource pool 'mian'. Did you mean 'main'"),
+        ({"environment": {"image": "/nowhere/image.sif"}}, "/nowhere/image.sif"),
+        ({"slurm": {"sbatch_args": ["--uid=0"]}}, "--uid"),
+        ({"slurm": {"sbatch_args": ["--part=main"]}}, "--part"),
+        ({"resources": {"slots_per_trial": 3, "is_single_node": True}}, "3"),
+        ({"resources": {"slots_per_trial": 64}}, "64"),
+    ],
+)
+def test_what_can_never_run_is_refused_before_anything_is_created(
+    slurm_master: MasterProcess, keys: dict[str, object], words: str
+) -> None:
+    master = slurm_master.client()
+    before = len(master.experiments(archived=None))
+    with pytest.raises(APIError) as refused:
+        create(master, trainings.experiment(epochs=1, keys=keys))
+    assert words in str(refused.value)
+    assert refused.value.status == 400
+    assert len(master.experiments(archived=None)) == before
+
+
+@pytest.fixture
+def own_slurm_master(slurm_cluster: Cluster, apptainer_command: Path, python_image: Path) -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = make_slurm_master(folder, slurm_cluster, apptainer_command, python_image)
+    yield process
+    process.clean_up()
+    remove_folder(folder)
+
+
+def test_killed_masters_lose_no_batch_job(own_slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
+    own_slurm_master.start()
+    text = trainings.experiment(
+        trainings.asha(8, 8), epochs=8, pause=0.3, value={"type": "double", "minval": 1, "maxval": 9}
+    )
+    number = create(own_slurm_master.client(), text)
+    for pause in (0.1, 0.7, 1.5, 0.3):
+        time.sleep(pause)  # the moment is the input here
+        own_slurm_master.kill()
+        own_slurm_master.start()
+    master = own_slurm_master.client()
+    ended_as(master, number, "COMPLETED", 240)
+    trials = master.trials(number)
+    reported = validations(master, [trial.id for trial in trials])
+    for trial in trials:
+        text = log_text(master, trial.id)
+        assert (trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0), text
+        assert text.count("starting after epoch") == 1
+        assert reported[trial.id] == list(range(1, trial.batches + 1))
