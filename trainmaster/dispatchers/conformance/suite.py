@@ -33,21 +33,11 @@ MakeSpec = Callable[..., JobSpec]
 
 
 class DispatcherConformance:
-    """Subclass it, and supply the fixtures `setup` and `dispatcher`."""
+    """Subclass it, and supply the fixtures `setup` and `dispatcher` in the class, the module or a conftest."""
 
     pool: ClassVar[str] = "default"
     patience: ClassVar[float] = 60.0  # seconds within which an idle cluster starts, ends or cancels a small job
     container: ClassVar[ContainerSpec] = ContainerSpec()
-
-    @pytest.fixture
-    def setup(self, tmp_path: Path) -> Setup:
-        """What the dispatcher was made with."""
-        raise NotImplementedError("a subclass supplies the fixture `setup`")
-
-    @pytest.fixture
-    def dispatcher(self, setup: Setup) -> Iterator[Dispatcher]:
-        """The dispatcher under test, made with `setup`."""
-        raise NotImplementedError("a subclass supplies the fixture `dispatcher`")
 
     @pytest.fixture
     def make_spec(self, dispatcher: Dispatcher, setup: Setup) -> Iterator[MakeSpec]:

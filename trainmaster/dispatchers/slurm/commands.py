@@ -76,7 +76,8 @@ def submit(programs: Programs, job: Submission) -> list[str]:
         f"--job-name={job.token}",
         f"--partition={job.partition}",
         f"--chdir={job.folder}",
-        f"--output={job.folder}/output.txt",
+        # slurmd replaces %j and the like in the whole path.
+        f"--output={str(job.folder).replace('%', '%%')}/output.txt",
         "--open-mode=append",
         "--export=ALL",
         "--no-requeue",
@@ -105,15 +106,15 @@ def nodes(programs: Programs, mark: str) -> list[str]:
 
 
 def cancel(programs: Programs, job_ids: Sequence[str]) -> list[list[str]]:
-    """scancel in chunks; `--quiet` makes an ended job no error."""
+    """scancel in chunks."""
     chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
-    return [[programs.scancel, "--quiet", *chunk] for chunk in chunks]
+    return [[programs.scancel, *chunk] for chunk in chunks]
 
 
 def signal(programs: Programs, job_ids: Sequence[str], name: str) -> list[list[str]]:
     """A signal to the batch script only, which hands it on; without `--batch` only the steps would get it."""
     chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
-    return [[programs.scancel, "--quiet", "--batch", f"--signal={name}", *chunk] for chunk in chunks]
+    return [[programs.scancel, "--batch", f"--signal={name}", *chunk] for chunk in chunks]
 
 
 def show_job(programs: Programs, job_id: str) -> list[str]:
