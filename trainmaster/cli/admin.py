@@ -7,6 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmaster.config.master import MasterConfig
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,7 +111,7 @@ def _doctor(args: argparse.Namespace) -> int:
     return doctor.examine(config, _data(args, config.data), args.image)
 
 
-def _config(args: argparse.Namespace):  # type: ignore[no-untyped-def]
+def _config(args: argparse.Namespace) -> MasterConfig | None:
     """The configuration; None after its complaints were printed."""
     from trainmaster.config.master import parse_master
     from trainmaster.config.messages import ConfigError

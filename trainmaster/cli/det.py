@@ -6,11 +6,13 @@ library is imported before it is needed.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False  # typing's own costs an import
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 # noun -> (aliases, module, one line of help)
 NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -18,8 +20,8 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "trial": (("t",), "trainmaster.cli.trial", "look at trials and their logs"),
     "checkpoint": (("c",), "trainmaster.cli.checkpoint", "look at and download checkpoints"),
     "job": (("j",), "trainmaster.cli.job", "the job queue"),
-    "user": (("u",), "trainmaster.cli.user", "log in and out"),
-    "master": (("m",), "trainmaster.cli.master", "the master itself"),
+    "user": (("u",), "trainmaster.cli.user", "log in and out, list users"),
+    "master": (("m",), "trainmaster.cli.master", "the master and its resource pools"),
     "preview-search": ((), "trainmaster.cli.search", "how many trials of which length a search would run"),
     "version": ((), "trainmaster.cli.version", "versions of this client and of the master"),
 }
@@ -28,6 +30,11 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit status 0, 1 for a failure told in one sentence, 2 for a command that is written wrongly."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments in (["--version"], ["-V"]):
+        return _print_version()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # names in any script, also where the terminal knows only one
     try:
         return _run(arguments)
     except KeyboardInterrupt:
@@ -38,31 +45,45 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments in (["--version"], ["-V"]):
-        from trainmaster.version import VERSION
-
-        print(f"det {VERSION}")
-        return 0
-    parser = _parser(_noun(arguments))
-    args = parser.parse_args(arguments)
-    if getattr(args, "run", None) is None:
-        (getattr(args, "parser", None) or parser).print_help()
-        return 2
     from trainmaster.cli.session import UsageError
-    from trainmaster.client.errors import ClientError
+    from trainmaster.client.errors import ClientError, FileFault
 
     try:
+        word = _first_word(arguments)
+        noun = _noun(word)
+        parser = _parser(noun)
+        if word == "help":
+            parser.print_help()
+            return 0
+        if word is not None and noun is None:
+            raise UsageError(f"there is no command {word!r}{_hint(word)}; `det help` lists what there is")
+        args = parser.parse_args(arguments)
+        if args.version:
+            return _print_version()
+        if getattr(args, "run", None) is None:
+            (getattr(args, "parser", None) or parser).print_help(sys.stderr)
+            return 2
         return int(args.run(args) or 0)
     except UsageError as error:
         print(f"det: {error}", file=sys.stderr)
         return 2
+    except FileFault as error:
+        print(error, file=sys.stderr)
+        return 1
     except ClientError as error:
         print(f"det: {error}", file=sys.stderr)
         return 1
 
 
-def _noun(arguments: Sequence[str]) -> str | None:
-    """The noun among the arguments, so that only its module is loaded."""
+def _print_version() -> int:
+    from trainmaster.version import VERSION
+
+    print(f"det {VERSION}")
+    return 0
+
+
+def _first_word(arguments: Sequence[str]) -> str | None:
+    """The first argument that is neither an option nor an option's value."""
     skip = False
     for argument in arguments:
         if skip:
@@ -70,14 +91,28 @@ def _noun(arguments: Sequence[str]) -> str | None:
         elif argument in ("-u", "--user", "-m", "--master"):
             skip = True
         elif not argument.startswith("-"):
-            for name, (aliases, _, _) in NOUNS.items():
-                if argument == name or argument in aliases:
-                    return name
-            return None
+            return argument
     return None
 
 
+def _noun(word: str | None) -> str | None:
+    for name, (aliases, _, _) in NOUNS.items():
+        if word == name or word in aliases:
+            return name
+    return None
+
+
+def _hint(word: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, NOUNS, 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
 def _parser(noun: str | None) -> argparse.ArgumentParser:
+    import argparse
+    import importlib
+
     parser = argparse.ArgumentParser(
         prog="det",
         description="Hyperparameter search on the clusters you have.",

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import render
+from trainmaster.cli.config_file import ConfigFile, add_override_option
 from trainmaster.cli.session import UsageError, connect
-from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters
+from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.master import Master
 from trainmaster.client.models import Experiment, Trial
 
-STEER = {
+# verb -> (what is said when it is done, help, aliases)
+STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pause": ("Paused", "pause: trials save their work and release their resources", ()),
     "activate": ("Activated", "go on with a paused experiment", ("unpause",)),
     "cancel": ("Canceled", "stop gracefully: trials save their work first", ()),
     "kill": ("Killed", "stop at once", ()),
 }
+ENDING = ("cancel", "kill")
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +32,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("config_file", type=Path, help="the experiment's YAML file")
     p.add_argument("model_def", type=Path, nargs="?", help="folder or file with the training code")
     p.add_argument("-i", "--include", type=Path, action="append", default=[], help="a further file or folder to send")
-    p.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key, e.g. searcher.max_trials=8",
-    )
-    p.add_argument("--project_id", type=int, help="the project it belongs to")
+    add_override_option(p)
+    p.add_argument("--project_id", type=positive, help="the project it belongs to")
     p.add_argument("--paused", action="store_true", help="do not start it yet")
     p.add_argument("-f", "--follow-first-trial", action="store_true", help="print the first trial's log until it ends")
     p.add_argument("--json", action="store_true", help="print the new experiment as JSON")
@@ -47,15 +44,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     render.add_format_options(p)
     p = verbs.add("describe", _describe, "show experiments with their trials", "det experiment describe 1,2 --metrics")
     p.add_argument("experiment_ids", help="ids, separated by commas")
-    p.add_argument("--metrics", action="store_true", help="with the trials' metrics")
-    p.add_argument("--outdir", type=Path, help="write CSV files there")
+    p.add_argument("--metrics", action="store_true", help="with the trials' metrics and checkpoints")
+    p.add_argument("--outdir", type=Path, help="write CSV files there instead of printing tables")
     render.add_format_options(p)
     p = verbs.add("logs", _logs, "print the first trial's log", "det experiment logs -f 1")
     _add_id(p)
     add_log_filters(p)
     p = verbs.add("wait", _wait, "wait until it has ended; exit status 0 if it completed", "det experiment wait 1")
     _add_id(p)
-    p.add_argument("--polling-interval", type=float, default=1.0, metavar="SECONDS", help="default: %(default)s")
+    p.add_argument("--polling-interval", type=seconds, default=1.0, metavar="SECONDS", help="default: %(default)s")
     for verb, (_, text, aliases) in STEER.items():
         _add_id(verbs.add(verb, _steer(verb), text, f"det experiment {verb} 1", aliases))
     p = verbs.add("delete", _delete, "delete an experiment with its checkpoints", "det experiment delete 1 --yes")
@@ -73,75 +70,65 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         ["lc"],
     )
     _add_id(p)
-    p.add_argument("--best", type=int, metavar="N", help="only the N best by the searcher's metric")
+    p.add_argument("--best", type=positive, metavar="N", help="only the N best by the searcher's metric")
     render.add_format_options(p)
     p = verbs.add("config", _config, "print its full configuration as YAML", "det experiment config 1")
     _add_id(p)
+    p.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _add_id(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("experiment_id", type=int, help="the experiment's number")
+    parser.add_argument("experiment_id", type=positive, help="the experiment's number")
 
 
 def _create(args: argparse.Namespace) -> int:
     from trainmaster.client import context
 
-    text = read_config(args.config_file)
-    if args.config:
-        text = override(text, args.config)
-    files = context.collect(args.model_def, args.include) if args.model_def or args.include else []
+    if args.follow_first_trial and args.paused:
+        raise UsageError("--follow-first-trial and --paused exclude each other: a paused experiment has no first trial")
+    file = ConfigFile.of(args)
+    text = file.to_send()
+    files = context.collect(args.model_def, args.include)
     master = connect(args)
     if not args.json:
-        total = sum(len(f["content"]) * 3 // 4 for f in files)
-        print(f"Preparing files to send to master... {render.size(total)} and {len(files)} files")
+        size = render.size(context.total_size(files))
+        print(f"Preparing files to send to master... {size} and {len(files)} files", flush=True)
     try:
         made = master.create_experiment(
             text, files, activate=not args.paused, project_id=args.project_id, source=str(args.config_file)
         )
     except APIError as error:
-        if error.status == 400 and args.config:
-            raise ClientError(f"{error}\n(The line numbers are those after --config was applied.)") from None
-        raise
+        raise file.placed(error) from None
     if args.json:
         render.show_json(made.raw)
     else:
-        print(f"Created experiment {made.id}")
+        print(f"Created experiment {made.id}", flush=True)
     return _follow_first_trial(master, made.id) if args.follow_first_trial else 0
 
 
 def _follow_first_trial(master: Master, experiment_id: int) -> int:
     import time
 
-    print("Waiting for first trial to begin...", file=sys.stderr)
-    while not (trials := master.trials(experiment_id, limit=1, everything=False)):
-        if master.experiment(experiment_id).ended_for_good:
-            raise ClientError(f"Experiment {experiment_id} ended without a trial.")
-        time.sleep(0.5)
-    trial = trials[0]
-    print(f"Following first trial with ID {trial.id}", file=sys.stderr)
-    for line in master.logs(trial.id, follow=True):
-        print(line.message, end="", flush=True)
+    from trainmaster.cli.trial import say_waiting
+
+    try:
+        print("Waiting for first trial to begin...", file=sys.stderr)
+        while not (trials := master.trials(experiment_id, limit=1, everything=False)):
+            if master.experiment(experiment_id).ended_for_good:
+                raise ClientError(f"Experiment {experiment_id} ended without a trial.")
+            time.sleep(0.5)
+        trial = trials[0]
+        print(f"Following first trial with ID {trial.id}", file=sys.stderr)
+        for line in master.logs(trial.id, follow=True, notice=say_waiting):
+            print(line.message, end="", flush=True)
+    except KeyboardInterrupt:
+        print(
+            f"\nExperiment {experiment_id} goes on. To end it, run: det experiment kill {experiment_id}",
+            file=sys.stderr,
+        )
+        raise
     print(f"Trial log stream ended. To reopen log stream, run: det trial logs -f {trial.id}", file=sys.stderr)
     return 0
-
-
-def read_config(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError as error:
-        raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise ClientError(f"{path} is not UTF-8 text.") from None
-
-
-def override(text: str, overrides: list[str]) -> str:
-    from trainmaster.config.experiment import apply_overrides
-    from trainmaster.config.messages import ConfigError
-
-    try:
-        return apply_overrides(text, overrides)
-    except ConfigError as error:
-        raise UsageError(str(error)) from None
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -162,9 +149,9 @@ def _list(args: argparse.Namespace) -> None:
             e.name,
             e.parent_id,
             e.state,
-            render.percent(e.progress),
-            render.time(e.started),
-            render.time(e.ended),
+            render.Percent(e.progress),
+            render.Moment(e.started),
+            render.Moment(e.ended or ""),
             e.resource_pool,
         ]
         for e in found
@@ -180,8 +167,8 @@ def _list(args: argparse.Namespace) -> None:
 
 def _describe(args: argparse.Namespace) -> None:
     try:
-        ids = [int(part) for part in args.experiment_ids.split(",")]
-    except ValueError:
+        ids = [positive(part.strip()) for part in args.experiment_ids.split(",")]
+    except argparse.ArgumentTypeError:
         raise UsageError(f"{args.experiment_ids!r} is not a list of experiment ids such as 1,2") from None
     master = connect(args)
     experiments = [master.experiment(i) for i in ids]
@@ -189,18 +176,17 @@ def _describe(args: argparse.Namespace) -> None:
     if args.json:
         render.show_json([{"experiment": e.raw, "trials": [t.raw for t in trials[e.id]]} for e in experiments])
         return
-    tables = {
-        "experiments": _experiment_table(experiments),
-        "trials": _trial_table([t for e in experiments for t in trials[e.id]]),
-    }
+    everyone = [t for e in experiments for t in trials[e.id]]
+    tables = {"experiments": _experiment_table(experiments), "trials": _trial_table(everyone)}
     if args.metrics:
-        tables["workloads"] = _workload_table(master, [t for e in experiments for t in trials[e.id]])
-    for name, (headers, rows) in tables.items():
-        if args.outdir:
-            _write_csv(args.outdir / f"{name}.csv", headers, rows)
-        else:
-            render.show(args, headers, rows, None)
+        tables["workloads"] = _workload_table(master, everyone)
+    if args.outdir:
+        _save(args.outdir, tables)
+        return
+    for number, (headers, rows) in enumerate(tables.values()):
+        if number:
             print()
+        render.show(args, headers, rows, None)
 
 
 def _experiment_table(experiments: list[Experiment]) -> tuple[list[str], list[list[Any]]]:
@@ -220,14 +206,14 @@ def _experiment_table(experiments: list[Experiment]) -> tuple[list[str], list[li
         [
             e.id,
             e.state,
-            render.percent(e.progress),
-            render.time(e.started),
-            render.time(e.ended),
+            render.Percent(e.progress),
+            render.Moment(e.started),
+            render.Moment(e.ended or ""),
             e.name,
             e.description,
             e.archived,
             e.resource_pool,
-            ", ".join(e.labels),
+            e.labels,
         ]
         for e in experiments
     ]
@@ -250,9 +236,9 @@ def _trial_table(trials: list[Trial]) -> tuple[list[str], list[list[Any]]]:
             t.id,
             t.experiment_id,
             t.state,
-            render.time(t.started),
-            render.time(t.ended),
-            render.hparams(t.hparams),
+            render.Moment(t.started),
+            render.Moment(t.ended or ""),
+            t.hparams,
             t.batches,
             t.best_metric,
         ]
@@ -262,24 +248,20 @@ def _trial_table(trials: list[Trial]) -> tuple[list[str], list[list[Any]]]:
 
 
 def _workload_table(master: Master, trials: list[Trial]) -> tuple[list[str], list[list[Any]]]:
-    rows: list[list[Any]] = []
-    for trial in trials:
-        for load in master.workloads(trial.id):
-            (kind, content), *_ = load.items()
-            shown = content.get("metrics", {}).get("avgMetrics") or content.get("uuid") or ""
-            rows.append([trial.id, content["totalBatches"], kind, render.time(content.get("endTime")), shown])
-    return ["Trial ID", "# of Batches", "Kind", "Report Time", "Metrics or Checkpoint"], rows
+    from trainmaster.cli import workloads
+
+    loads = ((trial.id, load) for trial in trials for load in master.workloads(trial.id))
+    return workloads.table(loads, training=True, trials=True)
 
 
-def _write_csv(path: Path, headers: list[str], rows: list[list[Any]]) -> None:
-    import csv
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(headers)
-        writer.writerows([render.plain(cell) for cell in row] for row in rows)
-    print(f"wrote {path}")
+def _save(folder: Path, tables: dict[str, tuple[list[str], list[list[Any]]]]) -> None:
+    for name, (headers, rows) in tables.items():
+        path = folder / f"{name}.csv"
+        try:
+            render.save_csv(path, headers, rows)
+        except OSError as error:
+            raise ClientError(f"{path} cannot be written: {error.strerror}.") from None
+        print(f"wrote {path}")
 
 
 def _logs(args: argparse.Namespace) -> None:
@@ -289,7 +271,7 @@ def _logs(args: argparse.Namespace) -> None:
     trials = master.trials(args.experiment_id, limit=1, everything=False)
     if not trials:
         raise ClientError(f"Experiment {args.experiment_id} has no trial yet.")
-    print_logs(master, trials[0].id, args, log_filters(args))
+    print_logs(master, trials[0].id, args)
 
 
 def _wait(args: argparse.Namespace) -> int:
@@ -298,14 +280,19 @@ def _wait(args: argparse.Namespace) -> int:
     ended = watch(connect(args), args.experiment_id, args.polling_interval)
     if ended.state != "COMPLETED":
         why = f": {ended.reason}" if ended.reason else ""
-        print(f"Experiment {ended.id} ended as {ended.state}{why}.", file=sys.stderr)
-        return 1
+        raise ClientError(f"Experiment {ended.id} ended as {ended.state}{why}.")
     return 0
 
 
-def _steer(verb: str) -> Any:
+def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
-        connect(args).steer(args.experiment_id, verb)
+        master = connect(args)
+        if verb in ENDING:
+            experiment = master.experiment(args.experiment_id)
+            if experiment.ended_for_good:
+                print(f"Experiment {experiment.id} has already ended: {experiment.state}.")
+                return
+        master.steer(args.experiment_id, verb)
         print(f"{STEER[verb][0]} experiment {args.experiment_id}")
 
     return run
@@ -333,9 +320,9 @@ def _list_trials(args: argparse.Namespace) -> None:
         [
             t.id,
             t.state,
-            render.hparams(t.hparams),
-            render.time(t.started),
-            render.time(t.ended),
+            t.hparams,
+            render.Moment(t.started),
+            render.Moment(t.ended or ""),
             t.batches,
             t.best_metric,
             t.restarts,
@@ -355,8 +342,8 @@ def _list_checkpoints(args: argparse.Namespace) -> None:
             c.state,
             c.metric,
             c.uuid,
-            ", ".join(sorted(c.resources)),
-            render.size(c.size),
+            sorted(c.resources),
+            render.Bytes(c.size),
         ]
         for c in found
     ]
@@ -365,9 +352,7 @@ def _list_checkpoints(args: argparse.Namespace) -> None:
 
 def _config(args: argparse.Namespace) -> None:
     config = connect(args).experiment(args.experiment_id).raw["config"]
-    try:
-        import yaml
-    except ImportError:  # JSON is YAML
-        print(json.dumps(config, indent=2))
+    if args.json:
+        render.show_json(config)
     else:
-        print(yaml.safe_dump(config, sort_keys=False), end="")
+        print(render.yaml(config), end="")

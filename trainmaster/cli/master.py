@@ -22,8 +22,7 @@ def _info(args: argparse.Namespace) -> None:
     if args.json:
         render.show_json(info)
     else:
-        for key in ("version", "clusterName", "clusterId"):
-            print(f"{key}: {info[key]}")
+        print(render.yaml(info), end="")
 
 
 def _pools(args: argparse.Namespace) -> None:

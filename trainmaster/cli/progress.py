@@ -2,43 +2,78 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
-from collections import Counter
 
-from trainmaster.cli import render
-from trainmaster.client.master import Master
+from trainmaster.client.errors import MasterUnreachable
+from trainmaster.client.master import PATIENCE, Master
 from trainmaster.client.models import Experiment
+
+APART = 5.0  # seconds between lines where they stay: a log file is read later, and whole
+WIDTH = 20  # of the bar
 
 
 def watch(master: Master, experiment_id: int, interval: float) -> Experiment:
-    """Return the experiment once it has ended, showing progress on stderr meanwhile."""
-    shown = ""
-    moving = sys.stderr.isatty()
-    while True:
-        experiment = master.experiment(experiment_id)
-        line = _line(master, experiment)
-        if line != shown:
-            end = "" if moving else "\n"
-            clear = "\r\x1b[K" if moving else ""
-            room = shutil.get_terminal_size().columns - 1 if moving else len(line)
-            print(f"{clear}{line[:room]}", end=end, file=sys.stderr, flush=True)
-            shown = line
-        if experiment.ended_for_good:
-            if moving:
-                print(file=sys.stderr)
-            return experiment
-        time.sleep(interval)
+    """Return the experiment once it has ended, showing progress on stderr meanwhile.
+
+    A master that goes away is waited for, `PATIENCE` seconds at most. `interval`: seconds between looks.
+    """
+    display = _Display()
+    away_since: float | None = None
+    experiment = master.experiment(experiment_id)
+    try:
+        while True:
+            try:
+                experiment = master.experiment(experiment_id)
+                display.show(_line(master, experiment), last=experiment.ended_for_good)
+                away_since = None
+            except MasterUnreachable:
+                away_since = away_since or time.monotonic()
+                display.show(f"experiment {experiment_id}: the master does not answer; waiting for it")
+                if time.monotonic() > away_since + PATIENCE:
+                    raise
+            if experiment.ended_for_good:
+                return experiment
+            time.sleep(interval)
+    finally:
+        display.close()
+
+
+class _Display:
+    def __init__(self) -> None:
+        self._moving = sys.stderr.isatty()
+        self._shown = ""
+        self._at = 0.0
+
+    def show(self, line: str, *, last: bool = False) -> None:
+        due = self._moving or last or time.monotonic() >= self._at + APART
+        if line == self._shown or not due:
+            return
+        if self._moving:
+            import shutil
+
+            print(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+        self._shown, self._at = line, time.monotonic()
+
+    def close(self) -> None:
+        if self._moving and self._shown:
+            print(file=sys.stderr, flush=True)
 
 
 def _line(master: Master, experiment: Experiment) -> str:
-    states = Counter(trial.state for trial in master.trials(experiment.id))
-    trials = ", ".join(f"{count} {state.lower().replace('_', ' ')}" for state, count in sorted(states.items()))
-    filled = round(20 * experiment.progress)
+    states = {
+        "done": master.count_trials(experiment.id, ["COMPLETED"]),
+        "canceled": master.count_trials(experiment.id, ["CANCELED"]),
+        "failed": master.count_trials(experiment.id, ["ERROR"]),
+    }
+    states = {"active": max(experiment.num_trials - sum(states.values()), 0), **states}
+    trials = ", ".join(f"{count} {word}" for word, count in states.items() if count)
+    filled = round(WIDTH * experiment.progress)
     best = ""
     if experiment.best_metric is not None:
         best = f" | best {experiment.searcher_metric} {experiment.best_metric:.5g} (trial {experiment.best_trial_id})"
-    bar = "#" * filled + "." * (20 - filled)
-    done = render.percent(experiment.progress)
+    bar = "#" * filled + "." * (WIDTH - filled)
+    done = f"{100 * experiment.progress:.1f} %"
     return f"experiment {experiment.id} {experiment.state} [{bar}] {done} | trials: {trials or 'none yet'}{best}"

@@ -1,18 +1,31 @@
-"""Answers on the terminal: tables for people, JSON and CSV for programs."""
+"""Answers on the terminal: tables for people, JSON and CSV for programs.
+
+A cell is a value, not a text: `Percent`, `Bytes`, `Moment` and mappings are put in words for people only.
+"""
 
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime as dt
 import json
-import shutil
 import sys
-import unicodedata
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
 Row = Sequence[Any]
+
+
+class Percent(float):
+    """A share, 0..1."""
+
+
+class Bytes(int):
+    """A size."""
+
+
+class Moment(str):
+    """An RFC 3339 time."""
 
 
 def add_format_options(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +40,7 @@ def show(args: argparse.Namespace, headers: Sequence[str], rows: Sequence[Row], 
     if getattr(args, "json", False):
         show_json(raw)
     elif getattr(args, "csv", False):
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(headers)
-        writer.writerows([plain(cell) for cell in row] for row in rows)
+        _write_csv(sys.stdout, headers, rows)
     else:
         print(table(headers, rows))
 
@@ -38,11 +49,29 @@ def show_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def save_csv(path: Path, headers: Sequence[str], rows: Sequence[Row]) -> None:
+    """Write a file, and its folder. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        _write_csv(file, headers, rows)
+
+
+def yaml(value: Any) -> str:
+    """YAML text; JSON, which is YAML too, where the library is missing."""
+    try:
+        import yaml as library
+    except ImportError:
+        return json.dumps(value, indent=2)
+    return str(library.safe_dump(value, sort_keys=False, allow_unicode=True))
+
+
 def table(headers: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns as wide as their contents; on a terminal the widest one is cut so that a row fits a line."""
-    cells = [[plain(cell).replace("\n", " ") for cell in row] for row in rows]
+    """Columns as wide as their contents; on a terminal the widest are cut so that a row fits a line."""
+    cells = [[_one_line(person(cell)) for cell in row] for row in rows]
     widths = [max([_width(header), *(_width(row[i]) for row in cells)]) for i, header in enumerate(headers)]
     if sys.stdout.isatty():
+        import shutil
+
         room = shutil.get_terminal_size().columns - 3 * (len(widths) - 1) - 2
         while sum(widths) > room and max(widths) > 12:
             widths[widths.index(max(widths))] -= 1
@@ -56,16 +85,37 @@ def table(headers: Sequence[str], rows: Sequence[Row]) -> str:
     return "\n".join(f" {line}".rstrip() for line in lines)
 
 
-def plain(cell: Any) -> str:
+def person(cell: Any) -> str:
+    """A value in words."""
+    match cell:
+        case None:
+            return ""
+        case bool():
+            return "yes" if cell else "no"
+        case Percent():
+            return f"{100 * cell:.1f} %"
+        case Bytes():
+            return size(cell)
+        case Moment():
+            return time(cell)
+        case float():
+            return f"{cell:.6g}"
+        case Mapping():
+            return hparams(cell)
+        case list() | tuple():
+            return ", ".join(map(person, cell))
+    return str(cell)
+
+
+def program(cell: Any) -> str:
+    """A value for a CSV file: numbers in full, times with their zone, structures as JSON."""
     if cell is None:
         return ""
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, float):
-        return f"{cell:.6g}"
-    if isinstance(cell, Mapping | list | tuple):
+    if isinstance(cell, bool | Mapping | list | tuple):
         return json.dumps(cell, ensure_ascii=False)
-    return str(cell)
+    if isinstance(cell, float):
+        return repr(float(cell))
+    return str(int(cell)) if isinstance(cell, int) else str(cell)
 
 
 def time(text: str | None) -> str:
@@ -75,21 +125,8 @@ def time(text: str | None) -> str:
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def duration(started: str | None, ended: str | None) -> str:
-    """Hours, minutes and seconds between two times; until now when there is no end."""
-    if not started:
-        return ""
-    begin = dt.datetime.fromisoformat(started.replace("Z", "+00:00"))
-    end = dt.datetime.fromisoformat(ended.replace("Z", "+00:00")) if ended else dt.datetime.now(dt.UTC)
-    seconds = max(int((end - begin).total_seconds()), 0)
-    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
-
-
 def size(count: int) -> str:
+    """Bytes with a unit, in steps of 1000."""
     value = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if value < 1000:
@@ -99,26 +136,49 @@ def size(count: int) -> str:
 
 
 def hparams(values: Mapping[str, Any]) -> str:
-    """Hyperparameters on one line, nested ones with dots."""
-    flat: dict[str, Any] = {}
+    """A mapping such as hyperparameters on one line, nested ones with dots."""
+    return " ".join(f"{key}={_inner(value)}" for key, value in _flat("", values))
 
-    def walk(prefix: str, inner: Mapping[str, Any]) -> None:
-        for key, value in inner.items():
-            if isinstance(value, Mapping):
-                walk(f"{prefix}{key}.", value)
-            else:
-                flat[prefix + key] = value
 
-    walk("", values)
-    return " ".join(f"{key}={plain(value)}" for key, value in flat.items())
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _inner(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_csv(file: TextIO, headers: Sequence[str], rows: Sequence[Row]) -> None:
+    import csv
+
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(headers)
+    writer.writerows([program(cell) for cell in row] for row in rows)
+
+
+def _one_line(text: str) -> str:
+    """Nothing that moves the cursor: names and reasons come from other people."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _fit(text: str, width: int, right: bool) -> str:
     if _width(text) > width:
-        text = text[: width - 1] + "…"
+        while _width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
     padding = " " * (width - _width(text))
     return padding + text if right else text + padding

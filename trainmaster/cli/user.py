@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.cli.session import connect, login, master_url
+from trainmaster.cli import render
+from trainmaster.cli.session import connect, identity, login, master_url, transport
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client import credentials
 from trainmaster.client.errors import NotLoggedIn
+from trainmaster.client.master import Master
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -19,8 +21,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "det user login determined",
     )
     p.add_argument("username", nargs="?", help="default: DET_USER, else the last one")
-    verbs.add("logout", _logout, "log out", "det user logout")
-    verbs.add("whoami", _whoami, "print who is logged in", "det user whoami")
+    p = verbs.add("logout", _logout, "log out", "det user logout")
+    p.add_argument("-a", "--all", action="store_true", help="end the sessions of all users that are kept here")
+    p = verbs.add("whoami", _whoami, "print who is logged in", "det user whoami")
+    p.add_argument("--json", action="store_true", help="print JSON")
+    p = verbs.add("list", _list, "list users", "det user list", ["ls"])
+    p.add_argument("-a", "--all", action="store_true", help="deactivated ones too")
+    render.add_format_options(p)
 
 
 def _login(args: argparse.Namespace) -> None:
@@ -29,18 +36,36 @@ def _login(args: argparse.Namespace) -> None:
 
 def _logout(args: argparse.Namespace) -> None:
     url = master_url(args)
-    user = args.user or credentials.active_user(url)
-    if user is None or credentials.token(url, user) is None:
-        print("You are not logged in.")
-        return
+    leaving = credentials.users(url) if args.all else [identity(args, url)[0]]
+    gone = [user for user in leaving if _end(url, user)]
+    print("\n".join(f"Logged out user '{user}'" for user in gone) or "You are not logged in.")
+
+
+def _end(url: str, user: str) -> bool:
+    token = credentials.token(url, user)
+    if token is None:
+        return False
+    http = transport(url)
+    http.token = token
     try:
-        connect(args).logout()
+        Master(http).logout()
     except NotLoggedIn:
         pass  # the session had expired: that is logged out too
     finally:
         credentials.forget(url, user)
-    print(f"Logged out user '{user}'")
+    return True
 
 
 def _whoami(args: argparse.Namespace) -> None:
-    print(f"You are logged in as user '{connect(args).whoami()['username']}'")
+    user = connect(args).whoami()
+    if args.json:
+        render.show_json(user)
+    else:
+        print(f"You are logged in as user '{user['username']}'")
+
+
+def _list(args: argparse.Namespace) -> None:
+    found = [user for user in connect(args).users() if args.all or user["active"]]
+    headers = ["User Id", "Username", "Display Name", "Admin", "Active", "Remote"]
+    rows = [[u["id"], u["username"], u.get("displayName"), u["admin"], u["active"], u["remote"]] for u in found]
+    render.show(args, headers, rows, found)

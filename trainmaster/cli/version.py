@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
+import json
 
-from trainmaster.cli.session import master_url
-from trainmaster.client.transport import Transport
+from trainmaster.cli.session import master_url, transport
 from trainmaster.version import VERSION
 
 
@@ -16,8 +15,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(args: argparse.Namespace) -> None:
+    """YAML: the client's part comes whether or not the master answers."""
     url = master_url(args)
     print(f"client:\n  version: {VERSION}", flush=True)
-    info = Transport(url, certificate=os.environ.get("DET_MASTER_CERT_FILE")).request("GET", "/info", retry=False)
-    print(f"master:\n  version: {info['version']}\n  cluster_id: {info['cluster_id']}")
-    print(f"  cluster_name: {info['cluster_name']}\nmaster_address: {url}")
+    info = transport(url).request("GET", "/info", retry=False)
+    print("master:")
+    for key in ("cluster_id", "cluster_name", "master_id", "version"):
+        print(f"  {key}: {json.dumps(info.get(key))}")
+    print(f"master_address: {url}")

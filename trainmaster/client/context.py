@@ -3,131 +3,133 @@
 from __future__ import annotations
 
 import base64
-import fnmatch
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from trainmaster.client import ignore
 from trainmaster.client.errors import ClientError
 
 LIMIT = 95 * 1024 * 1024  # bytes that a master takes
 REGULAR, FOLDER = ord("0"), ord("5")  # tar's type characters
+MISSING = "the second argument is the folder with your training code"
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One line of `.detignore`, with gitignore's meaning."""
+class Found:
+    """A file or folder on its way: where it lies, and its name with the experiment. `size` is in bytes."""
 
-    pattern: str
-    negated: bool
-    folders_only: bool
-    anchored: bool
-
-    def matches(self, path: str, is_folder: bool) -> bool:
-        if self.folders_only and not is_folder:
-            return False
-        if self.anchored:
-            return _match(path, self.pattern)
-        return any(_match(tail, self.pattern) for tail in _tails(path))
+    path: Path
+    name: str
+    is_folder: bool
+    mode: int
+    modified: int
+    size: int
 
 
-def parse_rules(text: str) -> list[Rule]:
-    rules = []
-    for raw in text.splitlines():
-        line = raw.rstrip()
-        if not line or line.startswith("#"):
-            continue
-        negated = line.startswith("!")
-        line = line[1:] if negated else line
-        folders_only = line.endswith("/")
-        line = line.rstrip("/")
-        rules.append(Rule(line.lstrip("/"), negated, folders_only, "/" in line))
-    return rules
+def collect(root: Path | None, includes: Sequence[Path] = ()) -> list[dict[str, Any]]:
+    """The folder as the master wants it: path, base64 content, type, mode, mtime of each entry.
 
+    The content of `root` comes to lie in the training's working folder; an include comes beside it under its own name.
 
-def collect(root: Path, includes: Sequence[Path] = ()) -> list[dict[str, Any]]:
-    """The folder (or single file) as the master wants it: path, base64 content, type, mode, mtime of each entry.
-
-    Raises ClientError for a missing path, and for too many bytes with the largest file named.
+    Raises ClientError for a missing path, for two things of one name, for what cannot be read, and for too many
+    bytes with the largest file named.
     """
-    entries: list[dict[str, Any]] = []
-    sizes: dict[str, int] = {}
-    for base in (root, *includes):
-        if not base.exists():
-            raise ClientError(f"{base} does not exist; the second argument is the folder with your training code.")
-        for path, name in _walk(base):
-            entry, size = _entry(path, name)
-            entries.append(entry)
-            sizes[name] = size
-            if sum(sizes.values()) > LIMIT:
-                largest = max(sizes, key=lambda key: sizes[key])
-                raise ClientError(
-                    f"{base} holds more than {LIMIT // 2**20} MB. The largest file is {largest} "
-                    f"({sizes[largest] // 2**20} MB): "
-                    "list what the training does not need in .detignore."
-                )
-    return entries
+    found = list(_walk(root, "")) if root is not None else []
+    for include in includes:
+        found += _walk(include, include.resolve().name)
+    _check(found)
+    return [_entry(one) for one in found]
 
 
-def _walk(base: Path) -> Iterator[tuple[Path, str]]:
+def total_size(files: Sequence[dict[str, Any]]) -> int:
+    """Bytes of the files that `collect` made."""
+    return sum(len(file["content"]) // 4 * 3 - file["content"].count("=", -2) for file in files)
+
+
+def _check(found: Sequence[Found]) -> None:
+    names: set[str] = set()
+    for one in found:
+        if one.name in names and "/" not in one.name:
+            raise ClientError(f"Two things to send are called {one.name}; rename one, or leave out its --include.")
+        names.add(one.name)
+    total = sum(one.size for one in found)
+    if total > LIMIT:
+        largest = max(found, key=lambda one: one.size)
+        raise ClientError(
+            f"The files to send have {_megabytes(total)} MB; a master takes {LIMIT // 2**20} MB. The largest is "
+            f"{largest.name} ({_megabytes(largest.size)} MB): list what the training does not need in .detignore."
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:.1f}"
+
+
+def _walk(base: Path, prefix: str) -> Iterator[Found]:
+    if not base.exists():
+        raise ClientError(f"{base} does not exist; {MISSING}.")
     if base.is_file():
-        yield base, base.name
+        yield _found(base, base.name)
         return
-    ignore = base / ".detignore"
-    rules = parse_rules(ignore.read_text()) if ignore.is_file() else []
-    for folder, names, files in os.walk(base, followlinks=True):
+    if prefix:
+        yield _found(base, prefix)
+    lead = f"{prefix}/" if prefix else ""
+    rules = ignore.parse([*ignore.ALWAYS, *_ignore_file(base)])
+    for folder, names, files in os.walk(base, followlinks=True, onerror=_unreadable):
         here = Path(folder)
-        names[:] = sorted(n for n in names if not _ignored((here / n).relative_to(base).as_posix(), True, rules))
+        relative = here.relative_to(base).as_posix()
+        inner = "" if relative == "." else f"{relative}/"
+        names[:] = sorted(n for n in names if not ignore.ignored(inner + n, True, rules))
         for name in names:
-            yield here / name, (here / name).relative_to(base).as_posix()
+            if (here / name).is_symlink() and here.resolve().is_relative_to((here / name).resolve()):
+                raise ClientError(f"{here / name} is a link to a folder that holds it; name it in .detignore.")
+            yield _found(here / name, lead + inner + name)
         for name in sorted(files):
-            relative = (here / name).relative_to(base).as_posix()
-            if not _ignored(relative, False, rules):
-                yield here / name, relative
+            if name != ".detignore" and not ignore.ignored(inner + name, False, rules):
+                yield _found(here / name, lead + inner + name)
 
 
-def _ignored(path: str, is_folder: bool, rules: Sequence[Rule]) -> bool:
-    if path.rpartition("/")[2] in ("__pycache__", ".git", ".DS_Store"):
-        return True
-    ignored = False
-    for rule in rules:
-        if rule.matches(path, is_folder):
-            ignored = not rule.negated
-    return ignored
+def _ignore_file(base: Path) -> list[str]:
+    path = base / ".detignore"
+    try:
+        return path.read_text().splitlines() if path.is_file() else []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClientError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
+        ) from None
 
 
-def _entry(path: Path, name: str) -> tuple[dict[str, Any], int]:
-    found = path.stat()
-    entry = {
-        "path": name,
-        "mode": found.st_mode & 0o777,
-        "mtime": str(int(found.st_mtime)),
+def _unreadable(error: OSError) -> NoReturn:
+    raise ClientError(f"{error.filename} cannot be read: {error.strerror}. Name it in .detignore to leave it out.")
+
+
+def _found(path: Path, name: str) -> Found:
+    try:
+        seen = path.stat()
+    except OSError as error:
+        _unreadable(error)
+    if not (path.is_dir() or path.is_file()):
+        raise ClientError(f"{path} is neither a file nor a folder and cannot be sent; name it in .detignore.")
+    size = 0 if path.is_dir() else seen.st_size
+    return Found(path, name, path.is_dir(), seen.st_mode & 0o777, int(seen.st_mtime), size)
+
+
+def _entry(found: Found) -> dict[str, Any]:
+    content = b""
+    if not found.is_folder:
+        try:
+            content = found.path.read_bytes()
+        except OSError as error:
+            _unreadable(error)
+    return {
+        "path": found.name,
+        "type": FOLDER if found.is_folder else REGULAR,
+        "content": base64.b64encode(content).decode(),
+        "mode": found.mode,
+        "mtime": str(found.modified),
         "uid": 0,
         "gid": 0,
     }
-    if path.is_dir():
-        return {**entry, "type": FOLDER, "content": ""}, 0
-    if not path.is_file():
-        raise ClientError(f"{path} is neither a file nor a folder and cannot be sent; name it in .detignore.")
-    data = path.read_bytes()
-    return {**entry, "type": REGULAR, "content": base64.b64encode(data).decode()}, len(data)
-
-
-def _match(path: str, pattern: str) -> bool:
-    """gitignore's globbing: `*` stays within one part, `**` crosses them."""
-    return _match_parts(path.split("/"), pattern.split("/"))
-
-
-def _match_parts(parts: list[str], pattern: list[str]) -> bool:
-    if not pattern:
-        return not parts
-    if pattern[0] == "**":
-        return any(_match_parts(parts[i:], pattern[1:]) for i in range(len(parts) + 1))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], pattern[0]) and _match_parts(parts[1:], pattern[1:])
-
-
-def _tails(path: str) -> Iterator[str]:
-    parts = path.split("/")
-    return ("/".join(parts[i:]) for i in range(len(parts)))

@@ -1,4 +1,8 @@
-"""Who one is to which master: the token store that Determined's client keeps too (`auth.json`, version 2)."""
+"""Who one is to which master: the token store that Determined's client keeps too (`auth.json`, version 2).
+
+`{"version": 2, "masters": {<canonical URL>: {"active_user": name, "tokens": {name: token}}}}`, under the lock file
+`auth.json.lock` (flock). Determined's client deletes a store that has anything else in it, so we add nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.client.errors import ClientError
+from trainmaster.client.transport import canonical_url
+
+VERSION = 2
 
 
 def folder() -> Path:
@@ -20,60 +27,88 @@ def folder() -> Path:
 
 
 def active_user(url: str) -> str | None:
-    found: str | None = _masters(_read()).get(url, {}).get("active_user")
+    """Who logged in last. Raises ClientError when the store cannot be read; so do the others."""
+    found: str | None = _read()["masters"].get(url, {}).get("active_user")
     return found
 
 
 def token(url: str, user: str) -> str | None:
-    found: str | None = _masters(_read()).get(url, {}).get("tokens", {}).get(user)
+    """The session that is kept for `user`."""
+    found: str | None = _read()["masters"].get(url, {}).get("tokens", {}).get(user)
     return found
 
 
+def users(url: str) -> list[str]:
+    """All who have a session with that master."""
+    return sorted(_read()["masters"].get(url, {}).get("tokens", {}))
+
+
 def remember(url: str, user: str, token: str, *, active: bool) -> None:
-    with _changing() as store:
-        entry = store["masters"].setdefault(url, {"tokens": {}})
+    """Keep a session; `active` makes its user the one that commands act as from now on."""
+    with _changing() as masters:
+        entry = masters.setdefault(url, {})
         entry.setdefault("tokens", {})[user] = token
         if active:
             entry["active_user"] = user
 
 
 def forget(url: str, user: str) -> None:
-    with _changing() as store:
-        entry = store["masters"].get(url, {})
-        entry.get("tokens", {}).pop(user, None)
-        if entry.get("active_user") == user:
-            entry["active_user"] = None
-
-
-def _masters(store: dict[str, Any]) -> dict[str, Any]:
-    found = store.get("masters")
-    return found if isinstance(found, dict) else {}
+    """Drop a session. Who was active stays so: the next command asks that user to log in."""
+    with _changing() as masters:
+        masters.get(url, {}).get("tokens", {}).pop(user, None)
 
 
 def _read() -> dict[str, Any]:
+    path = folder() / "auth.json"
     try:
-        found = json.loads((folder() / "auth.json").read_text())
+        found = json.loads(path.read_text())
     except FileNotFoundError:
-        return {"version": 2, "masters": {}}
+        return {"version": VERSION, "masters": {}}
     except (OSError, ValueError) as error:
+        raise ClientError(f"The token store {path} cannot be read ({error}). Remove it and log in again.") from None
+    version = found.get("version", 0) if isinstance(found, dict) else None
+    if version == 0:
+        return {"version": VERSION, "masters": {}}  # it does not say of which master; one log-in replaces it
+    if version == 1:
+        return {"version": VERSION, "masters": _canonical(found.get("masters") or {})}
+    if version != VERSION or not isinstance(found.get("masters", {}), dict):
         raise ClientError(
-            f"The token store {folder() / 'auth.json'} cannot be read ({error}); remove it and log in again."
-        ) from None
-    # Older versions of the store are of clients that are gone: one log-in replaces them.
-    return found if isinstance(found, dict) and found.get("version") == 2 else {"version": 2, "masters": {}}
+            f"The token store {path} is of a version that this client does not know. "
+            "Set DET_DEBUG_CONFIG_PATH to another folder, or remove the file and log in again."
+        )
+    found.setdefault("masters", {})
+    return dict(found)
+
+
+def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 kept addresses as people wrote them."""
+    found: dict[str, Any] = {}
+    for address, entry in masters.items():
+        try:
+            kept = found.setdefault(canonical_url(address), {"tokens": {}})
+        except ClientError:
+            continue
+        kept["tokens"] |= entry.get("tokens") or {}
+        if entry.get("active_user"):
+            kept.setdefault("active_user", entry["active_user"])
+    return found
 
 
 @contextmanager
 def _changing() -> Iterator[dict[str, Any]]:
+    """The `masters` of the store, written back at the end; one writer at a time."""
     where = folder()
-    where.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (where / "auth.json.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        store = _read()
-        store.setdefault("masters", {})
-        yield store
-        temporary = where / f"auth.json.{os.getpid()}"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(store, file, indent=4)
-        temporary.replace(where / "auth.json")
+    temporary = where / f"auth.json.{os.getpid()}"
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (where / "auth.json.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            store = _read()
+            yield store["masters"]
+            temporary.unlink(missing_ok=True)  # of a process that died, perhaps with another mode
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(fd, "w") as file:
+                json.dump(store, file, indent=4, sort_keys=True)
+            temporary.replace(where / "auth.json")
+    except OSError as error:
+        raise ClientError(f"The token store in {where} cannot be written ({error.strerror or error}).") from None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.models import Checkpoint, Experiment, LogLine, QueuedJob, StoryEvent, Trial
 from trainmaster.client.transport import Transport
 
 Json = dict[str, Any]
 PAGE = 200  # entries of a list fetched at once
+PATIENCE = 600.0  # seconds that one who follows waits for a master that is away
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
@@ -31,14 +34,18 @@ class Master:
         """A bearer token, which this client uses from now on."""
         body = {"username": username, "password": hashed(password), "isHashed": True}
         answer = self._http.request("POST", "/api/v1/auth/login", body=body, retry=False)
-        self._http.token = str(answer["token"])
-        return self._http.token
+        token = str(answer["token"])
+        self._http.token = token
+        return token
 
     def logout(self) -> None:
         self._http.request("POST", "/api/v1/auth/logout", body={})
 
     def whoami(self) -> Json:
         return dict(self._http.request("GET", "/api/v1/me")["user"])
+
+    def users(self) -> list[Json]:
+        return self._pages("/api/v1/users", "users", {}, PAGE, 0, True)
 
     def info(self) -> Json:
         return self._http.request("GET", "/api/v1/master")
@@ -104,6 +111,12 @@ class Master:
         path = f"/api/v1/experiments/{experiment_id}/trials"
         return [Trial.parse(raw) for raw in self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)]
 
+    def count_trials(self, experiment_id: int, states: Sequence[str] = ()) -> int:
+        """How many trials are in one of the states, or how many there are."""
+        query = {"states": [f"STATE_{state}" for state in states], "limit": 1}
+        answer = self._http.request("GET", f"/api/v1/experiments/{experiment_id}/trials", query=query)
+        return int(answer["pagination"]["total"])
+
     def checkpoints(self, experiment_id: int, *, best: int | None = None) -> list[Checkpoint]:
         """Oldest first; `best` of them by the searcher's metric, the best first."""
         path = f"/api/v1/experiments/{experiment_id}/checkpoints"
@@ -128,16 +141,56 @@ class Master:
         return self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", {}, limit, offset, everything)
 
     def logs(
-        self, trial_id: int, *, follow: bool = False, tail: int = 0, head: int = 0, **where: Any
+        self,
+        trial_id: int,
+        *,
+        follow: bool = False,
+        tail: int = 0,
+        head: int = 0,
+        notice: Callable[[str], None] | None = None,
+        **where: Any,
     ) -> Iterator[LogLine]:
-        """`tail` or `head` restrict to that many lines at one end; `where` are filters as the API names them."""
+        """Lines in the order in which they arrived.
+
+        Args:
+            follow: go on until the trial has ended and all is read, through restarts of the master.
+            tail, head: only that many lines at one end; followed lines come after the tail.
+            notice: told in words when the master is away, once each time.
+            where: filters as the API names them.
+        """
         path = f"/api/v1/trials/{trial_id}/logs"
-        if tail and not follow:
+        last = 0
+        if tail:
             newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
-            yield from reversed([LogLine.parse(raw) for raw in newest])
+            for line in reversed([LogLine.parse(raw) for raw in newest]):
+                last = line.number
+                yield line
+        if not follow:
+            if not tail:
+                for raw in self._http.lines(path, query={"limit": head or None, **where}):
+                    yield LogLine.parse(raw)
             return
-        for raw in self._http.lines(path, query={"follow": follow, "limit": head or None, **where}):
-            yield LogLine.parse(raw)
+        self.trial(trial_id)  # a master that is away from the start is an error at once
+        away_since: float | None = None
+        while True:
+            try:
+                # A master that does not know afterId sends all again; what was seen is skipped here.
+                for raw in self._http.lines(path, query={"follow": True, "afterId": last or None, **where}):
+                    line, away_since = LogLine.parse(raw), None
+                    if line.number > last:
+                        last = line.number
+                        yield line
+                if self.trial(trial_id).ended_for_good:
+                    return
+                away_since = None  # a master that stops in order ends its streams
+            except MasterUnreachable as error:
+                if away_since is None:
+                    away_since = time.monotonic()
+                    if notice:
+                        notice(str(error))
+                if time.monotonic() > away_since + PATIENCE:
+                    raise
+            time.sleep(1.0)
 
     def story(self, trial_id: int) -> list[StoryEvent]:
         return [

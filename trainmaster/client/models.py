@@ -213,6 +213,11 @@ class LogLine:
             raw=raw,
         )
 
+    @property
+    def number(self) -> int:
+        """Ascending in the order of arrival."""
+        return int(self.id or 0)
+
 
 @dataclass(frozen=True)
 class StoryEvent:

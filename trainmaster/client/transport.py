@@ -7,41 +7,65 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from trainmaster.client.errors import ClientError, MasterUnreachable, api_error
+from trainmaster.client.errors import ClientError, MasterUnreachable, NotLoggedIn, api_error
 
 Json = dict[str, Any]
-TIMEOUT = 60.0  # seconds without a byte
-RETRIES = 4  # for a master that is starting or a proxy that says 502, 503, 504
+TIMEOUT = 60.0  # seconds without a byte of an answer
+STREAM_TIMEOUT = 600.0  # seconds without a line: a training may be silent for long
+PAUSES = (0.25, 0.5, 1.0)  # seconds before each further attempt: a master that starts, a proxy that says 502 to 504
 DEFAULT_PORT = 8080
+AWAY = (502, 503, 504)
 
 
 def canonical_url(address: str) -> str:
-    """The master's address in full, by Determined's rules: no scheme means http and port 8080."""
-    if "://" not in address:
-        host, sep, rest = address.partition("/")
-        host = host if ":" in host.rpartition("]")[2] else f"{host}:{DEFAULT_PORT}"
-        address = f"http://{host}{sep}{rest}"
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ClientError(f"{address!r} is not the address of a master; write for example http://login1:8080.")
-    port = parts.port or (443 if parts.scheme == "https" else 80)
+    """The master's address in full, by Determined's rules: no scheme means http and port 8080. Raises ClientError."""
+    text = address.strip()
+    default = {"https": 443, "http": 80}.get(text.partition("://")[0], DEFAULT_PORT)
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port or default
+    except ValueError:  # a port that is no number, a bracket that is not closed
+        raise _not_an_address(address) from None
+    extra = parts.username or parts.password or parts.query or parts.fragment
+    if parts.scheme not in ("http", "https") or not parts.hostname or extra:
+        raise _not_an_address(address)
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}"
 
 
-class Transport:
-    """Not thread-safe: a client a thread."""
+def _not_an_address(address: str) -> ClientError:
+    return ClientError(f"{address!r} is not the address of a master; write for example http://login1:8080.")
 
-    def __init__(self, url: str, token: str | None = None, *, certificate: str | None = None) -> None:
+
+class Transport:
+    """Not thread-safe: a client a thread.
+
+    Args:
+        url: as people write it; `canonical_url` completes it.
+        token: sent with each call when there is one.
+        certificate: a file of CA certificates to trust, or "noverify"; None trusts the system's.
+        renew: makes a new token when the master says that the present one is not valid; called once a call.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        certificate: str | None = None,
+        renew: Callable[[], str] | None = None,
+    ) -> None:
         self.url = canonical_url(url)
         self.token = token
-        self._certificate = certificate  # a CA file, or "noverify"
+        self.renew = renew
+        self._certificate = certificate
         self._connection: http.client.HTTPConnection | None = None
 
     def request(
@@ -53,47 +77,84 @@ class Transport:
         body: Any = None,
         retry: bool = True,
     ) -> Json:
-        """One call. Raises MasterUnreachable or an APIError."""
-        for attempt in range(RETRIES + 1):
-            last = attempt == RETRIES or not retry
-            try:
-                response = self._send(method, path, query, body)
-                content = response.read()
-            except (OSError, http.client.HTTPException) as error:
-                self.close()
-                if last or (
-                    method != "GET" and not isinstance(error, ConnectionRefusedError | http.client.RemoteDisconnected)
-                ):
-                    raise self._unreachable(error) from None
-            else:
-                if response.status not in (502, 503, 504) or last:
-                    return _answer(response.status, content)
-            time.sleep(0.25 * 2**attempt)
-        raise AssertionError("the last attempt returns or raises")
+        """One call, repeated while the master is away; `retry=False` is for what must not happen twice.
+
+        Raises MasterUnreachable or an APIError.
+        """
+        if not retry:
+            # On a connection that has idled, "closed by the master" leaves open whether the request was taken.
+            self.close()
+        try:
+            return self._attempts(method, path, query, body, PAUSES if retry else ())
+        except NotLoggedIn:
+            if not self._renewed():
+                raise
+            return self._attempts(method, path, query, body, PAUSES if retry else ())
 
     def lines(self, path: str, *, query: Mapping[str, Any] | None = None) -> Iterator[Json]:
         """The messages of a stream as they come. Raises MasterUnreachable or an APIError."""
         try:
-            response = self._send("GET", path, query, None)
-            if response.status != 200:
-                raise api_error(response.status, _parsed(response.read()))
+            response = self._open_stream(path, query)
             for line in response:
                 message = json.loads(line)
                 if "error" in message:
-                    raise api_error(
-                        int(message["error"].get("http_code", 500)),
-                        {"message": message["error"].get("message")},
-                    )
+                    error = message["error"]
+                    raise api_error(int(error.get("http_code", 500)), {"message": error.get("message")})
                 yield message["result"]
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: half a line of JSON
             raise self._unreachable(error) from None
         finally:
             self.close()  # a stream that was not read to its end leaves the connection unusable
 
     def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _open_stream(self, path: str, query: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+        for attempt in (1, 2):
+            response = self._send("GET", path, query, None)
+            if response.status == 200:
+                if self._connection is not None and self._connection.sock is not None:
+                    self._connection.sock.settimeout(STREAM_TIMEOUT)
+                return response
+            content = response.read()
+            if response.status in AWAY:
+                raise self._away(response.status, content)
+            try:
+                _answer(response.status, content)
+            except NotLoggedIn:
+                if attempt == 2 or not self._renewed():
+                    raise
+        raise AssertionError("the second attempt returns or raises")
+
+    def _renewed(self) -> bool:
+        if self.renew is None:
+            return False
+        renew, self.renew = self.renew, None  # once: a new token that is refused too will not get better
+        self.token = None
+        self.token = renew()
+        return True
+
+    def _attempts(
+        self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, pauses: tuple[float, ...]
+    ) -> Json:
+        for pause in (*pauses, None):
+            try:
+                response = self._send(method, path, query, body)
+                content = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if pause is None or not _may_repeat(error):
+                    raise self._unreachable(error) from None
+            else:
+                if response.status not in AWAY:
+                    return _answer(response.status, content)
+                if pause is None:
+                    raise self._away(response.status, content)
+            time.sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
 
     def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> http.client.HTTPResponse:
         headers = {"Accept": "application/json"}
@@ -124,20 +185,47 @@ class Transport:
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         if parts.scheme == "https":
-            context = ssl.create_default_context(cafile=None if self._certificate == "noverify" else self._certificate)
-            if self._certificate == "noverify":
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            context = self._tls()
             self._connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=context)
         else:
             self._connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
         return self._connection
 
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=None if self._certificate == "noverify" else self._certificate)
+        except OSError as error:
+            raise ClientError(
+                f"The certificates in {self._certificate} cannot be read ({error.strerror or error}). "
+                "Set DET_MASTER_CERT_FILE to a PEM file, or to noverify."
+            ) from None
+        if self._certificate == "noverify":
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+
     def _unreachable(self, error: Exception) -> MasterUnreachable:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return MasterUnreachable(
+                f"The certificate of the master at {self.url} is not trusted ({error.verify_message}). "
+                "Set DET_MASTER_CERT_FILE to the file with its authority's certificate."
+            )
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return MasterUnreachable(
             f"The master at {self.url} does not answer ({reason}). Is it running, and is the address right? "
             "Set it with -m or DET_MASTER."
         )
+
+    def _away(self, status: int, content: bytes) -> MasterUnreachable:
+        body = _parsed(content)
+        if isinstance(body, dict) and body.get("message"):
+            return MasterUnreachable(str(body["message"]))
+        reason = http.client.responses.get(status, "")
+        return MasterUnreachable(f"The master at {self.url} is not ready ({status} {reason}). Try again in a moment.")
+
+
+def _may_repeat(error: Exception) -> bool:
+    """Not for what the next attempt cannot mend, and not after a minute of silence."""
+    return not isinstance(error, socket.gaierror | ssl.SSLError | TimeoutError)
 
 
 def _plain(value: Any) -> Any:
@@ -150,11 +238,13 @@ def _answer(status: int, content: bytes) -> Json:
     body = _parsed(content)
     if status >= 400:
         raise api_error(status, body)
-    return body if isinstance(body, dict) else {}
+    if isinstance(body, dict):
+        return body
+    raise api_error(status, "What answers is not a master. Is the address right? Set it with -m or DET_MASTER.")
 
 
 def _parsed(content: bytes) -> Any:
     try:
         return json.loads(content) if content else {}
     except ValueError:
-        return {"message": content[:200].decode(errors="replace")}
+        return content[:200].decode(errors="replace")

@@ -1,0 +1,86 @@
+"""An experiment's YAML file with the overrides of the command line, and complaints about them in its own lines."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainmaster.client.errors import APIError, ClientError, FileFault
+
+if TYPE_CHECKING:
+    from trainmaster.config.source import Document
+
+
+def add_override_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        action="append",
+        type=_override,
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a key, e.g. searcher.max_trials=8; can be repeated",
+    )
+
+
+def _override(text: str) -> str:
+    key, equals, _ = text.partition("=")
+    if not equals or not all(part.strip() for part in key.split(".")):
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, as in searcher.max_trials=8")
+    return text
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """What is read from `path`, and `key.path=value` texts that are stronger."""
+
+    path: Path
+    text: str
+    overrides: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> ConfigFile:
+        """The file that the arguments name. Raises ClientError."""
+        path: Path = args.config_file
+        try:
+            return cls(path, path.read_text(encoding="utf-8"), tuple(args.config))
+        except OSError as error:
+            raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise ClientError(f"{path} is not UTF-8 text.") from None
+
+    def to_send(self) -> str:
+        """The text for the master: the file's own where nothing is overridden. Raises FileFault."""
+        if not self.overrides:
+            return self.text
+        from trainmaster.config.source import write
+
+        return write(self._document().data)
+
+    def data(self) -> dict[str, Any]:
+        """The configuration as JSON-like data. Raises FileFault."""
+        return dict(self._document().data)
+
+    def placed(self, error: APIError) -> ClientError:
+        """The master's complaints, each with the line of this file, or the override, that it is about."""
+        if not self.overrides and str(error).startswith(str(self.path)):
+            return FileFault(str(error))
+        complaints = [c for c in error.details if isinstance(c, dict) and "path" in c and "message" in c]
+        if error.status != 400 or not complaints:
+            return error
+        document = self._document()
+        lines = [document.complain(tuple(c["path"]), c["message"], c.get("suggestion")) for c in complaints]
+        return FileFault("\n".join(map(str, lines)))
+
+    def _document(self) -> Document:
+        from trainmaster.config.messages import ConfigError
+        from trainmaster.config.overrides import override
+        from trainmaster.config.source import read
+
+        try:
+            document = read(self.text, str(self.path))
+            override(document, self.overrides)
+        except ConfigError as error:
+            raise FileFault(str(error)) from None
+        return document

@@ -1,0 +1,100 @@
+"""`.detignore`: which files stay at home, in gitignore's language (git's gitignore(5))."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+ALWAYS = ("__pycache__/", "*.py[co]", "*$py.class", ".git/", ".vscode/", ".idea/", ".mypy_cache/", ".DS_Store")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line. `parts` is the pattern at its slashes, None for `**`."""
+
+    parts: tuple[re.Pattern[str] | None, ...]
+    negated: bool
+    folders_only: bool
+    anchored: bool
+
+    def matches(self, path: Sequence[str], is_folder: bool) -> bool:
+        if self.folders_only and not is_folder:
+            return False
+        return _match(path if self.anchored else path[-1:], self.parts)
+
+
+def parse(lines: Iterable[str]) -> list[Rule]:
+    """The rules of a file, in its order."""
+    rules = []
+    for raw in lines:
+        line = _without_trailing_spaces(raw.rstrip("\r\n"))
+        if line.startswith("#"):
+            continue
+        negated = line.startswith("!")
+        line = line[1:] if negated else line
+        folders_only = line.endswith("/")
+        line = line[:-1] if folders_only else line
+        if line:
+            parts = [part for part in line.split("/") if part]
+            compiled = tuple(None if part == "**" else re.compile(_expression(part)) for part in parts)
+            rules.append(Rule(compiled, negated, folders_only, "/" in line))
+    return rules
+
+
+def ignored(path: str, is_folder: bool, rules: Sequence[Rule]) -> bool:
+    """Whether the last rule that matches says so. `path` is relative, with slashes; its folders are looked at first."""
+    parts = path.split("/")
+    found = False
+    for rule in rules:
+        if rule.matches(parts, is_folder):
+            found = not rule.negated
+    return found
+
+
+def _match(path: Sequence[str], pattern: Sequence[re.Pattern[str] | None]) -> bool:
+    if not pattern:
+        return not path
+    first, rest = pattern[0], pattern[1:]
+    if first is not None:
+        return bool(path) and first.fullmatch(path[0]) is not None and _match(path[1:], rest)
+    if not rest:
+        return bool(path)  # `a/**` is everything in a, and not a itself
+    return any(_match(path[i:], rest) for i in range(len(path) + 1))
+
+
+def _expression(part: str) -> str:
+    """One part's glob as a regular expression."""
+    found, i = "", 0
+    while i < len(part):
+        char = part[i]
+        i += 1
+        if char == "*":
+            found += ".*"
+        elif char == "?":
+            found += "."
+        elif char == "\\" and i < len(part):
+            found += re.escape(part[i])
+            i += 1
+        elif char == "[" and (end := _end_of_set(part, i)) is not None:
+            inside = part[i:end]
+            negated = inside[0] in "!^"
+            inside = inside[1:] if negated else inside
+            escaped = re.sub(r"([\[\]&~|^])", r"\\\1", re.sub(r"\\(?![\\\]\-^!])", r"\\\\", inside))
+            found += f"[{'^' if negated else ''}{escaped}]"
+            i = end + 1
+        else:
+            found += re.escape(char)
+    return f"(?s:{found})"
+
+
+def _end_of_set(part: str, start: int) -> int | None:
+    """Where the `]` of a set is that begins at `start`; None when there is none and the bracket is a bracket."""
+    i = start + 1 if part[start : start + 1] in ("!", "^") else start
+    end = part.find("]", i + 1)
+    return end if end != -1 else None
+
+
+def _without_trailing_spaces(line: str) -> str:
+    bare = line.rstrip(" ")
+    return bare + " " if bare.endswith("\\") and bare != line else bare
