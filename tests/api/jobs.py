@@ -92,6 +92,4 @@ def _staged(master: MasterProcess, trial: Json, attempt: int) -> Job:
 
     folder = wait_for(find, f"the job folder of {allocation_id}")
     token = (folder / "secrets" / "token").read_text().strip()
-    return Job(
-        Api(master.url, token), allocation_id, trial["taskId"], trial["id"], trial["experimentId"], folder
-    )
+    return Job(Api(master.url, token), allocation_id, trial["taskId"], trial["id"], trial["experimentId"], folder)

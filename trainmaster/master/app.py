@@ -40,6 +40,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        responses=failures.RESPONSES,
     )
     app.state.services = services
     failures.install(app)

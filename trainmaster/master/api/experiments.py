@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
-from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial, names
+from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
+from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services import experiments, trials
 from trainmaster.master.services.clock import now
@@ -26,8 +28,8 @@ class File(Body):
     path: str
     type: int
     content: str
-    mtime: str | int = "0"
-    mode: int = 0o644
+    mtime: int = Field(0, ge=-(2**40), le=2**40)  # seconds since 1970, often as a string
+    mode: int = Field(0o644, ge=0)
     uid: int = 0
     gid: int = 0
 
@@ -82,7 +84,7 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         services.defaults,
         caller,
         body.config,
-        [ContextFile(f.path, f.type, f.content, int(f.mtime), f.mode) for f in body.model_definition],
+        [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
         parent_id=body.parent_id or None,
         project_id=body.project_id or None,
@@ -100,12 +102,12 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
 def list_experiments(
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
+    states: ExperimentStates,
     offset: int = 0,
     limit: int = 0,
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
-    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
     archived: bool | None = None,
-    states: Annotated[list[str], Query()] = [],  # noqa: B006
     users: Annotated[list[str], Query()] = [],  # noqa: B006
     user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
     labels: Annotated[list[str], Query()] = [],  # noqa: B006
@@ -116,7 +118,7 @@ def list_experiments(
 ) -> ExperimentsAnswer:
     query = experiments.ListQuery(
         archived=archived,
-        states=names(states, "STATE_"),
+        states=states,
         users=users,
         user_ids=user_ids,
         name=name,
@@ -124,8 +126,8 @@ def list_experiments(
         labels=labels,
         project_id=project_id or None,
         ids=ids,
-        sort_by=_sort(sort_by, experiments.SORTS),
-        descending=order_by == "ORDER_BY_DESC",
+        sort_by=sort_key(sort_by, experiments.SORTS, "id"),
+        descending=bool(descending),
     )
     page = experiments.list_page(services.store, query, offset, limit)
     shown = [Experiment.of(view) for view in page.items]
@@ -166,18 +168,18 @@ def list_trials(
     experiment_id: int,
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
+    states: TrialStates,
     offset: int = 0,
     limit: int = 0,
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
-    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
-    states: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> TrialsAnswer:
     page = trials.list_page(
         services.store,
         experiment_id,
-        names(states, "STATE_"),
-        _sort(sort_by, trials.SORTS),
-        order_by == "ORDER_BY_DESC",
+        states,
+        sort_key(sort_by, trials.SORTS, "id"),
+        bool(descending),
         offset,
         limit,
     )
@@ -191,18 +193,18 @@ def list_checkpoints(
     experiment_id: int,
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
+    states: CheckpointStates,
     offset: int = 0,
     limit: int = 0,
     sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
-    order_by: Annotated[str, Query(alias="orderBy")] = "",
-    states: Annotated[list[str], Query()] = [],  # noqa: B006
 ) -> CheckpointsAnswer:
     page = trials.list_checkpoints(
         services.store,
         experiment_id=experiment_id,
-        states=names(states, "STATE_"),
-        sort_by=_sort(sort_by_attr, trials.CHECKPOINT_SORTS),
-        descending={"ORDER_BY_ASC": False, "ORDER_BY_DESC": True}.get(order_by),
+        states=states,
+        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time"),
+        descending=descending,
         offset=offset,
         limit=limit,
     )
@@ -247,12 +249,3 @@ def _summaries(found: list[tuple[int, int | None]], unit: str) -> Iterator[Json]
     for count, length in found:
         shown: Json = {"maxLength": True} if length is None else {"maxLength": False, "name": unit, "value": length}
         yield {"count": count, "unit": shown}
-
-
-def _sort(name: str, known: Any) -> str:
-    key = name.removeprefix("SORT_BY_").lower()
-    if key in ("unspecified", ""):
-        return "id" if "id" in known else "end_time"
-    if key not in known:
-        raise Invalid(f"{name!r} is nothing to sort by. Known: {', '.join(f'SORT_BY_{k.upper()}' for k in known)}.")
-    return key

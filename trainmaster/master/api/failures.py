@@ -8,10 +8,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from trainmaster.master.api.shapes import Error
 from trainmaster.master.services import errors
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,8 @@ _STATUS = {
     errors.TooLarge: 413,
 }
 
+RESPONSES: dict[int | str, dict[str, Any]] = {"default": {"model": Error, "description": "Anything that went wrong"}}
+
 
 def envelope(status: int, message: str, details: Any = None) -> JSONResponse:
     code, reason = _BY_STATUS.get(status, (2, "Unknown"))
@@ -47,7 +51,22 @@ def envelope(status: int, message: str, details: Any = None) -> JSONResponse:
     return JSONResponse({"error": error, "message": message}, status)
 
 
+class _NoNul:
+    """Refuses addresses with a NUL character: PostgreSQL's text has none, so nothing can be called so."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and ("\0" in scope["path"] or b"%00" in scope["query_string"]):
+            await envelope(400, "The address holds a NUL character, which no name does.")(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 def install(app: FastAPI) -> None:
+    app.add_middleware(_NoNul)
+
     @app.exception_handler(errors.ServiceError)
     async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
         return envelope(_STATUS.get(type(error), 500), error.message, list(error.details))
@@ -56,6 +75,11 @@ def install(app: FastAPI) -> None:
     async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
         parts = [f"{'.'.join(str(p) for p in e['loc'][1:]) or e['loc'][0]}: {e['msg']}" for e in error.errors()]
         return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
+
+    @app.exception_handler(DataError)
+    async def not_storable(request: Request, error: DataError) -> JSONResponse:
+        why = str(error.orig).partition("\n")[0]
+        return envelope(400, f"The request holds a value that the database does not take: {why}.")
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:

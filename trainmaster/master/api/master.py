@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy import text
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.parameters import Descending
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
 from trainmaster.master.services import queue
 from trainmaster.master.services.paging import cut
@@ -101,12 +102,12 @@ def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, 
 def job_queues(
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
     resourcePool: str = "",
     offset: int = 0,
     limit: int = 0,
-    orderBy: str = "ORDER_BY_ASC",
 ) -> dict[str, Any]:
-    found = queue.page(services.store, resourcePool or None, offset, limit, descending=orderBy == "ORDER_BY_DESC")
+    found = queue.page(services.store, resourcePool or None, offset, limit, descending=bool(descending))
     jobs = [
         {
             "full": {

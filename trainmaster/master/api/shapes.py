@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer
+from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
 from trainmaster.master.db import tables
@@ -28,6 +29,9 @@ Int64 = Annotated[int, PlainSerializer(str, return_type=str)]
 Time = Annotated[dt.datetime, PlainSerializer(rfc3339, return_type=str)]
 
 
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
 class Shape(BaseModel):
     """Base of answers: fields are written in camelCase."""
 
@@ -38,6 +42,26 @@ class Body(BaseModel):
     """Base of requests: camelCase or snake_case, unknown fields refused with their names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    @model_validator(mode="after")
+    def _storable(self) -> Self:
+        for name, value in self:
+            if isinstance(value, str) and _UNSTORABLE.search(value):
+                raise ValueError(f"{name} holds a NUL character or half a surrogate pair, which no text may")
+        return self
+
+
+class Error(Shape):
+    """What every status but 200 carries, as grpc-gateway writes it; `message` is the same sentence."""
+
+    class Inside(Shape):
+        code: int  # gRPC's
+        reason: str  # gRPC's name of the code
+        error: str
+        details: list[Json] = []
+
+    error: Inside
+    message: str
 
 
 class Pagination(Shape):
@@ -427,8 +451,3 @@ def log_line(line: logs.StoredLine) -> Json:
 
 def _workload(stored: Json | None) -> Json | None:
     return {**stored, "numInputs": 0} if stored else None
-
-
-def names(values: Sequence[str], prefix: str) -> list[str]:
-    """Enum names or bare words as bare words: `STATE_ACTIVE` and `ACTIVE` are both `ACTIVE`."""
-    return [value.removeprefix(prefix) for value in values]

@@ -12,14 +12,14 @@ from fastapi.responses import StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
-from trainmaster.master.api.shapes import Allocation, Shape, log_line, names, rfc3339
+from trainmaster.master.api.parameters import Descending, Levels, Strings
+from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import line_of, log_lines
 from trainmaster.master.services import experiments, logs, trials
 from trainmaster.master.services.errors import Forbidden
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
 Json = dict[str, Any]
-Strings = Annotated[list[str], Query()]
 
 
 class AllocationAnswer(Shape):
@@ -27,11 +27,11 @@ class AllocationAnswer(Shape):
 
 
 def _filter(
+    levels: Levels,
     allocationIds: Strings = [],  # noqa: B006
     agentIds: Strings = [],  # noqa: B006
     containerIds: Strings = [],  # noqa: B006
     rankIds: Annotated[list[int], Query()] = [],  # noqa: B006
-    levels: Strings = [],  # noqa: B006
     stdtypes: Strings = [],  # noqa: B006
     sources: Strings = [],  # noqa: B006
     timestampBefore: dt.datetime | None = None,
@@ -44,7 +44,7 @@ def _filter(
         agent_ids=agentIds,
         container_ids=containerIds,
         rank_ids=rankIds,
-        levels=names(levels, "LOG_LEVEL_"),
+        levels=levels,
         stdtypes=stdtypes,
         sources=sources,
         before=timestampBefore,
@@ -63,12 +63,12 @@ async def task_logs(
     services: UsesServices,
     caller: UserCaller,
     where: Filter,
+    descending: Descending,
     limit: int = 0,
     follow: bool = False,
-    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    return _stream(services, task_id, where, limit, follow, order_by, {})
+    return _stream(services, task_id, where, limit, follow, bool(descending), {})
 
 
 @router.get("/trials/{trial_id}/logs")
@@ -77,19 +77,24 @@ async def trial_logs(
     services: UsesServices,
     caller: UserCaller,
     where: Filter,
+    descending: Descending,
     limit: int = 0,
     follow: bool = False,
-    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
 ) -> StreamingResponse:
     task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
-    return _stream(services, task_id, where, limit, follow, order_by, {"trialId": trial_id})
+    return _stream(services, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
 def _stream(
-    services: UsesServices, task_id: str, where: logs.LogFilter, limit: int, follow: bool, order_by: str, extra: Json
+    services: UsesServices,
+    task_id: str,
+    where: logs.LogFilter,
+    limit: int,
+    follow: bool,
+    newest_first: bool,
+    extra: Json,
 ) -> StreamingResponse:
     async def body() -> AsyncIterator[bytes]:
-        newest_first = order_by == "ORDER_BY_DESC"
         lines = log_lines(
             services.store, services.wakeups, task_id, where, limit=limit, follow=follow, newest_first=newest_first
         )

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.parameters import CheckpointStates, Descending, sort_key
 from trainmaster.master.api.shapes import (
     Checkpoint,
     Pagination,
@@ -17,7 +18,6 @@ from trainmaster.master.api.shapes import (
     checkpoint_workload,
     metrics_report,
     metrics_workload,
-    names,
     rfc3339,
 )
 from trainmaster.master.api.streams import lines_of
@@ -96,12 +96,12 @@ def workloads(
     trial_id: int,
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
     offset: int = 0,
     limit: int = 0,
-    order_by: Annotated[str, Query(alias="orderBy")] = "ORDER_BY_ASC",
     batches: Annotated[bool, Query(alias="includeBatchMetrics")] = False,
 ) -> Json:
-    page = trials.workloads(services.store, trial_id, offset, limit, descending=order_by == "ORDER_BY_DESC")
+    page = trials.workloads(services.store, trial_id, offset, limit, descending=bool(descending))
     shown: list[Json] = []
     for load in page.items:
         if load.training is not None:
@@ -118,12 +118,20 @@ def checkpoints(
     trial_id: int,
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
+    states: CheckpointStates,
     offset: int = 0,
     limit: int = 0,
-    states: Annotated[list[str], Query()] = [],  # noqa: B006
+    sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
 ) -> CheckpointsAnswer:
     page = trials.list_checkpoints(
-        services.store, trial_id=trial_id, states=names(states, "STATE_"), offset=offset, limit=limit
+        services.store,
+        trial_id=trial_id,
+        states=states,
+        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time"),
+        descending=descending,
+        offset=offset,
+        limit=limit,
     )
     shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
     return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))

@@ -167,7 +167,7 @@ def get(store: Store, experiment_id: int) -> ExperimentView:
 
 @dataclass(frozen=True)
 class ListQuery:
-    """Filters of the list; empty means no restriction. `sort_by` is one of SORTS."""
+    """Filters of the list; empty means no restriction. `states` may hold PHASES; `sort_by` is one of SORTS."""
 
     archived: bool | None = None
     states: Sequence[str] = ()
@@ -207,8 +207,6 @@ def list_page(store: Store, query: ListQuery, offset: int, limit: int) -> Page[E
     e = Experiment
     if query.archived is not None:
         statement = statement.where(e.archived == query.archived)
-    if query.states:
-        statement = statement.where(e.state.in_(query.states))
     if query.users or query.user_ids:
         statement = statement.where(or_(User.username.in_(query.users), e.owner_id.in_(query.user_ids)))
     if query.name:
@@ -223,6 +221,8 @@ def list_page(store: Store, query: ListQuery, offset: int, limit: int) -> Page[E
         statement = statement.where(e.id.in_(query.ids))
     column = SORTS[query.sort_by]
     with store.transaction() as session:
+        if query.states:
+            statement = statement.where(_in_states(session, query.states))
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
@@ -351,6 +351,7 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
     return views
 
 
+PHASES = ("QUEUED", "PULLING", "STARTING", "RUNNING")
 _PHASE = {
     AllocationState.PENDING: "QUEUED",
     AllocationState.ASSIGNED: "QUEUED",
@@ -358,6 +359,16 @@ _PHASE = {
     AllocationState.RUNNING: "RUNNING",
     AllocationState.TERMINATING: "RUNNING",
 }
+
+
+def _in_states(session: Session, wanted: Sequence[str]) -> ColumnElement[bool]:
+    """Experiments in one of these states; what ACTIVE ones are shown as counts as a state too."""
+    chosen: ColumnElement[bool] = Experiment.state.in_(wanted)
+    if set(wanted) & set(PHASES):
+        active = list(session.scalars(select(Experiment.id).where(Experiment.state == State.ACTIVE.value)))
+        phases = _phases(session, active)
+        chosen |= Experiment.id.in_([key for key in active if phases.get(key, "QUEUED") in wanted])
+    return chosen
 
 
 def _phases(session: Session, ids: Sequence[int]) -> dict[int, str]:

@@ -1,0 +1,64 @@
+"""Query parameters that several lists share. Enums are taken by their full name or their bare word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import Depends, Query
+
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import PHASES
+from trainmaster.master.services.logs import LEVELS
+
+Strings = Annotated[list[str], Query()]
+# What ACTIVE experiments are shown as, beside what the database knows.
+EXPERIMENT_STATES = (*State, *PHASES)
+CHECKPOINT_STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
+UNSPECIFIED = "UNSPECIFIED"
+
+
+def words(values: Sequence[str], prefix: str, known: Iterable[str]) -> list[str]:
+    """Enum names as bare words: `STATE_ACTIVE` and `ACTIVE` are both `ACTIVE`. Raises Invalid with what there is."""
+    found = [value.removeprefix(prefix) for value in values]
+    allowed = list(known)
+    for value, word in zip(values, found, strict=True):
+        if word not in (*allowed, UNSPECIFIED):
+            raise Invalid(f"There is no {value!r} here; there are {', '.join(prefix + name for name in allowed)}.")
+    return [word for word in found if word != UNSPECIFIED]
+
+
+def sort_key(name: str, known: Mapping[str, Any], default: str) -> str:
+    """`SORT_BY_START_TIME` as `start_time`. Raises Invalid with what there is."""
+    (key,) = words([name], "SORT_BY_", [key.upper() for key in known]) or [default]
+    return key.lower()
+
+
+def _descending(orderBy: str = "") -> bool | None:
+    """ORDER_BY_ASC or ORDER_BY_DESC; the list's own order when it is not given."""
+    found = words([orderBy], "ORDER_BY_", ("ASC", "DESC")) if orderBy else []
+    return found[0] == "DESC" if found else None
+
+
+def _experiment_states(states: Strings = []) -> list[str]:  # noqa: B006
+    return words(states, "STATE_", EXPERIMENT_STATES)
+
+
+def _trial_states(states: Strings = []) -> list[str]:  # noqa: B006
+    return words(states, "STATE_", State)
+
+
+def _checkpoint_states(states: Strings = []) -> list[str]:  # noqa: B006
+    return words(states, "STATE_", CHECKPOINT_STATES)
+
+
+def _levels(levels: Strings = []) -> list[str]:  # noqa: B006
+    return words(levels, "LOG_LEVEL_", LEVELS)
+
+
+Descending = Annotated[bool | None, Depends(_descending)]
+ExperimentStates = Annotated[list[str], Depends(_experiment_states)]
+TrialStates = Annotated[list[str], Depends(_trial_states)]
+CheckpointStates = Annotated[list[str], Depends(_checkpoint_states)]
+Levels = Annotated[list[str], Depends(_levels)]
