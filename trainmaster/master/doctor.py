@@ -17,7 +17,7 @@ from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer, find_binaries
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.serve import CannotServe, database_url, make_cluster
+from trainmaster.master.serve import CannotServe, database_url, job_root_of, make_cluster
 from trainmaster.master.services.clusters import Cluster
 
 LOW_DISK = 2 * 1024**3  # bytes
@@ -50,13 +50,16 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
     yield from _folder(data)
     yield from _database(config, data)
     for manager in config.managers:
-        try:
-            cluster = make_cluster(config, manager, data, "det-doctor00-")
-        except CannotServe as error:
-            yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
-            continue
-        yield from _cluster(cluster, images)
-        yield from _shared_folder(cluster)
+        # Not the master's own job folders: a dispatcher may start what waits there.
+        with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
+            try:
+                cluster = make_cluster(config, manager, Path(elsewhere), "det-doctor00-")
+            except CannotServe as error:
+                yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
+                continue
+            yield from _cluster(cluster, images)
+            cluster.dispatcher.close()
+        yield from _shared_folder(cluster, job_root_of(manager, data))
     storage = config.checkpoint_storage
     if isinstance(storage, SharedFs):
         yield from _writable("checkpoint_storage", Path(storage.host_path))
@@ -141,12 +144,12 @@ def _image(cluster: Cluster, pool: str, image: str) -> Iterator[Finding]:
         yield Finding(f"image {image}", f"usable with {cluster.container_runtime}")
 
 
-def _shared_folder(cluster: Cluster) -> Iterator[Finding]:
-    yield from _writable(f"job folders of {cluster.name}", cluster.job_root)
-    if cluster.kind in ("slurm", "pbs") and str(cluster.job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
+def _shared_folder(cluster: Cluster, job_root: Path) -> Iterator[Finding]:
+    yield from _writable(f"job folders of {cluster.name}", job_root)
+    if cluster.kind in ("slurm", "pbs") and str(job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
         yield Finding(
             f"job folders of {cluster.name}",
-            f"{cluster.job_root} looks like a node's own disk",
+            f"{job_root} looks like a node's own disk",
             "Set job_storage_root to a folder that every node sees under the same path.",
         )
 

@@ -36,6 +36,7 @@ from trainmaster.version import VERSION
 
 log = logging.getLogger(__name__)
 
+Manager = LocalManager | SlurmManager | PluginManager
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
 GRACEFUL = 5  # seconds that open requests get when the master stops
 
@@ -99,7 +100,9 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
     identity_ = bootstrap.prepare(store, _initial_password(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
-    clusters = Clusters([make_cluster(config, manager, data, prefix) for manager in config.managers])
+    clusters = Clusters(
+        [make_cluster(config, manager, job_root_of(manager, data), prefix) for manager in config.managers]
+    )
     for cluster in clusters:
         _announce(cluster, master_url)
     settings = Settings(
@@ -114,11 +117,13 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
     return Services(store, settings, clusters, site_defaults(config, data), Wakeups())
 
 
-def make_cluster(
-    config: MasterConfig, manager: LocalManager | SlurmManager | PluginManager, data: Path, prefix: str
-) -> Cluster:
-    """One configured resource manager. Raises CannotServe."""
-    root = Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
+def job_root_of(manager: Manager, data: Path) -> Path:
+    """Where the job folders of a resource manager lie."""
+    return Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
+
+
+def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str) -> Cluster:
+    """One configured resource manager with its job folders in `root`. Raises CannotServe."""
     setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
     try:
         root.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,104 @@
+"""`trainmaster serve`, `db upgrade` and `doctor` as an administrator meets them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import LOCAL
+from tests.e2e.master import MasterProcess
+from trainmaster.client.errors import NotAllowed
+from trainmaster.client.master import Master
+from trainmaster.client.transport import Transport
+
+
+def trainmaster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if key != "TRAINMASTER_INITIAL_PASSWORD"}
+    command = [sys.executable, "-m", "trainmaster.cli.admin", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**kept, **environment})
+
+
+def test_a_folder_that_another_master_holds_is_refused(local: MasterProcess) -> None:
+    done = trainmaster("serve", "--data", str(local.data), "--port", "0")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"process {local.pid} on" in done.stderr
+    assert "choose another folder with --data" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_in_use_is_told(local: MasterProcess, tmp_path: Path) -> None:
+    done = trainmaster("serve", "--data", str(tmp_path / "data"), "--port", str(local.port))
+    assert done.returncode == 1
+    assert f"127.0.0.1:{local.port} cannot be used" in done.stderr
+    assert "--port" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("prot: 8081\n", ":1: prot: unknown key; did you mean port?"),
+        ("resource_manager:\n  type: local\n  slots: many\n", ":3: resource_manager.slots:"),
+        ("resource_manager: {type: slrum}\n", "there is no dispatcher 'slrum'. Did you mean 'slurm'?"),
+        ("port: [\n", ":2:"),
+    ],
+)
+def test_a_wrong_configuration_is_told_with_its_line(own_master: MasterProcess, text: str, words: str) -> None:
+    own_master.config.write_text(text)
+    done = trainmaster("serve", "--config", str(own_master.config), "--data", str(own_master.data), "--port", "0")
+    assert done.returncode == 1
+    assert words in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_a_told_password_one_is_made_up_and_left_for_its_owner(own_master: MasterProcess) -> None:
+    own_master.password = ""
+    own_master.start()
+    left = own_master.data / "initial-password"
+    assert stat.S_IMODE(left.stat().st_mode) == 0o600
+    transport = Transport(own_master.url)
+    try:
+        for user in ("admin", "determined"):
+            assert Master(transport).login(user, left.read_text().strip())
+        with pytest.raises(NotAllowed):
+            Master(transport).login("admin", "")
+    finally:
+        transport.close()
+
+
+def test_the_database_is_upgraded_without_a_master(own_master: MasterProcess) -> None:
+    done = trainmaster("db", "upgrade", "--data", str(own_master.data))
+    assert (done.returncode, done.stdout) == (0, "The database is at revision 0001.\n"), done.stderr
+    own_master.start()
+    assert own_master.client().experiments() == []
+
+
+def test_the_doctor_finds_nothing_wrong_where_nothing_is(own_master: MasterProcess) -> None:
+    done = trainmaster("doctor", "--config", str(own_master.config), "--data", str(own_master.data))
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith("Everything looks right.\n")
+    assert "pool default: 4 cpu slots" in done.stdout
+    assert not (own_master.data / "pg").exists(), "the doctor changes nothing"
+
+
+def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(own_master: MasterProcess, tmp_path: Path) -> None:
+    own_master.config.write_text(
+        LOCAL.replace("type: local", "type: slurm").replace("slots: 4, ", "")
+        + "db: {host: 127.0.0.1, port: 1, user: u, name: n, password: p}\n"
+        + "checkpoint_storage: {type: shared_fs, host_path: /proc/nowhere}\n"
+    )
+    arguments = ["--config", str(own_master.config), "--data", str(own_master.data)]
+    done = trainmaster("doctor", *arguments, PATH=str(tmp_path))
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    wrong = [line for line in lines if line.startswith("WRONG")]
+    assert any("n on 127.0.0.1:1 does not answer" in line for line in wrong)
+    assert any("/proc/nowhere cannot be written" in line for line in wrong)
+    assert any("cluster default" in line for line in wrong)
+    assert all(lines[lines.index(line) + 1].lstrip().startswith("->") for line in wrong)
+    assert "Traceback" not in done.stdout + done.stderr
