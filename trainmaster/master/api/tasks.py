@@ -68,6 +68,7 @@ async def task_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
+    await run_in_threadpool(logs.check, services.store, where)
     return _stream(services, task_id, where, limit, follow, bool(descending), {})
 
 
@@ -82,6 +83,7 @@ async def trial_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
+    await run_in_threadpool(logs.check, services.store, where)
     return _stream(services, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 

@@ -6,11 +6,13 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, literal, select
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.store import Store, wake
 
 LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -114,6 +116,17 @@ class Notes:
                 if owner == task_id:
                     say(session, task_id, text, level, allocation_id)
         self._lines.clear()
+
+
+def check(store: Store, where: LogFilter) -> None:
+    """Raises Invalid for a regular expression that the database does not understand."""
+    if where.regex and where.search_text:
+        try:
+            with store.transaction() as session:
+                session.execute(select(literal("").regexp_match(where.search_text)))
+        except DataError as error:
+            why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
+            raise Invalid(f"{where.search_text!r} is no regular expression: {why}.") from None
 
 
 def read(

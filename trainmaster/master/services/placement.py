@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
@@ -24,6 +24,8 @@ from trainmaster.master.services.store import Settings, Store
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
 KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be on its way out
+LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
+ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 RESEND_KILL = 30.0  # seconds between two requests to end the same job
 
 
@@ -182,26 +184,25 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     notes = logs.Notes()
     with store.transaction() as session:
         query = select(Allocation).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
-        live = {
-            allocation.token: allocation
-            for allocation in session.scalars(query.order_by(Allocation.id).with_for_update())
-        }
+        live = {allocation.token: allocation for allocation in session.scalars(query.order_by(Allocation.id))}
         for token, allocation in live.items():
-            if allocation.submission == Submission.NEW:
+            observations = seen.get(token, [])
+            mine = _choose(allocation, observations) if observations else None
+            found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
+            if allocation.submission == Submission.NEW or not _is_news(allocation, mine):
+                continue  # most of thousands of jobs are as they were: no lock, no write
+            session.refresh(allocation, with_for_update=True)
+            if allocation.ended_at is not None:
                 continue
-            observations = seen.get(token)
-            if observations:
-                mine = _choose(allocation, observations)
-                found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
+            if mine is not None:
                 _take_observation(notes, allocation, mine, taken)
             else:
                 _take_absence(allocation, taken, quiet_period, found)
-        known = set(live) | _recently_ended(session, [token for token in seen if token not in live])
-        for token, observations in seen.items():
-            if token not in live:
-                active = [o for o in observations if not o.state.terminal and o.state is not JobState.FINISHING]
-                if token not in known or active:
-                    found.orphans.extend(_ref(o) for o in active)
+        strangers = [token for token in seen if token not in live]
+        ended = _ended_at(session, strangers)
+        for token in strangers:
+            since = epoch(ended[token]) + LEAVE_TIME if token in ended else None
+            found.orphans.extend(_ref(o) for o in seen[token] if _is_orphan(o, since, snapshot.taken_at))
         session.flush()
         notes.write(session)
     return found
@@ -221,7 +222,7 @@ def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, bool]]:
     """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
     (allocation, job, whether the scheduler still lists it). What they left in their folders comes first."""
     found = []
-    for allocation in _submitted_rows(store, cluster):
+    for allocation in _possibly_over(store, cluster):
         attempt = attempt_of(allocation)
         over = attempt.said is not None or attempt.absent_since is not None
         if over and len(attempt.exits) < attempt.num_nodes and allocation.native_id is not None:
@@ -246,7 +247,7 @@ def verdicts(store: Store, settings: Settings, cluster: str) -> list[Verdict]:
     """Attempts whose end is certain by now."""
     time = epoch(now())
     found = []
-    for allocation in _submitted_rows(store, cluster):
+    for allocation in _possibly_over(store, cluster):
         outcome = verdict(attempt_of(allocation), time, settings.lost_after)
         if outcome is not None:
             leased = allocation.lease_job is not None
@@ -254,9 +255,17 @@ def verdicts(store: Store, settings: Settings, cluster: str) -> list[Verdict]:
     return found
 
 
-def _submitted_rows(store: Store, cluster: str) -> list[Allocation]:
+def _possibly_over(store: Store, cluster: str) -> list[Allocation]:
+    """Attempts of which something says that they have ended: a few among thousands that run or wait."""
     query = select(Allocation).where(
-        Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission != Submission.NEW.value
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.submission != Submission.NEW.value,
+        or_(
+            Allocation.exits != {},
+            Allocation.absent_since.is_not(None),
+            Allocation.observed_state.in_([state.value for state in ENDS]),
+        ),
     )
     with store.transaction() as session:
         return list(session.scalars(query.order_by(Allocation.created_at)))
@@ -444,14 +453,7 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
         _mark_submitted(notes, allocation, seen.job_id, seen.cluster)
     if seen.state is JobState.UNKNOWN or seen.state.rank < before.rank:
         return  # an unknown word, or news that is older than what we know
-    record = {
-        "raw": seen.raw_state,
-        "reason": seen.reason,
-        "text": seen.explanation,
-        "nodes": list(seen.nodes),
-        "ends_at": seen.ends_at,
-        "never": seen.never,
-    }
+    record = _record_of(seen)
     if seen.state.terminal:
         record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
     allocation.observed_state, allocation.observed = seen.state.value, record
@@ -478,10 +480,43 @@ def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: floa
             found.resubmit.append(allocation.id)
 
 
-def _recently_ended(session: Session, tokens: Sequence[str]) -> set[str]:
+def _is_news(allocation: Allocation, seen: Observation | None) -> bool:
+    """Whether a look at the scheduler tells something that the row does not say."""
+    if seen is None:
+        return allocation.absent_since is None or allocation.submission == Submission.UNKNOWN
+    if allocation.absent_since is not None or allocation.submission != Submission.SUBMITTED:
+        return True
+    known = allocation.observed or {}
+    return seen.state is not JobState.UNKNOWN and (
+        allocation.observed_state != seen.state.value
+        or any(known.get(key) != value for key, value in _record_of(seen).items())
+    )
+
+
+def _record_of(seen: Observation) -> dict[str, Any]:
+    return {
+        "raw": seen.raw_state,
+        "reason": seen.reason,
+        "text": seen.explanation,
+        "nodes": list(seen.nodes),
+        "ends_at": seen.ends_at,
+        "never": seen.never,
+    }
+
+
+def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:
+    """A job of ours that runs or waits for nobody. One whose attempt has just ended is still on its way out, and one
+    that no row knows may be of a transaction that is about to commit."""
+    if seen.state.terminal or seen.state is JobState.FINISHING:
+        return False
+    return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)
+
+
+def _ended_at(session: Session, tokens: Sequence[str]) -> dict[str, dt.datetime]:
     if not tokens:
-        return set()
-    return set(session.scalars(select(Allocation.token).where(Allocation.token.in_(tokens))))
+        return {}
+    rows = session.execute(select(Allocation.token, Allocation.ended_at).where(Allocation.token.in_(tokens)))
+    return {row.token: row.ended_at for row in rows if row.ended_at is not None}
 
 
 def _explain(notes: logs.Notes, allocation: Allocation, text: str, level: str = "INFO") -> None:

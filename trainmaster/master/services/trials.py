@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Text, bindparam, case, func, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Task, Trial, metrics
@@ -19,17 +20,22 @@ from trainmaster.master.services.metrics import StoredReport
 from trainmaster.master.services.paging import Page, Window, cut
 from trainmaster.master.services.store import Settings, Store
 
+# The searcher's metric in the latest validation; `metric` is bound by the list.
+_LATEST = func.jsonb_extract_path(
+    Trial.__table__.c.latest_validation, "metrics", "avgMetrics", bindparam("metric", type_=Text), type_=JSONB
+)
 SORTS: Mapping[str, ColumnElement[Any]] = {
     "id": Trial.__table__.c.id,
     "start_time": Trial.__table__.c.start_time,
     "end_time": Trial.__table__.c.end_time,
     "state": Trial.__table__.c.state,
     "best_validation_metric": Trial.__table__.c.searcher_metric,
-    "latest_validation_metric": Trial.__table__.c.latest_validation["totalBatches"],
+    "latest_validation_metric": case((func.jsonb_typeof(_LATEST) == "number", _LATEST)),  # anything else comes last
     "batches_processed": Trial.__table__.c.total_batches,
     "duration": func.coalesce(Trial.__table__.c.end_time, func.now()) - Trial.__table__.c.start_time,
     "restarts": Trial.__table__.c.restarts,
     "checkpoint_size": Trial.__table__.c.checkpoint_size,
+    "log_retention_days": Trial.__table__.c.experiment_id,  # the same for all trials of an experiment
 }
 
 
@@ -57,12 +63,14 @@ def list_page(
         statement = statement.where(Trial.state.in_(states))
     column = SORTS[sort_by]
     with store.transaction() as session:
-        if session.scalar(select(Experiment.id).where(Experiment.id == experiment_id)) is None:
+        metric = session.scalar(select(Experiment.searcher_metric).where(Experiment.id == experiment_id))
+        if metric is None:
             raise NotFound(f"There is no experiment {experiment_id}.")
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if descending else column.asc().nulls_last()
-        rows = session.scalars(statement.order_by(order, Trial.id).offset(window.start).limit(window.size))
+        ordered = statement.order_by(order, Trial.id.desc() if descending else Trial.id)
+        rows = session.scalars(ordered.offset(window.start).limit(window.size).params(metric=metric))
         return Page(list(rows), window)
 
 
