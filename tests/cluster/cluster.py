@@ -248,15 +248,17 @@ class Cluster:
     def _end_job_processes(self, node: str) -> None:
         """SIGKILL everything that slurmd of `node` started for jobs of this cluster."""
         marks = (f"SLURMD_NODENAME={node}".encode(), f"SLURM_CONF={self.layout.slurm_conf}".encode())
-        victims = []
+        victims = set()
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
             with contextlib.suppress(OSError):
                 environment = (entry / "environ").read_bytes().split(b"\0")
                 if all(mark in environment for mark in marks):
-                    victims.append(int(entry.name))
-        for pid in victims:
+                    victims.add(int(entry.name))
+        # slurmstepd must go first: it would report the end of its children as the job's own.
+        keepers = {keeper for keeper in map(_slurmstepd_of, victims) if keeper}
+        for pid in (*keepers, *victims):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         wait_until(lambda: all(started_at(pid) is None for pid in victims), 10, f"end of jobs on {node}")
@@ -265,6 +267,16 @@ class Cluster:
 def _memory_controller() -> bool:
     """True when cgroup v1's memory controller is mounted and can be written."""
     return os.access(MEMORY_CONTROLLER / "cgroup.procs", os.W_OK)
+
+
+def _slurmstepd_of(pid: int) -> int | None:
+    """The slurmstepd that is the parent of a job's process, if it is."""
+    with contextlib.suppress(OSError, ValueError):
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+        if Path(f"/proc/{parent}/comm").read_text().strip() == "slurmstepd":
+            return parent
+    return None
 
 
 def _root_environment(extra: dict[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.dispatchers.bench import Bench
 from trainmaster.dispatchers.base import Setup
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 
@@ -38,3 +39,10 @@ def dispatcher(setup: Setup) -> Iterator[SlurmDispatcher]:
     dispatcher = SlurmDispatcher(setup)
     yield dispatcher
     dispatcher.close()
+
+
+@pytest.fixture
+def bench(dispatcher: SlurmDispatcher, setup: Setup) -> Iterator[Bench]:
+    bench = Bench(dispatcher, setup)
+    yield bench
+    bench.clean()

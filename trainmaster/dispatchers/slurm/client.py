@@ -100,8 +100,9 @@ class SlurmClient:
         return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)
 
     def version(self) -> str:
-        """For example "22.05.8"."""
-        return self._ask(commands.version(self._programs)).stdout.strip().removeprefix("slurm").strip()
+        """For example "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""
+        words = self._ask(commands.version(self._programs)).stdout.split()
+        return words[-1] if words else ""
 
     def _ask(self, argv: list[str]) -> Outcome:
         outcome = self._shell.run(argv, deadline=self._options.query_deadline)

@@ -118,7 +118,8 @@ def signal(programs: Programs, job_ids: Sequence[str], name: str) -> list[list[s
 
 
 def show_job(programs: Programs, job_id: str) -> list[str]:
-    return [programs.scontrol, "--oneliner", "show", "job", job_id]
+    """With `--details`, because only then the highest status of the job's steps is printed."""
+    return [programs.scontrol, "--details", "--oneliner", "show", "job", job_id]
 
 
 def show_config(programs: Programs) -> list[str]:

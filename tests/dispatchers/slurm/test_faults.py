@@ -1,0 +1,186 @@
+"""What goes wrong on a real cluster, and what the dispatcher makes of it."""
+
+from __future__ import annotations
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.dispatchers.bench import Bench, wait
+from trainmaster.dispatchers.base import Ambiguous, JobState, Rejected, Unreachable
+from trainmaster.dispatchers.conformance import programs
+
+pytestmark = pytest.mark.slurm
+
+EATS_MEMORY = "x = bytearray(400 << 20)\nprint(len(x))\n"
+SLEEPS = """
+import signal, sys, time
+signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+open(sys.argv[1] + "/ready", "w").close()
+time.sleep(600)
+"""
+
+
+def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Bench, slurm_cluster: Cluster) -> None:
+    spec = bench.spec()
+    bench.dispatcher.check(spec)  # so that the submit itself is the first question that goes unanswered
+    slurm_cluster.pause_controller()
+    try:
+        with pytest.raises(Ambiguous) as caught:
+            bench.dispatcher.submit(spec)
+    finally:
+        slurm_cluster.resume_controller()
+    assert caught.value.token == spec.token
+    wait(lambda: bench.seen(spec.token), "the job whose submit had no answer")
+    found = bench.seen(spec.token)
+    assert len(found) == 1
+    wait(lambda: bench.seen(spec.token)[0].state is JobState.COMPLETED, "its end")
+
+
+def test_a_stopped_controller_is_unreachable_and_running_jobs_survive_it(bench: Bench, slurm_cluster: Cluster) -> None:
+    ref = bench.submit(programs.WAITS)
+    bench.ready(ref)
+    slurm_cluster.stop_controller()
+    try:
+        # Each command tries for ten seconds, so they are asked at once.
+        with ThreadPoolExecutor(4) as threads:
+            answers = [
+                threads.submit(bench.dispatcher.observe),
+                threads.submit(bench.dispatcher.submit, bench.spec()),
+                threads.submit(bench.dispatcher.cancel, [ref]),
+                threads.submit(bench.dispatcher.explain, ref),
+            ]
+        for answer in answers:
+            assert isinstance(answer.exception(), Unreachable)
+    finally:
+        slurm_cluster.start_controller()
+    slurm_cluster.wait_for_nodes()
+    assert bench.state(ref) is JobState.RUNNING
+
+
+def test_a_job_cancelled_by_somebody_else_says_so(bench: Bench, slurm_cluster: Cluster) -> None:
+    ref = bench.submit(programs.WAITS)
+    bench.ready(ref)
+    slurm_cluster.command("scancel", ref.job_id)
+    end = bench.ended(ref)
+    assert end.state is JobState.CANCELLED
+    assert end.explanation == "The job was cancelled (scancel)."
+    assert bench.dispatcher.explain(ref).state is JobState.CANCELLED
+
+
+def test_a_failed_node_is_no_fault_of_the_user_and_the_job_is_not_requeued(
+    bench: Bench, slurm_cluster: Cluster
+) -> None:
+    ref = bench.submit(programs.STUBBORN)
+    bench.ready(ref)
+    node = bench.seen(ref.token)[0].nodes[0]
+    slurm_cluster.kill_node(node)
+    try:
+        end = bench.ended(ref)
+        assert end.state is JobState.INFRASTRUCTURE
+        assert end.raw_state == "NODE_FAIL"
+        assert end.explanation == f"A node of the job failed on {node}."
+        assert bench.dispatcher.explain(ref).state is JobState.INFRASTRUCTURE
+    finally:
+        slurm_cluster.restore_node(node)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_too_much_memory_is_named(bench: Bench, nodes: int) -> None:
+    ref = bench.submit(EATS_MEMORY, slots=nodes, slots_per_node=1, options=("--mem=100M",))
+    end = bench.ended(ref)
+    assert end.state is JobState.OUT_OF_MEMORY
+    assert "--mem" in end.explanation
+    assert bench.dispatcher.explain(ref).state is JobState.OUT_OF_MEMORY
+
+
+@pytest.mark.slow
+def test_the_time_limit_ends_a_job_that_was_warned_before(bench: Bench) -> None:
+    stays = bench.submit(SLEEPS, options=("--time=1",), walltime_grace=1)
+    # Slurm looks at limits twice a minute, so it may warn up to a minute early: with a limit of a minute, at once.
+    leaves = bench.submit(programs.WAITS, options=("--time=1",), walltime_grace=60)
+    assert bench.ended(leaves, seconds=120).state is JobState.COMPLETED
+    assert (bench.folder(leaves) / "told").read_text() == "SIGUSR2"
+    end = bench.ended(stays, seconds=180)
+    assert end.state is JobState.WALLTIME
+    assert end.explanation == "The job reached its time limit."
+
+
+def test_a_script_that_cannot_start_is_infrastructure(bench: Bench, slurm_cluster: Cluster) -> None:
+    spec = bench.spec(options=("--begin=now+2",))
+    ref = bench.dispatcher.submit(spec)
+    bench.folder(ref).rename(bench.folder(ref).with_name("moved-away"))
+    end = bench.ended(ref)
+    assert end.state is JobState.INFRASTRUCTURE
+    assert end.exit_signal == 53
+    assert "could not start" in end.explanation
+
+
+def test_odd_names_of_other_jobs_neither_break_nor_forge_the_list(bench: Bench, slurm_cluster: Cluster) -> None:
+    forged = f"{bench.setup.prefix}forged"
+    ours = bench.submit(programs.WAITS)
+    names = [
+        "a\nb\x1fc|d e",
+        f"x\n4711\x1fRUNNING\x1fNone\x1f0\x1f0\x1f1\x1f1\x1f1\x1fn1\x1fc\x1f{forged}\x1f",
+        f"{bench.setup.prefix}has blanks",
+        "ünïcödé ☃",
+    ]
+    for name in names:
+        subprocess.run(
+            ["sbatch", "--hold", "--output=/dev/null", f"--job-name={name}"],
+            input="#!/bin/bash\ntrue\n",
+            text=True,
+            check=True,
+            capture_output=True,
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **slurm_cluster.environment},
+        )
+    try:
+        assert [job.token for job in bench.dispatcher.observe().jobs if not job.state.terminal] == [ours.token]
+    finally:
+        bench.dispatcher.cancel([ours])
+        slurm_cluster.drain()
+
+
+def test_a_held_job_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> None:
+    ref = bench.submit(programs.ENDS_WELL, options=("--begin=now+1hour",))
+    slurm_cluster.command("scontrol", "hold", ref.job_id)
+    wait(lambda: bench.state(ref) is JobState.HELD, "the hold")
+    assert "Held" in bench.seen(ref.token)[0].explanation
+    assert "Held" in bench.dispatcher.explain(ref).text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pool": "nowhere"}, "nowhere"),
+        ({"slots": 3, "slots_per_node": 3}, "node configuration is not available"),
+        ({"options": ("--constraint=nosuchfeature",)}, "feature"),
+        ({"options": ("--time=1", "--begin=yesterdayish")}, "begin"),
+        ({"options": ("--partition=small",)}, "not configurable"),
+        ({"options": ("--nodelist=n99",)}, "node"),
+        ({"gpu_type": "h100"}, "node configuration is not available"),
+        ({"user": "somebody"}, "somebody"),
+    ],
+)
+def test_what_slurm_refuses_is_told_to_the_user(bench: Bench, changes: dict[str, object], words: str) -> None:
+    with pytest.raises(Rejected, match=words):
+        bench.dispatcher.submit(bench.spec(**changes))
+
+
+def test_an_impossible_job_that_slurm_accepts_is_seen_as_such(bench: Bench) -> None:
+    spec = bench.spec(slots=20, slots_per_node=1)
+    assert any("20" in sentence for sentence in bench.dispatcher.check(spec))
+    ref = bench.dispatcher.submit(spec)
+    wait(lambda: bench.seen(ref.token) and bench.seen(ref.token)[0].never, "the reason")
+    assert bench.seen(ref.token)[0].reason in ("PartitionNodeLimit", "PartitionConfig")
+
+
+def test_many_submits_at_once_give_one_job_each(bench: Bench) -> None:
+    specs = [bench.spec(slots=0) for _ in range(30)]
+    with ThreadPoolExecutor(8) as threads:
+        refs = list(threads.map(bench.dispatcher.submit, specs))
+    assert len({ref.job_id for ref in refs}) == 30
+    listed = [job.token for job in bench.dispatcher.observe().jobs]
+    assert all(listed.count(spec.token) == 1 for spec in specs)
