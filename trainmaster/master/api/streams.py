@@ -46,7 +46,7 @@ async def log_lines(
                 last = lines[-1].id
             if len(lines) == room:
                 continue
-            if not follow or wakeups.closed or (over and not lines):
+            if not follow or wakeups.closed or over:  # asked before reading: nothing came after these lines
                 return
             try:
                 await asyncio.wait_for(woken.wait(), LOOK_AGAIN)

@@ -1,0 +1,135 @@
+"""Streams of newline-delimited JSON: logs that are followed, filtered and cut, and metrics."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from tests.api.http import Api
+from tests.api.jobs import Job
+
+BASE = 1_700_000_000.0
+
+
+def line(number: int, **fields: Any) -> dict[str, Any]:
+    return {"t": BASE + number, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": f"line {number}", **fields}
+
+
+@pytest.fixture
+def written(job: Job) -> Job:
+    """Twenty lines; 5, 10, 15 are errors on stderr, 7 is of rank 3."""
+    special = {n: {"level": "ERROR", "stdtype": "stderr"} for n in (5, 10, 15)} | {7: {"rank": 3}}
+    records = [line(n, **special.get(n, {})) for n in range(1, 21)]
+    assert job.send(records, stream="log-0").json["acked"] == 20
+    return job
+
+
+def numbers(user: Api, job: Job, **query: Any) -> list[int]:
+    found = [entry["log"] for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", **query)]
+    return [int(text.split()[1]) for text in found if text.startswith("line ")]
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ({}, list(range(1, 21))),
+        ({"sources": "task", "limit": 3}, [1, 2, 3]),
+        ({"orderBy": "ORDER_BY_DESC", "limit": 3}, [20, 19, 18]),
+        ({"levels": "LOG_LEVEL_ERROR"}, [5, 10, 15]),
+        ({"levels": ["LOG_LEVEL_ERROR", "CRITICAL"], "orderBy": "ORDER_BY_DESC"}, [15, 10, 5]),
+        ({"stdtypes": "stderr"}, [5, 10, 15]),
+        ({"rankIds": 3}, [7]),
+        ({"agentIds": "node-a", "limit": 2}, [1, 2]),
+        ({"agentIds": "node-b"}, []),
+        ({"sources": "task", "searchText": "LINE 1", "limit": 2}, [1, 10]),
+        ({"searchText": "^line [34]$", "enableRegex": True}, [3, 4]),
+        ({"searchText": "%"}, []),
+        ({"timestampAfter": "2023-11-14T22:13:38.500Z"}, [19, 20]),
+        ({"timestampBefore": "2023-11-14T22:13:22Z"}, [1]),
+    ],
+    ids=repr,
+)
+def test_filters(user: Api, written: Job, query: dict[str, Any], shown: list[int]) -> None:
+    assert numbers(user, written, **query) == shown
+    assert numbers(user, written, allocationIds=written.allocation_id, **query) == shown
+
+
+def test_both_ways_to_a_trials_log_lead_to_the_same_lines(user: Api, written: Job) -> None:
+    by_trial = list(user.lines(f"/api/v1/trials/{written.trial_id}/logs"))
+    by_task = list(user.lines(f"/api/v1/tasks/{written.task_id}/logs"))
+    assert [{**entry, "trialId": written.trial_id} for entry in by_task] == by_trial
+    entry = next(entry for entry in by_task if entry["log"] == "line 7")
+    assert entry["message"] == "[2023-11-14T22:13:27.000Z] [node-a] || INFO: [rank=3] line 7\n"
+    assert entry["level"] == "LOG_LEVEL_INFO"
+    assert entry["timestamp"] == "2023-11-14T22:13:27.000Z"
+
+
+def test_a_search_that_is_no_regular_expression_is_refused(user: Api, written: Job) -> None:
+    answer = user.get(f"/api/v1/trials/{written.trial_id}/logs", searchText="(", enableRegex=True)
+    assert answer.status == 400
+    assert "regular expression" in answer.sentence
+
+
+def test_logs_of_nothing_are_not_found(user: Api) -> None:
+    assert user.get("/api/v1/trials/99999999/logs").status == 404
+    assert user.get("/api/v1/tasks/none/logs").status == 404
+
+
+def test_following_shows_lines_as_they_come_and_ends_with_the_trial(user: Api, job: Job) -> None:
+    seen: list[tuple[float, str]] = []
+    first, over = threading.Event(), threading.Event()
+
+    def follow() -> None:
+        for entry in user.lines(f"/api/v1/trials/{job.trial_id}/logs", follow=True):
+            seen.append((time.monotonic(), entry["log"]))
+            first.set()
+        over.set()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    assert first.wait(10)
+    sent: list[float] = []
+    for number in (1, 2, 3):
+        sent.append(time.monotonic())
+        assert job.send([line(number)], stream="log-0").status == 200
+    assert not over.is_set()
+    job.leave()
+    assert over.wait(20), "the stream goes on although the trial is over"
+    thread.join()
+    arrived = {text: at for at, text in seen}
+    for number, at in zip((1, 2, 3), sent, strict=True):
+        assert arrived[f"line {number}"] - at < 2.0, "a line came only when somebody looked again"
+    assert [text for _, text in seen if text.startswith("line")] == ["line 1", "line 2", "line 3"]
+
+
+def test_following_with_a_limit_ends_at_the_limit(user: Api, written: Job) -> None:
+    assert numbers(user, written, follow=True, limit=2, sources="task") == [1, 2]
+
+
+def test_metrics_are_streamed_by_trial_and_group(user: Api, job: Job) -> None:
+    reports = [job.training(n, loss=1.0 / n) for n in range(1, 251)] + [job.validation(250, loss=0.5)]
+    reports.append({**job.training(10, memory=3), "group": "custom"})
+    assert job.send(reports).status == 200
+
+    def read(name: str, **query: Any) -> list[dict[str, Any]]:
+        found = user.lines(f"/api/v1/trials/metrics/{name}", trialIds=[job.trial_id], **query)
+        return [report for message in found for report in message["metrics"]]
+
+    training = read("training_metrics")
+    assert [report["totalBatches"] for report in training] == list(range(1, 251))
+    assert training[3]["metrics"] == {"avg_metrics": {"loss": 0.25}}
+    assert training[3]["group"] == "training"
+    assert [report["metrics"] for report in read("validation_metrics")] == [{"validation_metrics": {"loss": 0.5}}]
+    assert [report["metrics"] for report in read("trial_metrics", group="custom")] == [{"avg_metrics": {"memory": 3}}]
+    assert len(read("trial_metrics")) == 252
+
+
+def test_a_stream_is_one_json_object_a_line(user: Api, written: Job) -> None:
+    answer = user.get(f"/api/v1/trials/{written.trial_id}/logs")
+    assert answer.content.endswith(b"\n")
+    for text in answer.content.splitlines():
+        assert list(json.loads(text)) == ["result"]
