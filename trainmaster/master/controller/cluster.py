@@ -23,7 +23,7 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
-from trainmaster.master.services import allocations, placement
+from trainmaster.master.services import allocations, endings, sightings, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import ServiceError
@@ -76,7 +76,7 @@ class ClusterLoop:
             self._wake.clear()
             try:
                 if not recovered:
-                    placement.recover(self._store, self._cluster.name)
+                    submission.recover(self._store, self._cluster.name)
                     recovered = True
                 self.tick()
             except Exception:
@@ -87,17 +87,17 @@ class ClusterLoop:
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
         try:
-            due = placement.next_due(self._store, self._cluster.name)
+            due = submission.next_due(self._store, self._cluster.name)
         except Exception:  # the database is away; the pass itself says so
             return pause
         return min(pause, max((due - now()).total_seconds(), 0.05)) if due else pause
 
     def tick(self) -> None:
         """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
-        placement.adopt_cluster(self._store, self._clusters)
-        placement.enforce_deadlines(self._store)
+        submission.adopt_cluster(self._store, self._clusters)
+        endings.enforce_deadlines(self._store)
         self._submit_due()
-        placement.withdraw(self._store, self._settings, self._cluster.name)
+        endings.withdraw(self._store, self._settings, self._cluster.name)
         self._kill()
         self._observe_if_due()
         self._investigate()
@@ -109,7 +109,7 @@ class ClusterLoop:
     def _submit_due(self) -> None:
         self._submitting = {key: future for key, future in self._submitting.items() if not future.done()}
         room = BATCH - len(self._submitting)
-        for allocation_id in placement.due(self._store, self._cluster.name, room) if room > 0 else ():
+        for allocation_id in submission.due(self._store, self._cluster.name, room) if room > 0 else ():
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
 
@@ -117,35 +117,35 @@ class ClusterLoop:
         if self._stop.is_set():
             return
         try:
-            ticket = placement.begin_submit(self._store, self._clusters, allocation_id)
+            ticket = submission.begin_submit(self._store, self._clusters, allocation_id)
         except ServiceError as error:
-            placement.rejected(self._store, self._settings, allocation_id, error.message)
+            endings.rejected(self._store, self._settings, allocation_id, error.message)
             return
         if ticket is None:
             return
         try:
-            ref = self._dispatcher.submit(placement.spec_of(self._store, self._settings, ticket))
+            ref = self._dispatcher.submit(submission.spec_of(self._store, self._settings, ticket))
         except Rejected as error:
-            placement.rejected(self._store, self._settings, allocation_id, str(error))
+            endings.rejected(self._store, self._settings, allocation_id, str(error))
         except Transient as error:
-            placement.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
+            submission.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
         except Unreachable as error:
-            placement.not_submitted(
+            submission.not_submitted(
                 self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
             )
         except Ambiguous as error:
-            placement.perhaps_submitted(self._store, allocation_id, str(error))
+            submission.perhaps_submitted(self._store, allocation_id, str(error))
             self._wake.set()
         except Exception as error:  # a bug in a dispatcher: whether the job was submitted is not known
             log.exception("submitting %s failed", allocation_id)
-            placement.perhaps_submitted(self._store, allocation_id, repr(error))
+            submission.perhaps_submitted(self._store, allocation_id, repr(error))
         else:
-            placement.submitted(self._store, allocation_id, ref)
+            submission.submitted(self._store, allocation_id, ref)
 
     # -- ending -----------------------------------------------------------------------------------------------
 
     def _kill(self) -> None:
-        refs = [ref for _, ref in placement.to_kill(self._store, self._cluster.name) if ref is not None]
+        refs = [ref for _, ref in endings.to_kill(self._store, self._cluster.name) if ref is not None]
         self._cancel(refs)
 
     def _cancel(self, refs: list[JobRef]) -> None:
@@ -168,7 +168,7 @@ class ClusterLoop:
     def _observe_if_due(self) -> None:
         if time.monotonic() - self._observed_at < self._poll_interval():
             return
-        if not placement.live_ids(self._store, self._cluster.name) and self._observed_at:
+        if not sightings.live_ids(self._store, self._cluster.name) and self._observed_at:
             return  # nothing of ours is there: ask nothing
         self._observed_at = time.monotonic()
         try:
@@ -180,7 +180,7 @@ class ClusterLoop:
             self._unreachable = str(error)
             return
         self._unreachable = ""
-        found = placement.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
+        found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
         for ref in (*found.doubles, *found.orphans):
             log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
         self._cancel([*found.doubles, *found.orphans])
@@ -189,7 +189,7 @@ class ClusterLoop:
 
     def _investigate(self) -> None:
         """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?"""
-        silent = placement.silent(self._store, self._cluster.name)
+        silent = endings.silent(self._store, self._cluster.name)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         for allocation_id, ref, listed in silent:
             remains = self._read(ref.token)
@@ -203,17 +203,17 @@ class ClusterLoop:
                 log.info("job %s cannot be explained now: %s", ref.job_id, error)
                 continue
             self._asked.add(allocation_id)
-            placement.note_explanation(self._store, allocation_id, told.state, told.text, told.exit_code)
+            endings.note_explanation(self._store, allocation_id, told.state, told.text, told.exit_code)
 
     # -- concluding -------------------------------------------------------------------------------------------
 
     def _conclude(self) -> None:
-        for found in placement.verdicts(self._store, self._settings, self._cluster.name):
+        for found in endings.verdicts(self._store, self._settings, self._cluster.name):
             if not found.complete and not self._replayed(found.allocation_id, found.token):
                 continue
             if not found.leased and (remains := self._read(found.token)) and remains.output_tail:
-                placement.quote_output(self._store, found.allocation_id, remains.output_tail)
-            placement.end(self._store, self._settings, found.allocation_id, found.outcome)
+                endings.quote_output(self._store, found.allocation_id, remains.output_tail)
+            endings.end(self._store, self._settings, found.allocation_id, found.outcome)
             self._unread.pop(found.allocation_id, None)
 
     def _replayed(self, allocation_id: str, token: str) -> bool:
@@ -244,13 +244,13 @@ class ClusterLoop:
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""
-        for allocation_id, token in placement.uncollected(self._store, self._cluster.name):
+        for allocation_id, token in endings.uncollected(self._store, self._cluster.name):
             try:
                 self._dispatcher.forget(token)
             except DispatcherError as error:
                 log.warning("the folder of job %s could not be removed: %s", token, error)
                 continue
-            placement.collected(self._store, allocation_id)
+            endings.collected(self._store, allocation_id)
 
     def _read(self, token: str) -> Remains | None:
         try:

@@ -1,0 +1,245 @@
+"""How attempts end: which may be over, what they left, how they are closed, and what must be made to end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import or_, select, update
+
+from trainmaster.dispatchers.base import JobRef, JobState
+from trainmaster.master.db.tables import Allocation, Stream, Trial
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, verdict
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, Submission
+from trainmaster.master.services import logs
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.conductor import conducting
+from trainmaster.master.services.store import Settings, Store
+
+OUTPUT_LINES = 50  # of a job that failed before its runtime came up
+KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be on its way out
+RESEND_KILL = 30.0  # seconds between two requests to end the same job
+
+
+def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, bool]]:
+    """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
+    (allocation, job, whether the scheduler still lists it). What they left in their folders comes first."""
+    found = []
+    for allocation in _possibly_over(store, cluster):
+        attempt = attempt_of(allocation)
+        over = attempt.said is not None or attempt.absent_since is not None
+        if over and len(attempt.exits) < attempt.num_nodes and allocation.native_id is not None:
+            ref = JobRef(allocation.token, allocation.native_id, allocation.cluster)
+            found.append((allocation.id, ref, attempt.said is not None))
+    return found
+
+
+def note_explanation(store: Store, allocation_id: str, state: JobState, text: str, exit_code: int | None) -> None:
+    """What accounting says of a job that left the queue."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.ended_at is None and state.terminal:
+            allocation.observed_state = state.value
+            allocation.observed = {**(allocation.observed or {}), "text": text, "ended_seen_at": epoch(now())}
+            allocation.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
+    runtime came up; when it did not, what the scheduler captured of the job is all there is to read."""
+
+    allocation_id: str
+    token: str
+    outcome: Outcome
+    complete: bool
+    leased: bool
+
+
+def verdicts(store: Store, settings: Settings, cluster: str) -> list[Verdict]:
+    """Attempts whose end is certain by now."""
+    time = epoch(now())
+    found = []
+    for allocation in _possibly_over(store, cluster):
+        outcome = verdict(attempt_of(allocation), time, settings.lost_after)
+        if outcome is not None:
+            leased = allocation.lease_job is not None
+            found.append(Verdict(allocation.id, allocation.token, outcome, _complete(store, allocation), leased))
+    return found
+
+
+def _possibly_over(store: Store, cluster: str) -> list[Allocation]:
+    """Attempts of which something says that they have ended: a few among thousands that run or wait."""
+    query = select(Allocation).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.submission != Submission.NEW.value,
+        or_(
+            Allocation.exits != {},
+            Allocation.absent_since.is_not(None),
+            Allocation.observed_state.in_([state.value for state in ENDS]),
+        ),
+    )
+    with store.transaction() as session:
+        return list(session.scalars(query.order_by(Allocation.created_at)))
+
+
+def _complete(store: Store, allocation: Allocation) -> bool:
+    if len(allocation.exits) < allocation.num_nodes:
+        return allocation.lease_job is None  # a job that never leased has reported nothing
+    written: dict[str, int] = {}
+    for record in allocation.exits.values():
+        written.update(record.get("spool") or {})
+    with store.transaction() as session:
+        query = select(Stream.stream, Stream.acked).where(Stream.allocation_id == allocation.id)
+        taken = {row.stream: row.acked for row in session.execute(query)}
+    return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
+
+
+def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
+    """Close an attempt and let its trial and experiment go on from there, in one transaction."""
+    with store.transaction() as session:
+        experiment_id = session.scalar(
+            select(Trial.experiment_id)
+            .join(Allocation, Allocation.trial_id == Trial.id)
+            .where(Allocation.id == allocation_id)
+        )
+    if experiment_id is None:
+        return
+    with conducting(store, settings, experiment_id) as conductor:
+        allocation = conductor.session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+        if allocation.ended_at is not None:
+            return
+        if outcome.exit_code is not None:
+            allocation.exit_code = outcome.exit_code
+        trial = conductor.session.get_one(Trial, allocation.trial_id)
+        saved = trial.checkpoint_count > allocation.checkpoints_before
+        conductor.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
+
+
+def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
+    end(
+        store,
+        settings,
+        allocation_id,
+        Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"),
+    )
+
+
+def quote_output(store: Store, allocation_id: str, output: str) -> None:
+    """What the scheduler captured of a job whose runtime never came up, into the trial's log."""
+    lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id)
+        logs.append(
+            session, allocation.task_id, allocation_id, [logs.Line(line, "ERROR", source="scheduler") for line in lines]
+        )
+
+
+def withdraw(store: Store, settings: Settings, cluster: str) -> None:
+    """End what must end and certainly never reached a scheduler."""
+    query = select(Allocation.id).where(
+        Allocation.dispatcher.in_((cluster, "")),
+        Allocation.ended_at.is_(None),
+        Allocation.kill_at.is_not(None),
+        Allocation.submission == Submission.NEW.value,
+    )
+    with store.transaction() as session:
+        ids = list(session.scalars(query))
+    for allocation_id in ids:
+        end(store, settings, allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
+
+
+def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
+    """Attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
+    horizon = now() - dt.timedelta(seconds=RESEND_KILL)
+    query = select(Allocation).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.kill_at.is_not(None),
+        Allocation.submission == Submission.SUBMITTED.value,
+        Allocation.kill_sent_at.is_(None) | (Allocation.kill_sent_at < horizon),
+    )
+    with store.transaction() as session:
+        rows = list(session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)))
+        for row in rows:
+            row.kill_sent_at = now()
+            row.state = later(AllocationState(row.state), AllocationState.TERMINATING).value
+    return [(row.id, JobRef(row.token, row.native_id, row.cluster) if row.native_id else None) for row in rows]
+
+
+def enforce_deadlines(store: Store) -> None:
+    """An attempt that was asked to leave and is still there after its time is ended."""
+    with store.transaction() as session:
+        query = select(Allocation).where(
+            Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
+        )
+        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)):
+            allocation.kill_at = now()
+            text = f"It did not leave in time ({allocation.preempt_reason}) and is ended now."
+            logs.say(session, allocation.task_id, text, "WARNING", allocation.id)
+
+
+def uncollected(store: Store, cluster: str, limit: int = 20) -> list[tuple[str, str]]:
+    """Ended attempts whose job folder still has to be read and removed: (allocation, token)."""
+    query = select(Allocation.id, Allocation.token).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
+        ~Allocation.collected,
+    )
+    with store.transaction() as session:
+        return [(row.id, row.token) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))]
+
+
+def collected(store: Store, allocation_id: str) -> None:
+    with store.transaction() as session:
+        session.execute(update(Allocation).where(Allocation.id == allocation_id).values(collected=True))
+
+
+def attempt_of(allocation: Allocation) -> Attempt:
+    """The facts of a row as the pure verdict wants them."""
+    seen = allocation.observed or {}
+    state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
+    received = [record["received_at"] for record in allocation.exits.values()]
+    return Attempt(
+        num_nodes=allocation.num_nodes,
+        leased=allocation.lease_job is not None,
+        heartbeat_at=epoch(allocation.heartbeat_at) if allocation.heartbeat_at else None,
+        exits={int(rank): _exit_record(int(rank), record) for rank, record in allocation.exits.items()},
+        first_exit_at=min(received) if received else None,
+        said=ENDS.get(state),
+        said_text=str(seen.get("text") or ""),
+        ended_seen_at=seen.get("ended_seen_at"),
+        absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
+        preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
+        kill_asked=allocation.kill_at is not None,
+    )
+
+
+ENDS = {
+    JobState.COMPLETED: OutcomeKind.COMPLETED,
+    JobState.FAILED: OutcomeKind.FAILED,
+    JobState.CANCELLED: OutcomeKind.CANCELLED,
+    JobState.WALLTIME: OutcomeKind.WALLTIME,
+    JobState.OUT_OF_MEMORY: OutcomeKind.OUT_OF_MEMORY,
+    JobState.PREEMPTED: OutcomeKind.INFRASTRUCTURE,
+    JobState.INFRASTRUCTURE: OutcomeKind.INFRASTRUCTURE,
+}
+
+
+def _exit_record(rank: int, record: Mapping[str, Any]) -> ExitRecord:
+    preempted = record.get("preempted")
+    return ExitRecord(
+        node_rank=rank,
+        exit_code=int(record.get("exit_code") or 0),
+        signal=record.get("signal"),
+        oom=bool(record.get("oom")),
+        preempted=str(preempted.get("reason")) if isinstance(preempted, Mapping) else None,
+        acked=bool(record.get("preempt_acked")),
+        began=bool(record.get("began", True)),
+        message=str(record.get("message") or ""),
+        node_name=str(record.get("node_name") or ""),
+    )

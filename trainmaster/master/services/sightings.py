@@ -1,0 +1,169 @@
+"""What a look at a scheduler tells, compared with what we think, and written down."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, Submission
+from trainmaster.master.services import logs
+from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.store import Store
+from trainmaster.master.services.submission import explain, mark_submitted
+
+LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
+ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
+
+
+@dataclass(frozen=True)
+class Sightings:
+    """What a snapshot asks the controller to do."""
+
+    doubles: list[JobRef]  # further jobs under a token that another job already serves
+    orphans: list[JobRef]  # jobs of ours that no live allocation wants
+    resubmit: list[str]  # allocations whose submit has certainly not happened
+
+
+def live_ids(store: Store, cluster: str) -> list[str]:
+    """Allocations that some scheduler may know of."""
+    query = select(Allocation.id).where(
+        Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission != Submission.NEW.value
+    )
+    with store.transaction() as session:
+        return list(session.scalars(query.order_by(Allocation.id)))
+
+
+def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: float) -> Sightings:
+    """Compare what the scheduler lists with what we think, and write down what was seen."""
+    seen: dict[str, list[Observation]] = {}
+    for observation in snapshot.jobs:
+        seen.setdefault(observation.token, []).append(observation)
+    found = Sightings([], [], [])
+    taken = from_epoch(snapshot.taken_at)
+    notes = logs.Notes()
+    with store.transaction() as session:
+        query = select(Allocation).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
+        live = {allocation.token: allocation for allocation in session.scalars(query.order_by(Allocation.id))}
+        for token, allocation in live.items():
+            observations = seen.get(token, [])
+            mine = _choose(allocation, observations) if observations else None
+            found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
+            if allocation.submission == Submission.NEW or not _is_news(allocation, mine):
+                continue  # most of thousands of jobs are as they were: no lock, no write
+            session.refresh(allocation, with_for_update=True)
+            if allocation.ended_at is not None:
+                continue
+            if mine is not None:
+                _take_observation(notes, allocation, mine, taken)
+            else:
+                _take_absence(allocation, taken, quiet_period, found)
+        strangers = [token for token in seen if token not in live]
+        ended = _ended_at(session, strangers)
+        for token in strangers:
+            since = epoch(ended[token]) + LEAVE_TIME if token in ended else None
+            found.orphans.extend(_ref(o) for o in seen[token] if _is_orphan(o, since, snapshot.taken_at))
+        session.flush()
+        notes.write(session)
+    return found
+
+
+def _choose(allocation: Allocation, observations: Sequence[Observation]) -> Observation:
+    """Which of several jobs under one token counts: the leased one, else the one we know, else the oldest."""
+    for wanted in (allocation.lease_job, allocation.native_id):
+        for observation in observations:
+            if observation.job_id == wanted:
+                return observation
+    return min(observations, key=lambda o: (o.submitted_at or 0.0, len(o.job_id), o.job_id))
+
+
+def _is_news(allocation: Allocation, seen: Observation | None) -> bool:
+    """Whether a look at the scheduler tells something that the row does not say."""
+    if seen is None:
+        return allocation.absent_since is None or allocation.submission == Submission.UNKNOWN
+    if allocation.absent_since is not None or allocation.submission != Submission.SUBMITTED:
+        return True
+    known = allocation.observed or {}
+    return seen.state is not JobState.UNKNOWN and (
+        allocation.observed_state != seen.state.value
+        or any(known.get(key) != value for key, value in _record_of(seen).items())
+    )
+
+
+def _record_of(seen: Observation) -> dict[str, Any]:
+    return {
+        "raw": seen.raw_state,
+        "reason": seen.reason,
+        "text": seen.explanation,
+        "nodes": list(seen.nodes),
+        "ends_at": seen.ends_at,
+        "never": seen.never,
+    }
+
+
+def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observation, taken: dt.datetime) -> None:
+    before = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
+    allocation.observed_at, allocation.absent_since = taken, None
+    if allocation.submission in (Submission.UNKNOWN, Submission.SUBMITTING):
+        mark_submitted(notes, allocation, seen.job_id, seen.cluster)
+    if seen.state is JobState.UNKNOWN or seen.state.rank < before.rank:
+        return  # an unknown word, or news that is older than what we know
+    record = _record_of(seen)
+    if seen.state.terminal:
+        record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
+    allocation.observed_state, allocation.observed = seen.state.value, record
+    if state := _PROGRESS.get(seen.state):
+        allocation.state = later(AllocationState(allocation.state), state).value
+    if seen.exit_code is not None and seen.state.terminal:
+        allocation.exit_code = seen.exit_code
+    if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
+        explain(notes, allocation, seen.explanation)
+
+
+def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float, found: Sightings) -> None:
+    asked = allocation.submitted_at or allocation.submit_started_at
+    if allocation.submission == Submission.SUBMITTING or (asked and taken < asked):
+        return  # the snapshot may be older than the job
+    if allocation.absent_since is None:
+        allocation.absent_since = taken
+    unseen_for = (taken - allocation.absent_since).total_seconds()
+    if allocation.submission == Submission.UNKNOWN and unseen_for >= quiet_period:
+        # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
+        allocation.submission = Submission.NEW.value
+        allocation.absent_since = None
+        if allocation.kill_at is None:
+            found.resubmit.append(allocation.id)
+
+
+def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:
+    """A job of ours that runs or waits for nobody. One whose attempt has just ended is still on its way out, and one
+    that no row knows may be of a transaction that is about to commit."""
+    if seen.state.terminal or seen.state is JobState.FINISHING:
+        return False
+    return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)
+
+
+def _ended_at(session: Session, tokens: Sequence[str]) -> dict[str, dt.datetime]:
+    if not tokens:
+        return {}
+    rows = session.execute(select(Allocation.token, Allocation.ended_at).where(Allocation.token.in_(tokens)))
+    return {row.token: row.ended_at for row in rows if row.ended_at is not None}
+
+
+_PROGRESS = {
+    JobState.QUEUED: AllocationState.ASSIGNED,
+    JobState.HELD: AllocationState.ASSIGNED,
+    JobState.STARTING: AllocationState.STARTING,
+    JobState.RUNNING: AllocationState.STARTING,  # RUNNING for users only when the runtime has joined
+}
+
+
+def _ref(observation: Observation) -> JobRef:
+    return JobRef(observation.token, observation.job_id, observation.cluster)

@@ -1,0 +1,156 @@
+"""Handing jobs to schedulers: what is due, and how each submit went."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobRef
+from trainmaster.master.db.tables import Allocation, Experiment, Trial
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, Submission
+from trainmaster.master.services import jobspec, logs
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Clusters, ServedPool
+from trainmaster.master.services.store import Settings, Store
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """An allocation that is to be submitted now."""
+
+    allocation_id: str
+    token: str
+    served: ServedPool
+    config: Mapping[str, Any]
+
+
+def adopt_cluster(store: Store, clusters: Clusters) -> None:
+    """Bind new allocations to the cluster that serves their pool (once; it never changes afterwards)."""
+    by_pool = {served.pool.name: served.cluster.name for served in clusters.pools()}
+    with store.transaction() as session:
+        query = select(Allocation).where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
+        for allocation in session.scalars(query.with_for_update(skip_locked=True)):
+            allocation.dispatcher = by_pool.get(allocation.pool, "")
+
+
+def due(store: Store, cluster: str, limit: int) -> list[str]:
+    """Allocations whose turn to be submitted has come, oldest first."""
+    query = (
+        select(Allocation.id)
+        .where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at.is_(None),
+            Allocation.submission == Submission.NEW.value,
+            Allocation.kill_at.is_(None),
+            Allocation.not_before <= now(),
+        )
+        .order_by(Allocation.created_at, Allocation.trial_id)
+        .limit(limit)
+    )
+    with store.transaction() as session:
+        return list(session.scalars(query))
+
+
+def next_due(store: Store, cluster: str) -> dt.datetime | None:
+    """When the next allocation that still waits out its back-off comes due."""
+    query = select(Allocation.not_before).where(
+        Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission == Submission.NEW.value
+    )
+    with store.transaction() as session:
+        return session.scalar(query.order_by(Allocation.not_before).limit(1))
+
+
+def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket | None:
+    """Commit that a submit is about to happen, before it does. None when it should not happen any more."""
+    with store.transaction() as session:
+        allocation = session.get(Allocation, allocation_id, with_for_update=True)
+        if allocation is None or allocation.ended_at or allocation.kill_at or allocation.submission != Submission.NEW:
+            return None
+        trial = session.get_one(Trial, allocation.trial_id)
+        config = session.get_one(Experiment, trial.experiment_id).config
+        served = clusters.resolve(allocation.pool, allocation.slots)
+        allocation.submission = Submission.SUBMITTING.value
+        allocation.submit_started_at = now()
+        return Ticket(allocation.id, allocation.token, served, config)
+
+
+def spec_of(store: Store, settings: Settings, ticket: Ticket) -> Any:
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, ticket.allocation_id)
+    return jobspec.build(settings, ticket.served, allocation, ticket.config)
+
+
+def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:
+    """The scheduler took the job."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission in (Submission.SUBMITTING, Submission.UNKNOWN):
+            with _noting(session) as notes:
+                mark_submitted(notes, allocation, ref.job_id, ref.cluster)
+
+
+def not_submitted(store: Store, allocation_id: str, delay: float, why: str) -> None:
+    """The scheduler did not take the job for now; try again after `delay` seconds."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission == Submission.SUBMITTING:
+            allocation.submission = Submission.NEW.value
+            allocation.not_before = now() + dt.timedelta(seconds=delay)
+            with _noting(session) as notes:
+                explain(notes, allocation, why, level="WARNING")
+
+
+def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
+    """Nobody knows whether the scheduler took the job: look for its token before anything else."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission == Submission.SUBMITTING:
+            allocation.submission = Submission.UNKNOWN.value
+            allocation.absent_since = None
+            with _noting(session) as notes:
+                explain(
+                    notes, allocation, f"It is not known whether the scheduler took the job ({why}); looking for it."
+                )
+
+
+def recover(store: Store, cluster: str) -> None:
+    """After a start: a submit that was under way when the last master died is of unknown outcome."""
+    with store.transaction() as session:
+        session.execute(
+            update(Allocation)
+            .where(Allocation.dispatcher == cluster, Allocation.submission == Submission.SUBMITTING.value)
+            .values(submission=Submission.UNKNOWN.value, absent_since=None)
+        )
+
+
+def mark_submitted(notes: logs.Notes, allocation: Allocation, job_id: str, cluster: str) -> None:
+    """Write down that the scheduler has the job."""
+    allocation.submission = Submission.SUBMITTED.value
+    allocation.submitted_at = allocation.submitted_at or now()
+    allocation.native_id = allocation.native_id or job_id
+    allocation.cluster = allocation.cluster or cluster
+    allocation.state = later(AllocationState(allocation.state), AllocationState.ASSIGNED).value
+    text = f"Attempt {allocation.attempt} is job {job_id} in pool {allocation.pool}."
+    notes.say(allocation.task_id, text, allocation_id=allocation.id)
+
+
+def explain(notes: logs.Notes, allocation: Allocation, text: str, level: str = "INFO") -> None:
+    """Into the trial's log, once for each change."""
+    if text and text != allocation.explanation:
+        allocation.explanation = text
+        notes.say(allocation.task_id, text, level, allocation.id)
+
+
+@contextmanager
+def _noting(session: Session) -> Iterator[logs.Notes]:
+    notes = logs.Notes()
+    yield notes
+    session.flush()
+    notes.write(session)
