@@ -81,11 +81,16 @@ class MasterProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll() if self._process else None
+
     def start(self) -> MasterProcess:
         command = [self._python, "-m", "trainmaster.cli.admin", "serve", "--config", str(self.config)]
         command += ["--data", str(self.data), "--port", str(self.port)]
         base = {key: value for key, value in os.environ.items() if not key.startswith(("DET_", "SLURM_"))}
         if self.user:
+            base = {key: value for key, value in base.items() if not key.startswith("COVERAGE")}
             account = pwd.getpwnam(self.user)
             base |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
             base.pop("XDG_RUNTIME_DIR", None)

@@ -71,6 +71,16 @@ def test_without_a_told_password_one_is_made_up_and_left_for_its_owner(own_maste
         transport.close()
 
 
+def test_a_stopped_master_leaves_nothing_behind(own_master: MasterProcess) -> None:
+    own_master.start()
+    server = int((own_master.data / "pg" / "postmaster.pid").read_text().split()[0])
+    own_master.stop()
+    assert own_master.returncode == 0
+    assert not (own_master.data / "pg" / "postmaster.pid").exists(), "PostgreSQL was not stopped in order"
+    assert not Path(f"/proc/{server}").exists()
+    assert '"released": true' in (own_master.data / "master.lock").read_text()
+
+
 def test_the_database_is_upgraded_without_a_master(own_master: MasterProcess) -> None:
     done = trainmaster("db", "upgrade", "--data", str(own_master.data))
     assert (done.returncode, done.stdout) == (0, "The database is at revision 0001.\n"), done.stderr

@@ -24,7 +24,7 @@ class _Manager(Section):
     """What the cluster is called in listings of pools; one name per manager."""
 
     def options(self) -> dict[str, Any]:
-        """What the dispatcher is given: the section with its defaults, as JSON values; what is not set is left to it."""
+        """What the dispatcher is given: the section as JSON values, with its defaults; the rest is left to it."""
         return self.model_dump(mode="json", exclude_none=True)
 
 

@@ -61,6 +61,9 @@ def serve(config: MasterConfig, place: Place) -> None:
     url = f"http://{_shown(place.host)}:{listener.getsockname()[1]}"
     with contextlib.closing(listener), database(config, place.data) as engine:
         services = make_services(config, place.data, engine, url)
+        # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
+        # ours that would end the process before the database is stopped in order.
+        signal.signal(signal.SIGTERM, lambda *_: None)
         server = _Server(services.wakeups, url, make_app(engine, services))
         server.run(sockets=[listener])
         for cluster in services.clusters:

@@ -81,6 +81,12 @@ def install(app: FastAPI) -> None:
         why = str(error.orig).partition("\n")[0]
         return envelope(400, f"The request holds a value that the database does not take: {why}.")
 
+    @app.exception_handler(ValueError)
+    async def nul(request: Request, error: ValueError) -> JSONResponse:
+        if "NUL (0x00)" not in str(error):  # psycopg2's words, said without one of its own error classes
+            raise error
+        return envelope(400, "The request holds a NUL character, which the database does not take.")
+
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         message = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)

@@ -9,13 +9,14 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
-from trainmaster.master.api.shapes import Body
+from trainmaster.master.api.shapes import Body, Storable
 from trainmaster.master.services import allocations, trials
 from trainmaster.master.services.allocations import LeaseRequest
+from trainmaster.master.services.errors import Conflict
 
 router = APIRouter(tags=["jobs"])
 Json = dict[str, Any]
@@ -23,28 +24,43 @@ T = TypeVar("T")
 
 MAX_POLL = 60.0  # seconds: proxies cut longer silences
 LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
+MAX_NODES = 100_000
+END_OF_TIME = 2**37  # epoch seconds; later ones overflow a date
+Rank = Annotated[int, Field(ge=0, lt=MAX_NODES)]
 
 
-class Lease(BaseModel):
+# Our runtime's bodies may hold more fields than these: a newer one is not turned away for a new word.
+
+
+class Lease(Storable):
     job_id: str
-    node_rank: int = 0
-    num_nodes: int = 1
+    node_rank: Rank = 0
+    num_nodes: int = Field(1, ge=1, le=MAX_NODES)
     node_name: str = ""
-    slot_ids: list[int] = []
-    addresses: list[str] = []
+    slot_ids: list[int] = []  # noqa: RUF012
+    addresses: list[str] = []  # noqa: RUF012
     restart_count: int = 0
 
 
-class Reports(BaseModel):
-    stream: str = "core"
-    first: int = 1
-    records: list[Json] = []
-    node_rank: int = 0
+class Reports(Storable):
+    stream: str = Field("core", min_length=1, max_length=64)
+    first: int = Field(1, ge=1, le=2**53)
+    records: list[Json] = []  # noqa: RUF012
+    node_rank: Rank = 0
+
+    @field_validator("records")
+    @classmethod
+    def _timed(cls, records: list[Json]) -> list[Json]:
+        for number, record in enumerate(records):
+            time = record.get("t", 0)
+            if not isinstance(time, int | float) or not 0 <= time < END_OF_TIME:
+                raise ValueError(f"record {number}: t must be seconds since 1970, but is {time!r}")
+        return records
 
 
-class ExitRecord(BaseModel):
+class ExitRecord(Storable):
     model_config = ConfigDict(extra="allow")
-    node_rank: int = 0
+    node_rank: Rank = 0
     exit_code: int
 
 
@@ -60,7 +76,7 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
     request = LeaseRequest(
         body.job_id,
         body.node_rank,
-        max(body.num_nodes, 1),
+        body.num_nodes,
         body.node_name,
         body.slot_ids,
         body.addresses,
@@ -93,7 +109,7 @@ def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, ca
 class GatherRequest(Body):
     allocation_id: str = ""
     request_uuid: str
-    num_peers: int = 1
+    num_peers: int = Field(1, le=MAX_NODES)
     data: Json = {}  # noqa: RUF012
     node_name: str = ""
     rank: int = 0
@@ -119,9 +135,12 @@ async def _barrier(
     own_allocation(caller, allocation_id)
 
     def look() -> list[Json] | None:
-        return allocations.gather(
+        found = allocations.gather(
             services.store, allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data
         )
+        if found is None and trials.get_allocation(services.store, allocation_id).ended_at is not None:
+            raise Conflict(f"The attempt {allocation_id} is over; no other node will come.")
+        return found
 
     found = await _wait(services, f"allocation:{allocation_id}", look, MAX_POLL)
     if found is None:

@@ -38,10 +38,8 @@ class Shape(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
-class Body(BaseModel):
-    """Base of requests: camelCase or snake_case, unknown fields refused with their names."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+class Storable(BaseModel):
+    """Base of what is sent to us: its texts are such as PostgreSQL takes."""
 
     @model_validator(mode="after")
     def _storable(self) -> Self:
@@ -49,6 +47,12 @@ class Body(BaseModel):
             if isinstance(value, str) and _UNSTORABLE.search(value):
                 raise ValueError(f"{name} holds a NUL character or half a surrogate pair, which no text may")
         return self
+
+
+class Body(Storable):
+    """Base of users' requests: camelCase or snake_case, unknown fields refused with their names."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
 
 class Error(Shape):

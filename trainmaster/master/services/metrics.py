@@ -21,6 +21,8 @@ from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+MAX_STEPS = 2**31 - 1
+MAX_INTEGER = 10**300  # what still is a float
 PROFILING = frozenset({"gpu", "cpu", "memory", "disk", "network"})
 
 
@@ -53,11 +55,15 @@ def check(report: Report) -> None:
     """Raises Invalid with the name that does not fit."""
     if not report.group or "." in report.group:
         raise Invalid(f"The metric group {report.group!r} must not be empty or contain a dot.")
-    if report.steps < 0:
-        raise Invalid(f"steps_completed must not be negative, but is {report.steps}.")
+    if not 0 <= report.steps <= MAX_STEPS:
+        raise Invalid(f"steps_completed must be between 0 and {MAX_STEPS}, but is {report.steps}.")
+    if report.batch_metrics is not None and not isinstance(report.batch_metrics, list | tuple):
+        raise Invalid("batch_metrics must be a list.")
     for name, value in report.metrics.items():
         if not name:
             raise Invalid("A metric's name must not be empty.")
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            raise Invalid(f"The metric {name!r} is too large a number to calculate with.")
         if name in ("epoch", "epochs") and number(value) is None:
             raise Invalid(f"The metric {name!r} must be a number, but is {value!r}.")
 
