@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 
 FOLDER = Path(__file__).parent
 
@@ -28,6 +28,8 @@ def shell_words(value: object) -> str:
     """
     if isinstance(value, list | tuple):
         return " ".join(shell_words(item) for item in value)
+    if isinstance(value, Undefined):
+        str(value)  # raises jinja2.UndefinedError, which names the value
     if isinstance(value, bool) or not isinstance(value, str | int | Path):
         raise TypeError(f"a script value must be text, a whole number or a list of them, not {value!r}")
     text = str(value)

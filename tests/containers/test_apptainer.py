@@ -1,0 +1,148 @@
+"""Container starts: the words, what can be known of an image, and the real thing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.cluster.users import run_as
+from trainmaster.containers import Bind, Start, UnknownRuntime, container_runtime, resolve_image
+from trainmaster.containers.apptainer import mount
+from trainmaster.dispatchers.conformance import programs
+
+__all__ = ["apptainer_command", "python_image", "slurm_cluster"]
+
+TELLS = """
+import json, os, sys
+with open(sys.argv[1] + "/facts.json", "w") as record:
+    json.dump({
+        "environment": dict(os.environ), "cwd": os.getcwd(), "home": os.listdir(os.path.expanduser("~")),
+        "tmp": os.listdir("/tmp"), "seen": [p for p in ("/mnt/data/hello", "/etc/shadow-of-host") if os.path.exists(p)],
+        "root_writable": os.access("/usr", os.W_OK),
+    }, record)
+open("/tmp/left-behind", "w").close()
+sys.exit(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bind", "text"),
+    [
+        (Bind("/data", "/mnt"), "type=bind,source=/data,destination=/mnt"),
+        (Bind("/data", "/mnt", read_only=True), "type=bind,source=/data,destination=/mnt,ro"),
+        (Bind("/a,b", '/c"d'), '"type=bind"'),
+    ],
+)
+def test_mounts_survive_odd_paths(bind: Bind, text: str) -> None:
+    fields = next(csv.reader([mount(bind)]))
+    assert fields[:3] == ["type=bind", f"source={bind.host_path}", f"destination={bind.container_path}"]
+    assert mount(bind) == text or text == '"type=bind"'
+
+
+def test_the_words_of_a_start() -> None:
+    script = container_runtime("apptainer", "/opt/apptainer").start_script(
+        Start(job_folder=Path("/jobs/det-1"), image="/images/a b.sif", gpus=True, binds=[Bind("/data", "/mnt")])
+    )
+    words = (
+        "command=(/opt/apptainer --silent exec --cleanenv --no-eval --no-mount tmp --nv "
+        "--mount type=bind,source=/jobs/det-1,destination=/jobs/det-1 "
+        "--mount type=bind,source=/data,destination=/mnt --pwd /jobs/det-1)"
+    )
+    assert words in script
+    assert "'/images/a b.sif' python3 /jobs/det-1/runtime.zip /jobs/det-1" in script
+    assert "APPTAINERENV_" in script
+    subprocess.run(["bash", "-n"], input=script.encode(), check=True)
+
+
+def test_no_gpu_flag_without_gpus_and_a_users_tmp_wins() -> None:
+    start = Start(job_folder=Path("/j"), image="/i.sif", binds=[Bind("/scratch", "/tmp/")])
+    script = container_runtime("singularity").start_script(start)
+    assert "--nv" not in script
+    assert "destination=/var/tmp" not in script
+    assert "SINGULARITYENV_" in script
+    assert "APPTAINERENV_" not in script
+
+
+def test_images_are_looked_at(tmp_path: Path) -> None:
+    check = container_runtime("apptainer").check
+    assert check("docker://org/name:tag") == ()
+    assert "environment.image" in check("")[0]
+    assert "full path" in check("image.sif")[0]
+    assert "does not exist" in check(str(tmp_path / "gone.sif"))[0]
+    text = tmp_path / "text.sif"
+    text.write_text("not an image")
+    assert "neither in SIF" in check(str(text))[0]
+    (tmp_path / "folder").mkdir()
+    assert "not an unpacked" in check(str(tmp_path / "folder"))[0]
+    (tmp_path / "folder" / "bin").mkdir()
+    assert check(str(tmp_path / "folder")) == ()
+
+
+def test_names_are_resolved_as_determined_does(tmp_path: Path) -> None:
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "name:1").write_bytes(b"")
+    assert resolve_image("org/name:1", str(tmp_path)) == str(tmp_path / "org/name:1")
+    assert resolve_image("org/name:2", str(tmp_path)) == "docker://org/name:2"
+    assert resolve_image("/a/b.sif", str(tmp_path)) == "/a/b.sif"
+    assert resolve_image("oras://x", None) == "oras://x"
+
+
+def test_an_unknown_runtime_names_those_there_are() -> None:
+    with pytest.raises(UnknownRuntime, match="apptainer, singularity, none"):
+        container_runtime("podmann")
+
+
+@pytest.fixture
+def job_folder(slurm_cluster: Cluster) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=slurm_cluster.layout.job_root) as folder:
+        path = Path(folder) / "it's a $job, really:1"
+        path.mkdir()
+        yield path
+
+
+@pytest.mark.apptainer
+def test_a_real_container_sees_what_it_should_and_nothing_else(
+    job_folder: Path, apptainer_command: Path, python_image: Path
+) -> None:
+    assert container_runtime("apptainer").check(str(python_image)) == ()
+    data = job_folder / "data,with:odd name"
+    data.mkdir()
+    (data / "hello").write_text("x")
+    for name, file in programs.runtime(TELLS).items():
+        (job_folder / name).write_bytes(file.content)
+    scratch = job_folder.parent / "scratch"
+    scratch.mkdir()
+    evil = "$(touch /tmp/evaluated) `id` \"'; exit 9"
+    start = Start(
+        job_folder=job_folder,
+        image=str(python_image),
+        binds=[Bind(str(data), "/mnt/data", read_only=True)],
+        variables={"LITERAL": evil},
+        scratch=[str(job_folder), str(scratch)],  # the first has separators of Apptainer's in its name
+    )
+    (job_folder / "start.sh").write_text(container_runtime("apptainer", str(apptainer_command)).start_script(start))
+    subprocess.run(["chown", "-R", "tmalice", str(job_folder.parent)], check=True)
+    environment = {"SLURM_JOB_ID": "12", "CUDA_VISIBLE_DEVICES": "0,1", "SECRET_OF_THE_NODE": "x"}
+    done = run_as("tmalice", ["bash", str(job_folder / "start.sh")], environment=environment)
+    assert done.returncode == 5, done.stderr
+    assert done.stderr == ""
+    facts = json.loads((job_folder / "facts.json").read_text())
+    inside = facts["environment"]
+    assert inside["LITERAL"] == evil
+    assert inside["SLURM_JOB_ID"] == "12"
+    assert inside["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert "SECRET_OF_THE_NODE" not in inside
+    assert facts["cwd"] == str(job_folder)
+    assert facts["home"] == []
+    assert facts["tmp"] == []
+    assert facts["seen"] == ["/mnt/data/hello"]
+    assert facts["root_writable"] is False
+    assert not list(scratch.iterdir()), "the private folder stayed behind"

@@ -1,0 +1,118 @@
+"""The user's sbatch_args: Determined's own test vectors, and what Slurm would make of tricks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, BadOption, check, walltime
+
+
+@pytest.mark.parametrize(
+    "argument", ["-G1", "--gpus=2", "-n3", " -N2", "-Dmydir", "--gres=gpu:tesla:100,cpu:100", "--no-requeue"]
+)
+def test_what_determined_refuses_is_refused(argument: str) -> None:
+    with pytest.raises(BadOption):
+        check([argument])
+
+
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [
+        ("--gpus-per-task=2", {"gpus-per-task": "2"}),
+        ("--nice=3", {"nice": "3"}),
+        ("-J -nameOfJob", {"comment": "-nameOfJob"}),
+        ("--gres=cpu:100", {"gres": "cpu:100"}),
+        ("--gres=", {}),
+        ("--gres=,", {}),
+        ("--gres", {}),
+    ],
+)
+def test_what_determined_accepts_is_accepted(argument: str, options: dict[str, str]) -> None:
+    assert check([argument]) == options
+
+
+@pytest.mark.parametrize(
+    ("argument", "options"),
+    [
+        ("-t 1:30:00", {"time": "1:30:00"}),
+        ("-t90", {"time": "90"}),
+        ("--time 2-0", {"time": "2-0"}),
+        ("-c=4", {"cpus-per-task": "4"}),
+        ("--constraint='a100&ib'", {"constraint": "a100&ib"}),
+        ("--exclusive", {"exclusive": None}),
+        ("--exclusive=user", {"exclusive": "user"}),
+        ("--mem=16G --account=phys", {"mem": "16G", "account": "phys"}),
+        ("-w n1,n[3-5]", {"nodelist": "n1,n[3-5]"}),
+        ("--mail-user=a.b+c@example.org", {"mail-user": "a.b+c@example.org"}),
+        ("-v", {}),
+        ("--nice", {"nice": None}),
+        ("--nice=-5", {"nice": "-5"}),
+    ],
+)
+def test_spellings_become_canonical(argument: str, options: dict[str, str | None]) -> None:
+    assert check([argument]) == options
+
+
+def test_the_last_one_wins_and_lists_add_up() -> None:
+    given_ = ["--mem=1G", "--mem=2G", "--gres=shard:1", "--gres=nvme:1", "-x n1", "--exclude=n[2-3]"]
+    assert check(given_) == {"mem": "2G", "gres": "shard:1,nvme:1", "exclude": "n1,n[2-3]"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        ("--part=main", "write it out: --partition"),
+        ("--no-r", "write it out"),
+        ("--partition=main", "resources.resource_pool"),
+        ("-p main", "not configurable"),
+        ("--wrap=id", "not configurable"),
+        ("--uid=0", "not configurable"),
+        ("--export=ALL", "not configurable"),
+        ("--bogus=1", "not on the list"),
+        ("--time=soon", "takes a time"),
+        ("--mem=lots", "takes a size"),
+        ("--cpus-per-task=0", "above 0"),
+        ("--mem", "needs a value"),
+        ("--contiguous=yes", "takes no value"),
+        ("--comment=a\n#SBATCH --nodes=2", "control character"),
+        ("--mem=1G\x00", "control character"),
+        ("--constraint='a", "not well quoted"),
+        ("plain", "does not begin with"),
+        ("-y", "not known"),
+        ("--mem=1G;reboot", "takes a size"),
+        ("--", "not configurable"),
+    ],
+)
+def test_anything_else_is_refused_in_words(argument: str, words: str) -> None:
+    with pytest.raises(BadOption, match=words):
+        check([argument])
+
+
+def test_no_beginning_of_a_reserved_option_gets_through() -> None:
+    for name in RESERVED:
+        for end in range(1, len(name) + 1):
+            if name[:end] not in ALLOWED:
+                with pytest.raises(BadOption):
+                    check([f"--{name[:end]}=1"])
+
+
+@given(st.lists(st.text(max_size=40), max_size=4))
+def test_whatever_comes_in_only_listed_keys_and_plain_values_come_out(arguments: list[str]) -> None:
+    try:
+        options = check(arguments)
+    except BadOption:
+        return
+    for key, value in options.items():
+        assert key in ALLOWED
+        assert value is None or value.isprintable() or not any(ord(character) < 32 for character in value)
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [("90", 5400), ("1:30", 90), ("1:30:00", 5400), ("2-0", 172800), ("1-2:30", 95400), ("UNLIMITED", None)],
+)
+def test_the_time_limit_in_seconds(time: str, seconds: int | None) -> None:
+    assert walltime({"time": time}) == seconds
+    assert walltime({}) is None

@@ -1,0 +1,169 @@
+"""Parsers against recorded outputs, and against what nobody recorded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dispatchers.slurm.recorded import MARK, recorded
+from trainmaster.dispatchers.slurm import parse
+from trainmaster.dispatchers.slurm.states import Exit
+
+
+def by_name(text: str) -> dict[str, parse.QueueLine]:
+    jobs, odd = parse.queue(text, MARK)
+    assert odd == []
+    return {job.name: job for job in jobs}
+
+
+def test_squeue_of_a_real_cluster() -> None:
+    jobs = by_name(recorded("squeue.out"))
+    assert len(jobs) == 15
+    done = jobs["rec-done"]
+    assert (done.job_id, done.state, done.exit, done.nodes) == ("130", "COMPLETED", Exit(0), ("n1",))
+    assert (done.submitted_at, done.started_at, done.ends_at) == (1795242767, 1795242768, 1795242768)
+    assert jobs["rec-status"].exit == Exit(code=3)
+    assert jobs["rec-killed"].exit == Exit(signal=9)
+    assert jobs["rec-launch"].exit == Exit(signal=53)
+    assert jobs["rec-oom"].exit == Exit(signal=125)
+    assert (jobs["rec-oom-in-step"].exit, jobs["rec-oom-in-step"].derived) == (Exit(code=1), Exit(signal=125))
+    assert jobs["rec-running"].nodes == ("n2", "n3")
+    assert jobs["rec-too-many-nodes"].reason == "PartitionNodeLimit"
+    assert jobs["rec-held"].started_at is None
+    assert jobs["odd\nname\x1f|x"].state == "PENDING"
+
+
+def test_a_banner_and_odd_lines_do_not_hide_jobs() -> None:
+    text = recorded("squeue.out")
+    lines = text.splitlines(keepends=True)
+    noisy = (
+        "Welcome to the cluster!\nMaintenance on Monday\n"
+        + "".join(lines[:3])
+        + "slurm: warning\n"
+        + "".join(lines[3:])
+    )
+    jobs, odd = parse.queue(noisy, MARK)
+    assert [job.job_id for job in jobs] == [job.job_id for job in parse.queue(text, MARK)[0]]
+    assert odd == ["Welcome to the cluster!", "Maintenance on Monday", "slurm: warning"]
+
+
+def test_a_record_that_is_cut_costs_only_itself() -> None:
+    lines = recorded("squeue.out").splitlines(keepends=True)
+    cut = lines[0][: len(lines[0]) // 2] + MARK + "\n"
+    jobs, odd = parse.queue(cut + "".join(lines[1:3]), MARK)
+    assert len(jobs) == 2
+    assert len(odd) == 1
+
+
+@given(st.text(max_size=200))
+def test_any_output_is_read_without_an_error(text: str) -> None:
+    parse.queue(text, MARK)
+    parse.nodes(text, MARK)
+    parse.key_values(text)
+    parse.configuration(text)
+    parse.accounting(text)
+    parse.submitted_id(text)
+    parse.expand_hosts(text)
+    parse.gpus(text)
+    parse.duration(text)
+
+
+@given(st.text(st.characters(blacklist_categories=("Cs",)), max_size=60))
+def test_any_job_name_survives(name: str) -> None:
+    fields = ["7", "RUNNING", "None", "0", "0", "1", "2", "3", "n1", "c", name]
+    if MARK in name:
+        return
+    jobs, odd = parse.queue("".join(field + MARK for field in fields) + "\n", MARK)
+    assert [job.name for job in jobs] == [name]
+    assert odd == []
+
+
+def test_sinfo_of_a_real_cluster() -> None:
+    nodes, odd = parse.nodes(recorded("sinfo.out"), MARK)
+    assert odd == []
+    assert {node.partition for node in nodes} == {"main", "short", "small"}
+    main = {node.node: node for node in nodes if node.partition == "main"}
+    assert sorted(main) == ["n1", "n2", "n3", "n4"]
+    assert all(node.is_default and node.gpus_total == 2 and node.cpus_total == 4 for node in main.values())
+    assert main["n2"].gpus_used == 2
+    assert main["n1"].max_walltime == 86400
+    assert main["n1"].default_walltime == 3600
+    assert next(node for node in nodes if node.partition == "short").max_walltime == 120
+    assert main["n4"].state == "down"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("123\n", ("123", "")),
+        ("123;cluster2\n", ("123", "cluster2")),
+        ("Your project has 12 hours left\n42\n", ("42", "")),
+        ("sbatch: lua: 2 notes\n17;c\n\n", ("17", "c")),
+        ("Submitted batch job 5\n", None),
+        ("", None),
+    ],
+)
+def test_the_job_id_is_found_among_a_sites_own_words(text: str, found: tuple[str, str] | None) -> None:
+    assert parse.submitted_id(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("2:00", 120), ("1:00:00", 3600), ("1-00:00:00", 86400), ("infinite", None), ("n/a", None)],
+)
+def test_durations(text: str, seconds: int | None) -> None:
+    assert parse.duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-10,12],gpu4", ["n08", "n09", "n10", "n12", "gpu4"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+        ("", []),
+        ("(null)", []),
+        ("odd[a-b]", ["odd[a-b]"]),
+    ],
+)
+def test_host_lists(text: str, hosts: list[str]) -> None:
+    assert parse.expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "types"),
+    [
+        ("gpu:2", 2, ()),
+        ("gpu:a100:4(S:0-1)", 4, ("a100",)),
+        ("gpu:a100:4(S:0-1),gpu:v100:2,shard:8", 6, ("a100", "v100")),
+        ("gpu:(null):0(IDX:N/A)", 0, ()),
+        ("gpu:a100:3(IDX:0-1,3)", 3, ("a100",)),
+        ("(null)", 0, ()),
+    ],
+)
+def test_gpus(text: str, count: int, types: tuple[str, ...]) -> None:
+    assert parse.gpus(text) == (count, types)
+
+
+def test_scontrol_of_real_jobs() -> None:
+    job = parse.key_values(recorded("job-oomstep.out"))
+    assert (job["JobState"], job["ExitCode"], job["DerivedExitCode"]) == ("FAILED", "1:0", "0:125")
+    assert job["JobName"] == "rec-oom-in-step"
+    config = parse.configuration(recorded("config.out"))
+    assert config["MinJobAge"] == "30 sec"
+    assert config["AccountingStorageType"] == "accounting_storage/none"
+
+
+def test_accounting_takes_the_newest_run() -> None:
+    text = "12|PREEMPTED|0:0|0:0|None|n1\n12|CANCELLED by 1000|0:15|0:0|None|n[1-2]\n"
+    assert parse.accounting(text) == {
+        "job_id": "12",
+        "state": "CANCELLED by 1000",
+        "exit": "0:15",
+        "derived": "0:0",
+        "reason": "None",
+        "nodes": "n[1-2]",
+    }
+    assert parse.accounting("") is None
