@@ -27,7 +27,7 @@ AWAY = (502, 503, 504)
 def canonical_url(address: str) -> str:
     """The master's address in full, by Determined's rules: no scheme means http and port 8080. Raises ClientError."""
     text = address.strip()
-    default = {"https": 443, "http": 80}.get(text.partition("://")[0], DEFAULT_PORT)
+    default = {"https": 443, "http": 80}.get(text.lower().partition("://")[0], DEFAULT_PORT)
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port or default
@@ -95,13 +95,13 @@ class Transport:
         """The messages of a stream as they come. Raises MasterUnreachable or an APIError."""
         try:
             response = self._open_stream(path, query)
-            for line in response:
+            for line in _lines(response):
                 message = json.loads(line)
                 if "error" in message:
                     error = message["error"]
                     raise api_error(int(error.get("http_code", 500)), {"message": error.get("message")})
                 yield message["result"]
-        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: half a line of JSON
+        except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         finally:
             self.close()  # a stream that was not read to its end leaves the connection unusable
@@ -221,6 +221,19 @@ class Transport:
             return MasterUnreachable(str(body["message"]))
         reason = http.client.responses.get(status, "")
         return MasterUnreachable(f"The master at {self.url} is not ready ({status} {reason}). Try again in a moment.")
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Whole lines as they come. Raises IncompleteRead when the stream breaks off.
+
+    `HTTPResponse.readline` takes a broken stream for its end (CPython 3.11 to 3.13), `read1` does not.
+    """
+    rest = b""
+    while piece := response.read1(65536):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    if rest or response.length:
+        raise http.client.IncompleteRead(rest, response.length)
 
 
 def _may_repeat(error: Exception) -> bool:
