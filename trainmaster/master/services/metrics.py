@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import insert, select, tuple_, update
+from sqlalchemy import ARRAY, Integer, Text, any_, func, insert, literal, or_, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Checkpoint, Trial, metrics
@@ -24,6 +25,13 @@ SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 MAX_STEPS = 2**31 - 1
 MAX_INTEGER = 10**300  # what still is a float
 PROFILING = frozenset({"gpu", "cpu", "memory", "disk", "network"})
+
+
+def kind_of(group: str) -> str:
+    """The partition that a group's reports are kept in."""
+    if group in ("training", "validation"):
+        return group
+    return "profiling" if group in PROFILING else "generic"
 
 
 @dataclass(frozen=True)
@@ -38,14 +46,15 @@ class Report:
 
     @property
     def kind(self) -> str:
-        if self.group in ("training", "validation"):
-            return self.group
-        return "profiling" if self.group in PROFILING else "generic"
+        return kind_of(self.group)
+
+    @property
+    def key(self) -> str:
+        return "validation_metrics" if self.group == "validation" else "avg_metrics"
 
     def stored(self) -> Json:
         """The JSON that is kept, and that metric streams return."""
-        key = "validation_metrics" if self.group == "validation" else "avg_metrics"
-        found: Json = {key: dict(self.metrics)}
+        found: Json = {self.key: dict(self.metrics)}
         if self.batch_metrics:
             found["batch_metrics"] = list(self.batch_metrics)
         return found
@@ -84,57 +93,137 @@ def take(
 
     `metric` and `smaller` name the searcher's metric, for the best validation.
     """
-    fresh: list[Report] = []
-    rows: list[Json] = []
     for report in reports:
         check(report)
-        if run_id > 1:
-            _put_aside(session, trial, run_id, report)
-        if not _merge_into_existing(session, trial, run_id, report, rows):
-            rows.append(
-                {
-                    "kind": report.kind,
-                    "trial_id": trial.id,
-                    "run_id": run_id,
-                    "group": report.group,
-                    "steps": report.steps,
-                    "at": report.at,
-                    "metrics": report.stored(),
-                }
-            )
+    if run_id > 1 and _put_aside(session, trial, run_id, reports):
+        _recount(session, trial, metric, smaller)
+    stored = _stored_before(session, trial, run_id, reports)
+    fresh: list[Report] = []
+    rows: list[Json] = []
+    changed: dict[int, Json] = {}
+    summary, validated = trial.summary_metrics, dict[int, Report]()
+    for report in reports:
+        row = stored.get((report.group, report.steps))
+        added = report.metrics
+        if row is None:
+            row = stored[(report.group, report.steps)] = _row(trial, run_id, report)
+            rows.append(row)
             fresh.append(report)
+        else:  # what was said first stays; only names that are new are taken
+            added = {name: value for name, value in report.metrics.items() if name not in row["metrics"][report.key]}
+            row["metrics"] = _union(row["metrics"], report.stored())
+            if "id" in row:
+                changed[row["id"]] = row
         if report.kind != "profiling":
             trial.total_batches = max(trial.total_batches, report.steps)
-        trial.summary_metrics = summarised(trial.summary_metrics, report)
-        if report.group == "validation":
-            _note_validation(session, trial, report, metric, smaller)
+        summary = summarised(summary, report.group, added)
+        if report.group == "validation" and added:
+            validated[report.steps] = report
+            _note_validation(trial, report, row["metrics"][report.key], metric, smaller)
+    trial.summary_metrics = summary
     if rows:
         session.execute(insert(metrics), rows)
+    for row in changed.values():
+        session.execute(
+            update(metrics)
+            .where(metrics.c.id == row["id"], metrics.c.kind == row["kind"])
+            .values(metrics=row["metrics"])
+        )
+    _note_on_checkpoints(session, trial, {steps: stored[("validation", steps)] for steps in validated}, metric)
     return fresh
 
 
-def _put_aside(session: Session, trial: Trial, run_id: int, report: Report) -> None:
+def _row(trial: Trial, run_id: int, report: Report) -> Json:
+    return {
+        "kind": report.kind,
+        "trial_id": trial.id,
+        "run_id": run_id,
+        "group": report.group,
+        "steps": report.steps,
+        "at": report.at,
+        "metrics": report.stored(),
+    }
+
+
+def _stored_before(
+    session: Session, trial: Trial, run_id: int, reports: Sequence[Report]
+) -> dict[tuple[str, int], Json]:
+    """What this run has already reported for the groups and steps of `reports`."""
     m = metrics.c
-    beyond = (m.steps > report.steps) | ((m.steps == report.steps) & (m.kind == report.kind))
-    session.execute(
-        update(metrics).where(m.trial_id == trial.id, m.run_id < run_id, ~m.archived, beyond).values(archived=True)
+    groups, steps = {report.group for report in reports}, {report.steps for report in reports}
+    query = select(m.id, m.kind, m.group, m.steps, m.metrics).where(
+        m.trial_id == trial.id,
+        m.kind.in_(sorted({report.kind for report in reports})),
+        m.group == any_(literal(sorted(groups), ARRAY(Text))),
+        m.steps == any_(literal(sorted(steps), ARRAY(Integer))),
+        m.run_id == run_id,
+        ~m.archived,
     )
+    return {(row["group"], row["steps"]): dict(row) for row in session.execute(query).mappings()}
 
 
-def _merge_into_existing(session: Session, trial: Trial, run_id: int, report: Report, pending: list[Json]) -> bool:
-    """Same run, group and steps: union of the keys, the first value stays. True when there was such a row."""
-    for row in pending:
-        if row["group"] == report.group and row["steps"] == report.steps:
-            row["metrics"] = _union(row["metrics"], report.stored())
-            return True
-    m = metrics.c
-    same = (m.trial_id == trial.id, m.group == report.group, m.steps == report.steps, m.run_id == run_id, ~m.archived)
-    found = session.execute(select(m.id, m.kind, m.metrics).where(*same)).first()
-    if found is None:
+def _put_aside(session: Session, trial: Trial, run_id: int, reports: Sequence[Report]) -> bool:
+    """Archive what older runs reported beyond the point to which this run went back. True when there was any.
+
+    Samples of the machine say nothing about how far the training is, so they neither put aside nor are put aside.
+    """
+    lowest: dict[str, int] = {}
+    for report in reports:
+        if report.kind != "profiling":
+            lowest[report.kind] = min(report.steps, lowest.get(report.kind, report.steps))
+    if not lowest:
         return False
-    merged = _union(found.metrics, report.stored())
-    session.execute(update(metrics).where(m.id == found.id, m.kind == found.kind).values(metrics=merged))
+    m = metrics.c
+    same_kind = [(m.kind == kind) & (m.steps >= steps) for kind, steps in lowest.items()]
+    beyond = or_(m.steps > min(lowest.values()), *same_kind)
+    older = (m.trial_id == trial.id, m.kind != "profiling", m.run_id < run_id, ~m.archived, beyond)
+    if session.execute(select(m.id).where(*older).limit(1)).first() is None:
+        return False
+    session.execute(update(metrics).where(*older).values(archived=True))
     return True
+
+
+_RECOUNT = text("""
+    SELECT "group", name, count(*) AS count,
+           array_agg(DISTINCT CASE WHEN finite OR value IN ('"NaN"', '"Infinity"', '"-Infinity"') THEN 'number'
+                                   ELSE jsonb_typeof(value) END) AS types,
+           (array_agg(value ORDER BY id DESC))[1] AS last,
+           count(*) FILTER (WHERE finite) AS finite,
+           sum(number) AS sum, min(number) AS min, max(number) AS max
+    FROM (SELECT id, "group", name, value, jsonb_typeof(value) = 'number' AS finite,
+                 CASE WHEN jsonb_typeof(value) = 'number' THEN value::float8 END AS number
+          FROM metrics, jsonb_each(coalesce(metrics->'avg_metrics', metrics->'validation_metrics')) AS e(name, value)
+          WHERE trial_id = :trial_id AND NOT archived) AS points
+    GROUP BY "group", name
+""")
+
+
+def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None:
+    """The trial's summary, best and latest validation and steps anew, after rows were put aside."""
+    summary: dict[str, Json] = {}
+    for row in session.execute(_RECOUNT, {"trial_id": trial.id}):
+        entry: Json = {"type": row.types[0] if len(row.types) == 1 else "string", "count": row.count, "last": row.last}
+        if entry["type"] == "number" and row.finite:
+            entry |= {
+                "finite": row.finite,
+                "sum": row.sum,
+                "mean": row.sum / row.finite,
+                "min": row.min,
+                "max": row.max,
+            }
+        summary.setdefault(_summary_key(row.group), {})[row.name] = entry
+    trial.summary_metrics = summary
+    m = metrics.c
+    kept = (m.trial_id == trial.id, m.kind != "profiling", ~m.archived)
+    trial.total_batches = session.scalar(select(func.max(m.steps)).where(*kept)) or 0
+    value = func.jsonb_extract_path(m.metrics, "validation_metrics", metric, type_=JSONB)
+    validations = select(m.steps, m.at, m.metrics).where(*kept, m.group == "validation")
+    ranked = validations.where(func.jsonb_typeof(value) == "number").order_by(value if smaller else value.desc(), m.id)
+    latest = session.execute(validations.order_by(m.id.desc()).limit(1)).first()
+    best = session.execute(ranked.limit(1)).first()
+    trial.latest_validation = _shown(latest.steps, latest.at, latest.metrics["validation_metrics"]) if latest else None
+    trial.best_validation = _shown(best.steps, best.at, best.metrics["validation_metrics"]) if best else None
+    trial.searcher_metric = number(best.metrics["validation_metrics"][metric]) if best else None
 
 
 def _union(first: Json, second: Json) -> Json:
@@ -145,35 +234,48 @@ def _union(first: Json, second: Json) -> Json:
     return merged
 
 
-def _note_validation(session: Session, trial: Trial, report: Report, metric: str, smaller: bool) -> None:
-    shown = {
-        "totalBatches": report.steps,
-        "endTime": report.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "metrics": {"avgMetrics": dict(report.metrics)},
-    }
-    trial.latest_validation = shown
-    value = number(report.metrics.get(metric))
+def _note_validation(trial: Trial, report: Report, values: Json, metric: str, smaller: bool) -> None:
+    trial.latest_validation = _shown(report.steps, report.at, values)
+    value = number(values.get(metric))
     if value is not None and math.isfinite(value) and better(value, trial.searcher_metric, smaller):
         trial.searcher_metric = value
-        trial.best_validation = shown
-    session.execute(
-        update(Checkpoint)
-        .where(Checkpoint.trial_id == trial.id, Checkpoint.steps_completed == report.steps)
-        .values(metric=value if value is None or math.isfinite(value) else None, validation=dict(report.metrics))
-    )
+        trial.best_validation = trial.latest_validation
+
+
+def _note_on_checkpoints(session: Session, trial: Trial, rows: Mapping[int, Json], metric: str) -> None:
+    """Checkpoints know the validation of their own steps. `rows`: the reports by steps."""
+    if not rows or trial.checkpoint_count == 0:
+        return
+    query = select(Checkpoint).where(Checkpoint.trial_id == trial.id, Checkpoint.steps_completed.in_(rows))
+    for checkpoint in session.scalars(query):
+        values = rows[checkpoint.steps_completed]["metrics"]["validation_metrics"]
+        value = number(values.get(metric))
+        checkpoint.metric = value if value is not None and math.isfinite(value) else None
+        checkpoint.validation = dict(values)
+
+
+def _shown(steps: int, at: dt.datetime, values: Json) -> Json:
+    time = at.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"totalBatches": steps, "endTime": time, "metrics": {"avgMetrics": dict(values)}}
 
 
 def better(value: float, than: float | None, smaller: bool) -> bool:
     return than is None or (value < than if smaller else value > than)
 
 
-def summarised(summary: Json, report: Report) -> Json:
-    """The trial's summary after `report`: per group and metric count, min, max, sum, mean, last and type."""
-    key = {"training": "avg_metrics", "validation": "validation_metrics"}.get(report.group, report.group)
-    group = dict(summary.get(key, {}))
-    for name, value in report.metrics.items():
-        group[name] = _with(group.get(name), value)
-    return {**summary, key: group}
+def summarised(summary: Json, group: str, added: Mapping[str, Any]) -> Json:
+    """The trial's summary after some metrics: per group and metric count, min, max, sum, mean, last and type."""
+    if not added:
+        return summary
+    key = _summary_key(group)
+    entries = dict(summary.get(key, {}))
+    for name, value in added.items():
+        entries[name] = _with(entries.get(name), value)
+    return {**summary, key: entries}
+
+
+def _summary_key(group: str) -> str:
+    return {"training": "avg_metrics", "validation": "validation_metrics"}.get(group, group)
 
 
 def _with(before: Json | None, value: Any) -> Json:
@@ -217,7 +319,7 @@ def stream(store: Store, trial_ids: Sequence[int], group: str | None, *, page: i
     after: tuple[int, int, int] = (-1, -1, -1)
     while True:
         query = select(metrics).where(m.trial_id.in_(trial_ids), ~m.archived)
-        query = query.where(m.group == group) if group else query.where(m.kind != "profiling")
+        query = query.where(m.group == group, m.kind == kind_of(group)) if group else query.where(m.kind != "profiling")
         query = query.where(tuple_(m.trial_id, m.steps, m.id) > after).order_by(m.trial_id, m.steps, m.id).limit(page)
         with store.transaction() as session:
             rows = session.execute(query).mappings().all()

@@ -1,0 +1,255 @@
+"""What jobs say to the master and may say: tokens, leases, the rendezvous, being asked to leave."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.api.http import Api
+from tests.api.jobs import Job, jobs_of
+from tests.e2e.master import MasterProcess, wait_for
+
+
+@pytest.fixture
+def waiting(master: MasterProcess, user: Api, experiment: Callable[..., int]) -> Job:
+    """A job without a lease yet."""
+    return jobs_of(master, user, experiment())[0]
+
+
+# -- tokens ---------------------------------------------------------------------------------------------------
+
+
+def test_a_job_speaks_for_its_own_allocation_only(
+    master: MasterProcess, user: Api, experiment: Callable[..., int], job: Job
+) -> None:
+    other = jobs_of(master, user, experiment())[0]
+    stranger = Job(job.api, other.allocation_id, other.task_id, other.trial_id, other.experiment_id, other.folder)
+    refused = [
+        stranger.lease(),
+        stranger.send([]),
+        stranger.api.post(f"/api/x1/allocations/{other.allocation_id}/exit", {"exit_code": 0}),
+        stranger.api.post(f"/api/v1/allocations/{other.allocation_id}/all_gather", {"requestUuid": "x"}),
+        stranger.api.get(f"/api/v1/allocations/{other.allocation_id}/signals/preemption"),
+        stranger.api.post(f"/api/v1/allocations/{other.allocation_id}/signals/ack_preemption"),
+        stranger.api.post(f"/api/v1/allocations/{other.allocation_id}/signals/pending_preemption"),
+        stranger.api.post(f"/api/v1/trials/{other.trial_id}/runner/metadata", {"state": "x"}),
+        stranger.api.get(f"/api/v1/tasks/{other.task_id}/context_directory"),
+        stranger.api.get(f"/api/v1/allocations/{other.allocation_id}"),
+    ]
+    assert [answer.status for answer in refused] == [403] * len(refused)
+    assert all(answer.error["reason"] == "PermissionDenied" for answer in refused)
+
+
+def test_a_users_token_is_none_of_a_job(user: Api, waiting: Job) -> None:
+    as_user = Job(user, waiting.allocation_id, waiting.task_id, waiting.trial_id, waiting.experiment_id, waiting.folder)
+    assert as_user.lease().status == 403
+    assert as_user.send([]).status == 403
+    assert as_user.api.get(f"/api/v1/allocations/{waiting.allocation_id}").status == 200, "looking is allowed"
+
+
+def test_a_forged_token_is_refused(master: MasterProcess, waiting: Job) -> None:
+    genuine = waiting.api.token
+    for token in (genuine[:-1] + ("0" if genuine[-1] != "0" else "1"), genuine.rpartition(":")[0] + ":", genuine + "0"):
+        forger = Api(master.url, token)
+        assert forger.post(f"/api/x1/allocations/{waiting.allocation_id}/lease", {"job_id": "1"}).status == 401
+
+
+def test_determineds_own_header_is_read(nobody: Api, job: Job) -> None:
+    headers = {"Grpc-Metadata-x-allocation-token": f"Bearer {job.api.token}"}
+    assert nobody.call("GET", f"/api/v1/trials/{job.trial_id}", headers=headers).status == 200
+
+
+# -- the lease ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_job_gets_the_work_and_may_ask_again(waiting: Job) -> None:
+    first, again = waiting.lease("4711"), waiting.lease("4711")
+    assert first.status == again.status == 200
+    assert first.json == again.json
+    work = first.json
+    assert work["trial"]["id"] == waiting.trial_id
+    assert work["trial"]["run_id"] == 1
+    assert work["trial"]["latest_checkpoint"] is None
+    assert work["entrypoint"] == "sleep 600"
+    assert work["owner"] == "determined"
+    assert work["preempt"] is None
+
+
+def test_a_second_job_is_told_to_leave(waiting: Job) -> None:
+    assert waiting.lease("4711").status == 200
+    double = waiting.lease("4712")
+    assert double.status == 409
+    assert "4711" in double.sentence
+
+
+def test_what_is_over_is_not_leased(user: Api, job: Job) -> None:
+    job.leave()
+    assert job.lease().status == 409
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"job_id": None},
+        {"job_id": "1", "node_rank": "first"},
+        {"job_id": "1", "slot_ids": "all"},
+        {"job_id": "1", "addresses": [{}]},
+        {"job_id": "1", "num_nodes": 10**12},
+        {"job_id": "1\u0000"},
+        {"job_id": "1", "node_name": "\u0000"},
+        {"job_id": "1", "node_rank": -1},
+    ],
+    ids=repr,
+)
+def test_a_malformed_lease_is_a_bad_request(waiting: Job, body: dict[str, Any]) -> None:
+    answer = waiting.api.post(f"/api/x1/allocations/{waiting.allocation_id}/lease", body)
+    assert answer.status == 400, answer.content
+    assert answer.sentence
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        [],
+        {"exit_code": "bad"},
+        {"exit_code": 0, "node_rank": 10**12},
+        {"job_id": "played-1", "exit_code": 0, "message": "\u0000"},
+    ],
+    ids=repr,
+)
+def test_a_malformed_exit_record_is_a_bad_request(job: Job, body: Any) -> None:
+    answer = job.api.post(f"/api/x1/allocations/{job.allocation_id}/exit", body)
+    assert answer.status == 400, answer.content
+
+
+# -- being asked to leave -------------------------------------------------------------------------------------------
+
+
+def signal(job: Job, timeout: float) -> tuple[bool, str, float]:
+    started = time.monotonic()
+    answer = job.api.get(f"/api/v1/allocations/{job.allocation_id}/signals/preemption", timeout_seconds=timeout)
+    assert answer.status == 200, answer.content
+    return answer.json["preempt"], answer.json["reason"], time.monotonic() - started
+
+
+def test_the_long_poll_waits_as_long_as_it_was_asked_to(job: Job) -> None:
+    asked, _, took = signal(job, 1.5)
+    assert not asked
+    assert 1.4 <= took < 4
+    assert signal(job, 0)[2] < 1
+
+
+@pytest.mark.parametrize("verb", ["pause", "cancel"])
+def test_the_long_poll_answers_at_once_when_the_job_must_leave(user: Api, job: Job, verb: str) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        polls = [pool.submit(signal, job, 60) for _ in range(3)]
+        wait_for(lambda: all(poll.running() for poll in polls), "the polls to begin")
+        assert user.post(f"/api/v1/experiments/{job.experiment_id}/{verb}").status == 200
+        asked = time.monotonic()
+        answers = [poll.result(20) for poll in polls]
+        assert time.monotonic() - asked < 2
+    assert all(preempt for preempt, _, _ in answers)
+    assert len({reason for _, reason, _ in answers}) == 1
+    assert answers[0][1]
+    assert signal(job, 60)[2] < 1, "who asks later hears it too"
+    assert job.send([]).json["preempt"] == {"reason": answers[0][1]}, "so does who only reports"
+
+
+def test_the_jobs_own_warning_reaches_all_its_nodes(job: Job) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        poll = pool.submit(signal, job, 60)
+        wait_for(poll.running, "the poll to begin")
+        assert job.api.post(f"/api/v1/allocations/{job.allocation_id}/signals/pending_preemption").status == 200
+        assert poll.result(5)[:2] == (True, "scheduler")
+
+
+def test_a_paused_and_acknowledged_job_is_continued(master: MasterProcess, user: Api, job: Job) -> None:
+    path = f"/api/v1/experiments/{job.experiment_id}"
+    user.post(f"{path}/pause")
+    assert job.api.post(f"/api/v1/allocations/{job.allocation_id}/signals/ack_preemption").status == 200
+    job.leave(preempted={"reason": "pause"}, preempt_acked=True)
+    assert user.get(path).json["experiment"]["state"] == "STATE_PAUSED"
+    user.post(f"{path}/activate")
+    second = jobs_of(master, user, job.experiment_id, attempt=2)[0]
+    assert second.lease("played-2").json["trial"]["run_id"] == 2
+
+
+# -- the rendezvous -----------------------------------------------------------------------------------------------
+
+
+def gather(job: Job, request: str, peers: int, data: dict[str, Any]) -> Any:
+    body = {"allocationId": job.allocation_id, "requestUuid": request, "numPeers": peers, "data": data}
+    return job.api.post(f"/api/v1/allocations/{job.allocation_id}/all_gather", body)
+
+
+def test_all_get_the_data_of_all_in_one_order(job: Job) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(gather, job, f"node-{i}", 4, {"rank": i}) for i in range(4)]
+        answers = [future.result(20) for future in asked]
+    assert {answer.status for answer in answers} == {200}
+    data = [answer.json["data"] for answer in answers]
+    assert sorted(entry["rank"] for entry in data[0]) == [0, 1, 2, 3]
+    assert data.count(data[0]) == 4, "every peer sees the same order"
+
+
+def test_asking_again_gets_the_same_answer(job: Job) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first = list(pool.map(lambda i: gather(job, f"node-{i}", 2, {"rank": i}).json, range(2)))
+    assert gather(job, "node-1", 2, {"rank": "other"}).json == first[1] == first[0]
+
+
+def test_a_second_round_is_a_round_of_its_own(job: Job) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        rounds = [
+            list(pool.map(lambda i, r=r: gather(job, f"{r}-{i}", 2, {"round": r}).json["data"], range(2)))
+            for r in ("first", "second")
+        ]
+    assert rounds[0] == [[{"round": "first"}] * 2] * 2
+    assert rounds[1] == [[{"round": "second"}] * 2] * 2
+
+
+@pytest.mark.slow
+def test_missing_peers_are_answered_with_408_and_may_come_later(job: Job) -> None:
+    answer = gather(job, "early", 2, {"rank": 0})
+    assert answer.status == 408
+    assert "requestUuid" in answer.sentence
+    with ThreadPoolExecutor(2) as pool:
+        again = pool.submit(gather, job, "early", 2, {"rank": 0})
+        late = pool.submit(gather, job, "late", 2, {"rank": 1})
+        assert again.result(20).json == late.result(20).json == {"data": [{"rank": 0}, {"rank": 1}]}
+
+
+def test_a_job_that_has_ended_does_not_wait_for_peers(user: Api, job: Job) -> None:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(gather(job, "alone", 2, {})), daemon=True)
+    thread.start()
+    job.leave(exit_code=1)
+    thread.join(20)
+    assert answers, "the peer still waits although the attempt is over"
+    assert answers[0].status == 409
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"requestUuid": 3}, {"requestUuid": "x", "data": []}, {"requestUuid": "x", "data": {"\u0000": 1}}],
+    ids=repr,
+)
+def test_a_malformed_gathering_is_a_bad_request(job: Job, body: dict[str, Any]) -> None:
+    answer = job.api.post(f"/api/v1/allocations/{job.allocation_id}/all_gather", body)
+    assert answer.status == 400, answer.content
+
+
+def test_the_files_of_an_experiment_reach_the_job(
+    master: MasterProcess, user: Api, experiment: Callable[..., int]
+) -> None:
+    with_files = experiment(modelDefinition=[{"path": "a.txt", "type": 48, "content": "aGk="}])
+    job = jobs_of(master, user, with_files)[0]
+    sent = job.api.get(f"/api/v1/tasks/{job.task_id}/context_directory").json["b64Tgz"]
+    assert sent == user.get(f"/api/v1/experiments/{with_files}/model_def").json["b64Tgz"] != ""
