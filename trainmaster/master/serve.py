@@ -167,9 +167,20 @@ def database_url(db: Database) -> str:
             raise CannotServe(
                 f"db.password_file: {db.password_file} holds no password that can be read: {error}."
             ) from None
-    query = {"sslmode": db.ssl_mode or "", "sslrootcert": str(db.ssl_root_cert or "")}
+    socket_folder = db.host.startswith("/")  # as libpq has it
+    query = {
+        "sslmode": db.ssl_mode or "",
+        "sslrootcert": str(db.ssl_root_cert or ""),
+        "host": db.host if socket_folder else "",
+    }
     url = URL.create(
-        "postgresql+psycopg2", db.user, password, db.host, db.port, db.name, {k: v for k, v in query.items() if v}
+        "postgresql+psycopg2",
+        db.user,
+        password,
+        None if socket_folder else db.host,
+        db.port,
+        db.name,
+        {key: value for key, value in query.items() if value},
     )
     return url.render_as_string(hide_password=False)
 

@@ -20,6 +20,7 @@ from trainmaster.master.services.errors import Forbidden, NotFound, Unauthentica
 from trainmaster.master.services.store import Settings, Store
 
 SESSION_LIFE = dt.timedelta(days=7)
+LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
 FIRST_USERS = (("admin", True), ("determined", False))
 
@@ -136,6 +137,8 @@ def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
         ).first()
     if row is None or not hmac.compare_digest(session_token(settings, parts[1], row.token), token):
         raise Unauthenticated("The job's token is not valid.")
+    if row.ended_at is not None and now() - row.ended_at > LAST_WORDS:
+        raise Unauthenticated("The job's attempt has ended, and its token with it.")
     return Caller(row.User.id, row.User.username, False, parts[1], row.task_id, row.trial_id)
 
 
