@@ -17,7 +17,7 @@ from jinja2 import nodes
 from trainmaster.templates import ControlCharacter, render, shell_words, template_names
 from trainmaster.templates.render import FOLDER, environment
 
-printable = st.text(st.characters(blacklist_categories=("Cc", "Cs")), max_size=60)
+printable = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=60)
 
 
 def outputs(name: str) -> Iterator[nodes.Expr]:

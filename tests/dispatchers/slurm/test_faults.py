@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def test_a_stopped_controller_is_unreachable_and_running_jobs_survive_it(bench: 
     try:
         # Each command tries for ten seconds, so they are asked at once.
         with ThreadPoolExecutor(4) as threads:
-            answers = [
+            answers: list[Future[Any]] = [
                 threads.submit(bench.dispatcher.observe),
                 threads.submit(bench.dispatcher.submit, bench.spec()),
                 threads.submit(bench.dispatcher.cancel, [ref]),
@@ -123,6 +124,7 @@ def test_odd_names_of_other_jobs_neither_break_nor_forge_the_list(bench: Bench, 
     ours = bench.submit(programs.WAITS)
     names = [
         "a\nb\x1fc|d e",
+        "\nbegins with a line end",
         f"x\n4711\x1fRUNNING\x1fNone\x1f0\x1f0\x1f1\x1f1\x1f1\x1fn1\x1fc\x1f{forged}\x1f",
         f"{bench.setup.prefix}has blanks",
         "ünïcödé ☃",
@@ -164,7 +166,7 @@ def test_a_held_job_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> 
         ({"user": "somebody"}, "somebody"),
     ],
 )
-def test_what_slurm_refuses_is_told_to_the_user(bench: Bench, changes: dict[str, object], words: str) -> None:
+def test_what_slurm_refuses_is_told_to_the_user(bench: Bench, changes: dict[str, Any], words: str) -> None:
     with pytest.raises(Rejected, match=words):
         bench.dispatcher.submit(bench.spec(**changes))
 

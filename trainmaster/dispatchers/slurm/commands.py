@@ -93,9 +93,15 @@ def submit(programs: Programs, job: Submission) -> list[str]:
     return words
 
 
+def end_mark(mark: str) -> str:
+    """What ends a job in squeue's output. It differs from what separates fields, because a name may begin with a line
+    end."""
+    return mark.replace("\x1f", "\x1e")
+
+
 def queue(programs: Programs, mark: str) -> list[str]:
     """One bulk question for all jobs of this account, ended ones that Slurm still remembers included."""
-    fields = ",".join(f"{name}:{mark}" for name in QUEUE_FIELDS)
+    fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in QUEUE_FIELDS)
     return [programs.squeue, "--noheader", "--me", "--states=all", f"--Format={fields}"]
 
 

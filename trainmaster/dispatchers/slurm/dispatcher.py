@@ -128,13 +128,16 @@ class SlurmDispatcher:
 
     def _known_partitions(self, *, fresh: bool = False) -> dict[str, Partition]:
         """Partitions, asked for again when the last answer is old. Raises Unreachable, Transient."""
-        limit = self._options.pools_cached_for
         with self._lock:
-            now = time.monotonic()
-            if self._partitions_at is None or (fresh and now - self._partitions_at > limit):
-                self._partitions = partitions(self._client.nodes(), self._options)
-                self._partitions_at = now
-            return self._partitions
+            age = None if self._partitions_at is None else time.monotonic() - self._partitions_at
+            if age is not None and not (fresh and age > self._options.pools_cached_for):
+                return self._partitions
+        # Asked without the lock: a controller that hangs must not hold up those who are content with old answers.
+        found = partitions(self._client.nodes(), self._options)
+        with self._lock:
+            self._partitions = found
+            self._partitions_at = time.monotonic()
+        return found
 
     # -- a job before it exists ------------------------------------------------------------------------
 

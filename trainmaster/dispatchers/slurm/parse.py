@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from trainmaster.dispatchers.slurm.commands import end_mark
 from trainmaster.dispatchers.slurm.states import Exit
 
 ABSENT = frozenset({"", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
@@ -61,14 +62,14 @@ def submitted_id(stdout: str) -> tuple[str, str] | None:
 
 
 def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
-    """Jobs of `squeue -O` with `mark` after every field, and the lines that are no jobs.
+    """Jobs of `squeue -O` with `mark` after every field and commands.end_mark after the last, and the lines that are
+    no jobs.
 
     The order of fields is commands.QUEUE_FIELDS; the name stands last.
     """
     jobs: list[QueueLine] = []
     odd: list[str] = []
-    end = mark + "\n"
-    for record in (stdout if stdout.endswith("\n") else stdout + "\n").split(end):
+    for record in f"{stdout}\n".split(end_mark(mark) + "\n"):
         if not record.strip():
             continue
         fields = record.split(mark)

@@ -1,0 +1,248 @@
+"""The local queue: fair, never too many, and untroubled by what happens to its master."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.dispatchers.bench import Bench, wait
+from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, SlotType, Transient
+from trainmaster.dispatchers.conformance import programs
+from trainmaster.dispatchers.local import LocalDispatcher
+from trainmaster.dispatchers.local.job import LocalJob
+from trainmaster.dispatchers.local.processes import Process
+
+LEAVES_A_CHILD = """
+import os, subprocess, sys
+child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+open(sys.argv[1] + "/child", "w").write(str(child.pid))
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    return Setup(name="here", prefix="t-", job_root=tmp_path / "jobs", options={"slots": 2, "cancel_grace": 0.5})
+
+
+@pytest.fixture
+def bench(setup: Setup) -> Iterator[Bench]:
+    dispatcher = LocalDispatcher(setup)
+    bench = Bench(dispatcher, setup, pool="default", slot_type=SlotType.CPU)
+    yield bench
+    bench.clean()
+    dispatcher.close()
+
+
+@contextmanager
+def master(root: Path, slots: int, *jobs: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process with a local dispatcher on `root`."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("master.py")), str(root), str(slots), *jobs],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "submitted\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def running(bench: Bench) -> list[str]:
+    return [job.token for job in bench.dispatcher.observe().jobs if job.state is JobState.RUNNING]
+
+
+def test_slots_are_given_once_each(bench: Bench) -> None:
+    first = [bench.submit(programs.WAITS) for _ in range(2)]
+    for ref in first:
+        bench.ready(ref)
+    third = bench.submit(programs.TELLS)
+    assert bench.state(third) is JobState.QUEUED
+    assert "free slots" in bench.seen(third.token)[0].explanation
+    pool = bench.dispatcher.pools()[0]
+    assert (pool.slots_total, pool.slots_used) == (2, 2)
+    given = [LocalJob(bench.folder(ref)).slot_ids or () for ref in first]
+    assert sorted(given) == [(0,), (1,)]
+    bench.dispatcher.signal([first[0]], Signal.PREEMPT)
+    assert bench.ended(third).state is JobState.COMPLETED
+    environment = json.loads(bench.dispatcher.collect(third.token).exits[0])["environment"]
+    assert json.loads(environment["TRAINMASTER_SLOT_IDS"]) == list(given[0])
+    assert environment["TRAINMASTER_JOB_ID"] == third.job_id
+    assert environment["TRAINMASTER_NUM_NODES"] == "1"
+    assert environment["TRAINMASTER_NODE_RANK"] == "0"
+    assert environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
+
+
+def test_first_come_first_served_and_nobody_overtakes(bench: Bench) -> None:
+    blocker = bench.submit(programs.WAITS)
+    bench.ready(blocker)
+    large = bench.submit(programs.WAITS, slots=2)
+    small = bench.submit(programs.WAITS, slots=1)
+    without = bench.submit(programs.ENDS_WELL, slots=0)
+    assert bench.ended(without).state is JobState.COMPLETED
+    assert running(bench) == [blocker.token]
+    bench.dispatcher.signal([blocker], Signal.PREEMPT)
+    bench.ready(large)
+    assert bench.state(small) is JobState.QUEUED
+
+
+def test_a_waiting_job_is_cancelled_without_ever_running(bench: Bench) -> None:
+    blocker = bench.submit(programs.WAITS, slots=2)
+    bench.ready(blocker)
+    waiting = bench.submit(programs.TELLS)
+    bench.dispatcher.cancel([waiting])
+    end = bench.ended(waiting)
+    assert end.state is JobState.CANCELLED
+    assert end.explanation == "The job was cancelled before it started."
+    bench.dispatcher.signal([blocker], Signal.PREEMPT)
+    bench.ended(blocker)
+    assert bench.dispatcher.collect(waiting.token).exits == {}
+
+
+def test_a_job_survives_its_master_and_the_next_one_adopts_it(setup: Setup) -> None:
+    jobs = ["t-runs:1:WAITS", "t-waits:2:ENDS_WELL"]
+    with master(setup.job_root, 2, *jobs) as first:
+        wait((setup.job_root / "t-runs/ready").exists, "the start of the job")
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    process = LocalJob(setup.job_root / "t-runs").process
+    assert process is not None
+    assert process.alive
+    dispatcher = LocalDispatcher(setup)
+    bench = Bench(dispatcher, setup, pool="default", slot_type=SlotType.CPU)
+    seen = {job.token: job for job in dispatcher.observe().jobs}
+    assert seen["t-runs"].state is JobState.RUNNING
+    assert seen["t-waits"].state is JobState.QUEUED
+    runs, waits = (JobRef(token, seen[token].job_id) for token in ("t-runs", "t-waits"))
+    dispatcher.signal([runs], Signal.PREEMPT)
+    # The waiting job is started by the new master, without another submit.
+    assert bench.ended(runs).state is JobState.COMPLETED
+    assert bench.ended(waits).state is JobState.COMPLETED
+    dispatcher.close()
+
+
+def test_a_job_that_ended_while_no_master_lived_is_known(setup: Setup) -> None:
+    with master(setup.job_root, 1, "t-runs:1:WAITS") as first:
+        wait((setup.job_root / "t-runs/ready").exists, "the start of the job")
+        first.kill()
+        first.wait()
+    process = LocalJob(setup.job_root / "t-runs").process
+    assert process is not None
+    process.send(signal.SIGUSR2)
+    wait(lambda: not process.alive, "the end of the job")
+    dispatcher = LocalDispatcher(setup)
+    (seen,) = dispatcher.observe().jobs
+    assert (seen.state, seen.exit_code) == (JobState.COMPLETED, 0)
+    dispatcher.close()
+
+
+def test_two_masters_on_one_folder_start_each_job_once(setup: Setup) -> None:
+    jobs = [f"t-{number}:1:ALONE" for number in range(4)]
+    with master(setup.job_root, 2, *jobs), master(setup.job_root, 2, *jobs), master(setup.job_root, 2, *jobs):
+        dispatcher = LocalDispatcher(setup)
+        most = 0
+
+        def all_ended() -> bool:
+            nonlocal most
+            seen = dispatcher.observe().jobs
+            most = max(most, sum(job.state in (JobState.RUNNING, JobState.STARTING) for job in seen))
+            return len(seen) == 4 and all(job.state.terminal for job in seen)
+
+        wait(all_ended, "the end of all jobs")
+        dispatcher.close()
+    assert most <= 2
+    for number in range(4):
+        assert (setup.job_root / f"t-{number}" / "runs").read_text() == "x"
+        assert not (setup.job_root / f"t-{number}" / "overlap").exists()
+
+
+def test_a_second_start_of_a_job_leaves_at_once(bench: Bench) -> None:
+    ref = bench.submit(programs.WAITS)
+    bench.ready(ref)
+    again = subprocess.run(
+        ["bash", "local_job.sh"], cwd=bench.folder(ref), capture_output=True, text=True, timeout=20, check=True
+    )
+    assert again.stdout + again.stderr == ""
+    assert bench.state(ref) is JobState.RUNNING
+
+
+def test_a_job_killed_from_outside_is_infrastructure(bench: Bench) -> None:
+    ref = bench.submit(programs.STUBBORN)
+    bench.ready(ref)
+    process = LocalJob(bench.folder(ref)).process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    end = bench.ended(ref)
+    assert end.state is JobState.INFRASTRUCTURE
+    assert "killed from outside" in end.explanation
+    # What the script had started is ended before its slot is given to another job.
+    assert bench.ended(bench.submit(programs.ENDS_WELL, slots=2)).state is JobState.COMPLETED
+
+
+def test_a_restart_of_the_machine_is_told_apart(bench: Bench) -> None:
+    ref = bench.submit(programs.STUBBORN)
+    bench.ready(ref)
+    state = bench.folder(ref) / ".local" / "started"
+    process = LocalJob(bench.folder(ref)).process
+    assert process is not None
+    state.write_text(f"{process.pid} {process.start} 00000000-0000-0000-0000-000000000000\n")
+    end = bench.ended(ref)
+    assert end.state is JobState.INFRASTRUCTURE
+    assert end.explanation == "This machine was restarted while the job ran."
+
+
+def test_what_a_job_leaves_running_is_ended(bench: Bench) -> None:
+    ref = bench.submit(LEAVES_A_CHILD)
+    assert bench.ended(ref).state is JobState.COMPLETED
+    pid = int((bench.folder(ref) / "child").read_text())
+    wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "its child's end")
+
+
+def test_a_job_killed_by_a_signal_says_which(bench: Bench) -> None:
+    end = bench.ended(bench.submit("import os; os.kill(os.getpid(), 9)"))
+    assert (end.state, end.exit_signal, end.exit_code) == (JobState.FAILED, 9, None)
+    assert "memory" in end.explanation
+
+
+def test_more_slots_than_there_are_is_refused(bench: Bench) -> None:
+    spec = bench.spec(slots=3)
+    assert "has 2" in bench.dispatcher.check(spec)[0]
+    with pytest.raises(Rejected, match="has 2"):
+        bench.dispatcher.submit(spec)
+
+
+def test_a_folder_in_use_is_not_forgotten(bench: Bench) -> None:
+    ref = bench.submit(programs.WAITS)
+    bench.ready(ref)
+    with pytest.raises(Transient, match="has not ended"):
+        bench.dispatcher.forget(ref.token)
+    assert bench.folder(ref).exists()
+
+
+def test_a_reused_pid_is_not_mistaken() -> None:
+    ours = Process.parse(f"{os.getpid()} 1 {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}")
+    assert ours is not None
+    assert not ours.alive
+    assert not ours.send(signal.SIGKILL)
+    assert Process.parse("") is None
+    assert Process.parse("nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"slots": 0}, "slots"), ({"container_run_type": "rkt"}, "rkt"), ({"poll_interval": "often"}, "poll_interval")],
+)
+def test_a_wrong_configuration_is_refused_in_words(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(Rejected, match=words):
+        LocalDispatcher(Setup(name="x", prefix="t-", job_root=tmp_path, options=options))

@@ -1,0 +1,97 @@
+"""The words of Slurm's commands, and the administrator's options behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainmaster.dispatchers.base import JobSpec, Rejected, Setup, SlotType
+from trainmaster.dispatchers.slurm import SlurmDispatcher, commands
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.resources import GpuDialect
+
+PROGRAMS = commands.Programs(sbatch="/opt/slurm/bin/sbatch")
+
+
+def test_the_words_of_a_submit() -> None:
+    job = commands.Submission(
+        token="det-1",
+        partition="gpu",
+        folder=Path("/jobs/100%/det-1"),
+        multi_node=True,
+        grace=120,
+        resources=["--nodes=2"],
+        user_options={"time": "60", "exclusive": None},
+        wckey="project",
+        exclude=["n1", "n2"],
+    )
+    assert commands.submit(PROGRAMS, job) == [
+        "/opt/slurm/bin/sbatch",
+        "--parsable",
+        "--job-name=det-1",
+        "--partition=gpu",
+        "--chdir=/jobs/100%/det-1",
+        "--output=/jobs/100%%/det-1/output.txt",
+        "--open-mode=append",
+        "--export=ALL",
+        "--no-requeue",
+        "--dependency=singleton",
+        "--signal=B:USR2@120",
+        "--nodes=2",
+        "--wckey=project",
+        "--exclude=n1,n2",
+        "--time=60",
+        "--exclusive",
+    ]
+
+
+def test_many_jobs_are_cancelled_in_few_commands() -> None:
+    found = commands.cancel(PROGRAMS, [str(number) for number in range(250)])
+    assert [len(words) - 1 for words in found] == [100, 100, 50]
+    assert commands.cancel(PROGRAMS, []) == []
+    assert commands.signal(PROGRAMS, ["7"], "USR2") == [["scancel", "--batch", "--signal=USR2", "7"]]
+
+
+def test_the_masters_section_with_all_its_keys_is_read() -> None:
+    """The keys of Determined's `resource_manager` that concern others are passed over."""
+    options = SlurmOptions.read(
+        {
+            "type": "slurm",
+            "cluster_name": "default",
+            "master_host": "login1",
+            "partition_overrides": {"GPU": {"slot_type": "rocm", "slots_per_node": 4, "description": "big"}},
+            "commands": {"sbatch": "/opt/slurm/bin/sbatch", "squeue": None},
+            "job_project_source": "project",
+            "slots_per_node": 8,
+            "tres_supported": False,
+        }
+    )
+    assert options.programs().sbatch == "/opt/slurm/bin/sbatch"
+    assert options.slots_are("gpu", has_gpus=True) is SlotType.ROCM
+    assert options.slots_are("cpu", has_gpus=False) is SlotType.CPU
+    assert (options.node_size("gpu"), options.node_size("other")) == (4, 8)
+    assert options.dialect("gpu") is GpuDialect.GRES
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"poll_interval": 0}, "poll_interval"),
+        ({"submit_deadline": 5}, "submit_deadline"),
+        ({"container_run_type": "docker"}, "container_run_type"),
+        ({"partition_overrides": {"gpu": {"slot_type": "tpu"}}}, "partition_overrides.gpu.slot_type"),
+    ],
+)
+def test_a_wrong_configuration_is_refused_in_words(tmp_path: Path, options: dict[str, object], words: str) -> None:
+    with pytest.raises(Rejected, match=words):
+        SlurmDispatcher(Setup(name="x", prefix="det-", job_root=tmp_path, options=options))
+
+
+def test_without_slurm_nothing_is_said_of_partitions_and_all_else_is_checked(tmp_path: Path) -> None:
+    gone = {name: f"/nonexistent/{name}" for name in ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")}
+    setup = Setup(name="x", prefix="det-", job_root=tmp_path, options={"commands": gone})
+    spec = JobSpec("det-1", "1", "main", 1, SlotType.CUDA, options=("--part=main",), user="somebody-else")
+    found = SlurmDispatcher(setup).check(spec)
+    assert [any(words in text for text in found) for words in ("write it out", "somebody-else")] == [True, True]
+    assert len(found) == 2
