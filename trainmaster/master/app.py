@@ -41,6 +41,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=failures.RESPONSES,
+        strict_content_type=False,  # Determined's clients send JSON without saying so
     )
     app.state.services = services
     failures.install(app)

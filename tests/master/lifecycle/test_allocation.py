@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.lifecycle.allocation import SECOND_OPINION, SETTLE, Attempt, ExitRecord, later, verdict
+from trainmaster.master.lifecycle.allocation import NEVER, SECOND_OPINION, SETTLE, Attempt, ExitRecord, later, verdict
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
 NOW = 1000.0
@@ -102,6 +102,15 @@ def test_silence_alone_never_ends_a_trial() -> None:
     assert kind(attempt(heartbeat_at=NOW)) is None
     assert kind(attempt(heartbeat_at=NOW - 10, absent_since=NOW - 10 * LOST)) is None
     assert kind(attempt(heartbeat_at=NOW - LOST, absent_since=NOW - LOST)) is OutcomeKind.INFRASTRUCTURE
+
+
+def test_a_job_that_can_never_start_is_given_up_after_a_while() -> None:
+    waiting = attempt(leased=False, never_since=NOW, said_text="More nodes than the partition has.")
+    assert verdict(waiting, NOW + NEVER - 1, LOST) is None
+    outcome = verdict(waiting, NOW + NEVER, LOST)
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.REJECTED
+    assert outcome.text.endswith("More nodes than the partition has")
 
 
 @given(

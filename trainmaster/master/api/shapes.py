@@ -50,9 +50,15 @@ class Storable(BaseModel):
 
 
 class Body(Storable):
-    """Base of users' requests: camelCase or snake_case, unknown fields refused with their names."""
+    """Base of users' requests, read as protobuf's JSON: camelCase or snake_case, null for what is not given. Unknown
+    fields are refused with their names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
 
 
 class Error(Shape):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own word to arrive
+NEVER = 300.0  # seconds for which a job that its scheduler can never start is left in the queue
 SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to say who sent it
 
 
@@ -43,6 +44,7 @@ class Attempt:
     said_text: str = ""
     ended_seen_at: float | None = None  # when the scheduler was first seen to call it ended
     absent_since: float | None = None
+    never_since: float | None = None  # when the scheduler first said that it can never start
     preempt_reason: str | None = None  # we (or the runtime) asked it to leave
     kill_asked: bool = False
 
@@ -68,6 +70,9 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
         return _from_scheduler(attempt) if now - attempt.ended_seen_at >= SETTLE else None
     if attempt.absent_since is not None:
         return _from_silence(attempt, now, lost_after)
+    if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= NEVER:
+        why = attempt.said_text.rstrip(".")
+        return Outcome(OutcomeKind.REJECTED, f"The scheduler can never start the job as it was asked for: {why}")
     return None
 
 

@@ -81,6 +81,7 @@ def _possibly_over(store: Store, cluster: str) -> list[Allocation]:
             Allocation.exits != {},
             Allocation.absent_since.is_not(None),
             Allocation.observed_state.in_([state.value for state in ENDS]),
+            Allocation.observed["never_since"].is_not(None),
         ),
     )
     with store.transaction() as session:
@@ -213,6 +214,7 @@ def attempt_of(allocation: Allocation) -> Attempt:
         said=ENDS.get(state),
         said_text=str(seen.get("text") or ""),
         ended_seen_at=seen.get("ended_seen_at"),
+        never_since=seen.get("never_since"),
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
         preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
         kill_asked=allocation.kill_at is not None,

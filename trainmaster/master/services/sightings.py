@@ -116,6 +116,8 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     if seen.state is JobState.UNKNOWN or seen.state.rank < before.rank:
         return  # an unknown word, or news that is older than what we know
     record = _record_of(seen)
+    if seen.never:
+        record["never_since"] = (allocation.observed or {}).get("never_since") or epoch(now())
     if seen.state.terminal:
         record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
     allocation.observed_state, allocation.observed = seen.state.value, record
