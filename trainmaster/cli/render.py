@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 Row = Sequence[Any]
+NARROWEST = 8  # columns of a text that was cut
 
 
 class Percent(float):
@@ -66,23 +67,49 @@ def yaml(value: Any) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns as wide as their contents; on a terminal the widest are cut so that a row fits a line."""
+    """Columns as wide as their contents; on a terminal times are shortened and texts cut so that a row fits a line."""
     cells = [[_one_line(person(cell)) for cell in row] for row in rows]
-    widths = [max([_width(header), *(_width(row[i]) for row in cells)]) for i, header in enumerate(headers)]
+    widths = _widths(headers, cells)
     if sys.stdout.isatty():
         import shutil
 
-        room = shutil.get_terminal_size().columns - 3 * (len(widths) - 1) - 2
-        while sum(widths) > room and max(widths) > 12:
-            widths[widths.index(max(widths))] -= 1
+        room = shutil.get_terminal_size().columns - 3 * (len(headers) - 1) - 1
+        if sum(widths) > room:
+            cells = [[_one_line(_short(cell)) for cell in row] for row in rows]
+            widths = _widths(headers, cells)
+            _narrow(widths, [i for i, column in enumerate(_columns(headers, rows)) if _is_text(column)], room)
     right = [
-        bool(rows) and all(isinstance(row[i], int | float) or row[i] is None for row in rows)
-        for i in range(len(headers))
+        bool(rows) and all(isinstance(c, int | float | None) for c in column) for column in _columns(headers, rows)
     ]
     lines = [" | ".join(_fit(h, w, r) for h, w, r in zip(headers, widths, right, strict=True))]
     lines.append("-+-".join("-" * width for width in widths))
     lines += [" | ".join(_fit(c, w, r) for c, w, r in zip(row, widths, right, strict=True)) for row in cells]
     return "\n".join(f" {line}".rstrip() for line in lines)
+
+
+def _columns(headers: Sequence[str], rows: Sequence[Row]) -> list[list[Any]]:
+    return [[row[i] for row in rows] for i in range(len(headers))]
+
+
+def _is_text(column: Sequence[Any]) -> bool:
+    return any(isinstance(cell, str | Mapping | list | tuple) and not isinstance(cell, Moment) for cell in column)
+
+
+def _widths(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max([_width(header), *(_width(row[i]) for row in cells)]) for i, header in enumerate(headers)]
+
+
+def _narrow(widths: list[int], texts: Sequence[int], room: int) -> None:
+    """Take from the widest text until the row fits, or no text is wide any more."""
+    while sum(widths) > room and texts:
+        widest = max(texts, key=lambda i: widths[i])
+        if widths[widest] <= NARROWEST:
+            return
+        widths[widest] -= 1
+
+
+def _short(cell: Any) -> str:
+    return time(cell, "%m-%d %H:%M") if isinstance(cell, Moment) else person(cell)
 
 
 def person(cell: Any) -> str:
@@ -118,11 +145,11 @@ def program(cell: Any) -> str:
     return str(int(cell)) if isinstance(cell, int) else str(cell)
 
 
-def time(text: str | None) -> str:
-    """An RFC 3339 time in the user's zone, to the second."""
+def time(text: str | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """An RFC 3339 time in the user's zone, as a rule to the second."""
     if not text:
         return ""
-    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().strftime(form)
 
 
 def size(count: int) -> str:

@@ -62,7 +62,7 @@ def _read() -> dict[str, Any]:
     path = folder() / "auth.json"
     try:
         found = json.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {"version": VERSION, "masters": {}}
     except (OSError, ValueError) as error:
         raise ClientError(f"The token store {path} cannot be read ({error}). Remove it and log in again.") from None

@@ -1,0 +1,73 @@
+"""One master for all tests of `det`, with one finished search that reading verbs look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_ended
+from trainmaster.client.master import Master
+from trainmaster.client.models import Trial
+
+CONFIG = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
+
+
+@pytest.fixture(scope="session")
+def process() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, CONFIG)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="session")
+def api(process: MasterProcess) -> Master:
+    """The second way to look at what `det` did."""
+    return process.client()
+
+
+@pytest.fixture
+def shell(process: MasterProcess, tmp_path: Path) -> Shell:
+    """Logged in through the environment; its folder is empty."""
+    home, cwd = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    cwd.mkdir()
+    return Shell(home, cwd, DET_MASTER=process.url, DET_USER="determined", DET_PASS=process.password)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A search of two trials that has ended, its name in two scripts."""
+
+    id: int
+    name: str
+    trials: list[Trial]
+
+
+@pytest.fixture(scope="session")
+def finished(api: Master) -> Finished:
+    searcher = {"name": "random", "metric": "error", "max_trials": 2}
+    value = {"type": "double", "minval": 1.0, "maxval": 2.0}
+    name = "Ziffern 数字"
+    text = trainings.experiment(searcher, value=value, epochs=4, keys={"name": name, "labels": ["a", "b"]})
+    number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    assert wait_ended(api, number).state == "COMPLETED"
+    return Finished(number, name, api.trials(number))
+
+
+@pytest.fixture
+def long_config(shell: Shell) -> Path:
+    """`long.yaml` and `train.py` in the shell's folder: a trial of ten minutes unless it is asked to leave."""
+    (shell.cwd / "train.py").write_text(trainings.COUNTING)
+    path = shell.cwd / "long.yaml"
+    path.write_text(trainings.experiment(epochs=6000, pause=0.1))
+    return path

@@ -1,0 +1,87 @@
+"""Waiting for an experiment, and following a log, on a terminal and off it, and through a restart of the master."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CONFIG
+from tests.cli.shell import Shell
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
+from trainmaster.client.master import Master
+
+
+def test_on_a_terminal_one_line_moves(shell: Shell, api: Master) -> None:
+    text = trainings.experiment(epochs=6, pause=0.3)
+    number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    done = shell.at_terminal("experiment", "wait", str(number), "--polling-interval", "0.2")
+    assert done.status == 0
+    shown = done.out.split("\r\x1b[K")[1:]
+    assert len(shown) > 2
+    assert "COMPLETED [####################] 100.0 % | trials: 1 done | best error" in shown[-1]
+    assert done.out.count("\n") == 1  # when it is over
+    done_so_far = [float(found[1]) for line in shown if (found := re.search(r"([0-9.]+) %", line))]
+    assert done_so_far == sorted(done_so_far)
+
+
+def test_off_a_terminal_lines_stay_few(shell: Shell, api: Master) -> None:
+    text = trainings.experiment(epochs=10, pause=0.2)
+    number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    done = shell.det("experiment", "wait", str(number), "--polling-interval", "0.1")
+    lines = done.err.splitlines()
+    assert 2 <= len(lines) <= 5
+    assert "\x1b" not in done.err
+    assert lines[-1].startswith(f"experiment {number} COMPLETED")
+
+
+def test_a_failure_is_told_with_its_reason(shell: Shell, api: Master) -> None:
+    text = trainings.experiment(epochs=2, fail_at=1, fail_with=3)
+    number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    done = shell.run("experiment", "wait", str(number))
+    assert done.status == 1
+    assert "| trials: 1 failed" in done.err
+    assert done.err.splitlines()[-1] == f"det: Experiment {number} ended as ERROR: {api.experiment(number).reason}."
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, CONFIG)
+    process.start()
+    yield process
+    process.clean_up()
+    remove_folder(folder)
+
+
+@pytest.mark.slow
+def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterProcess) -> None:
+    shell = shell.with_(DET_MASTER=own.url, DET_PASS=own.password)
+    api = own.client()
+    script = trainings.COUNTING.replace(
+        "    done += 1\n", "    done += 1\n        print(f'epoch {done}', flush=True)\n"
+    )
+    text = trainings.experiment(epochs=40, pause=0.2)
+    number = api.create_experiment(text, files(train__py=script)).id
+    wait_for(lambda: any(t.batches >= 3 for t in api.trials(number)), "some epochs")
+    (trial,) = api.trials(number)
+    with (
+        shell.start("trial", "logs", "-f", str(trial.id)) as following,
+        shell.start("experiment", "wait", str(number)) as waiting,
+    ):
+        assert following.stdout is not None
+        assert following.stdout.readline() != ""
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline() != ""
+        own.kill()
+        own.start()
+        assert wait_ended(own.client(), number).state == "COMPLETED"
+        log, notices = following.communicate(timeout=60)
+        waiting.communicate(timeout=60)
+    assert (following.returncode, waiting.returncode) == (0, 0)
+    epochs = [int(found[1]) for line in log.splitlines() if (found := re.search(r"epoch (\d+)$", line))]
+    assert [epoch for epoch in epochs if epoch > 0] == list(range(1, 41))
+    assert "Waiting for it." in notices
