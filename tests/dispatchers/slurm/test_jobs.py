@@ -22,6 +22,7 @@ open(folder + "/ready-" + rank, "w").close()
 deadline = time.time() + 120
 while not told and time.time() < deadline:
     time.sleep(0.02)
+signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # it may come twice, and Python takes its handlers away at the end
 with open(folder + "/exit/" + rank + ".json", "w") as record:
     json.dump({"told": told[:1], "environment": dict(os.environ)}, record)
 """

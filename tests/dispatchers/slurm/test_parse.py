@@ -18,6 +18,11 @@ def by_name(text: str) -> dict[str, parse.QueueLine]:
     return {job.name: job for job in jobs}
 
 
+def records(text: str) -> list[str]:
+    end = end_mark(MARK) + "\n"
+    return [part + end for part in text.split(end)[:-1]]
+
+
 def test_squeue_of_a_real_cluster() -> None:
     jobs = by_name(recorded("squeue.out"))
     assert len(jobs) == 15
@@ -37,7 +42,7 @@ def test_squeue_of_a_real_cluster() -> None:
 
 def test_a_banner_and_odd_lines_do_not_hide_jobs() -> None:
     text = recorded("squeue.out")
-    lines = text.splitlines(keepends=True)
+    lines = records(text)
     noisy = (
         "Welcome to the cluster!\nMaintenance on Monday\n"
         + "".join(lines[:3])
@@ -50,7 +55,7 @@ def test_a_banner_and_odd_lines_do_not_hide_jobs() -> None:
 
 
 def test_a_record_that_is_cut_costs_only_itself() -> None:
-    lines = recorded("squeue.out").splitlines(keepends=True)
+    lines = records(recorded("squeue.out"))
     cut = lines[0][: len(lines[0]) // 2] + end_mark(MARK) + "\n"
     jobs, odd = parse.queue(cut + "".join(lines[1:3]), MARK)
     assert len(jobs) == 2

@@ -41,6 +41,8 @@ open(folder + "/ready", "w").close()
 deadline = time.time() + 300
 while not told and time.time() < deadline:
     time.sleep(0.02)
+for number in (signal.SIGUSR2, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
 with open(folder + "/told.draft", "w") as record:
     record.write("\\n".join(told))
 os.rename(folder + "/told.draft", folder + "/told")
