@@ -79,6 +79,21 @@ def test_two_nodes_train_one_model(slurm_master: MasterProcess, torch_image: Pat
     assert master.checkpoints(number)[0].metric == pytest.approx(trial.best_metric)
 
 
+def test_a_warning_to_a_job_of_two_nodes_makes_it_save_and_go_on(
+    slurm_master: MasterProcess, slurm_cluster: Cluster, torch_image: Path
+) -> None:
+    master = slurm_master.client()
+    folder = EXAMPLES / "digits-ddp"
+    text = (folder / "search.yaml").read_text().replace("environment:", f"environment:\n  image: {torch_image}")
+    number = master.create_experiment(text.replace("epochs: 5", "epochs: 40"), context.collect(folder)).id
+    job = wait_running(master, number, 23 * 2)
+    slurm_cluster.command("scancel", "--signal=USR2", job)  # Slurm sends it to every process of the step
+    ended_as(master, number, "COMPLETED", 240)
+    trial = only_trial(master, number)
+    assert (trial.restarts, trial.attempts, trial.batches) == (0, 2, 40 * 23)
+    assert validations(master, [trial.id])[trial.id] == [epoch * 23 for epoch in range(1, 41)]
+
+
 def test_the_demos_search_on_slurm(slurm_master: MasterProcess, torch_image: Path) -> None:
     master = slurm_master.client()
     folder = EXAMPLES / "digits"

@@ -13,6 +13,7 @@ import pytest
 
 from tests.runtime.test_whole_job import archive
 from tests.runtime.waiting import until
+from trainmaster.runtime.process import descendants
 
 WAITS = """
 import os, signal, sys, time
@@ -66,6 +67,15 @@ def test_the_scheduler_asks_with_sigusr2(waiting):
     process.send_signal(signal.SIGUSR2)
     left_well(job, master, process, "scheduler")
     assert pending(master) == ["scheduler"]
+
+
+def test_a_warning_sent_to_every_process_of_the_step_kills_none(waiting):
+    job, master = waiting()
+    process = job.start()
+    master.wait(lambda: "ready" in master.lines())
+    for pid in [process.pid, *descendants(process.pid)]:
+        os.kill(pid, signal.SIGUSR2)
+    left_well(job, master, process, "scheduler")
 
 
 def test_sigusr2_near_the_end_means_the_walltime(waiting):

@@ -131,6 +131,10 @@ class SlurmManager(_Manager):
     """Folders on the nodes for temporary files, tried in order."""
     job_path: Line | None = None
     """PATH of jobs."""
+    python: Line | None = None
+    """Python 3.8 or later, in the container or on the node."""
+    pools_cached_for: float | None = Field(default=None, ge=0)
+    """Seconds for which a listing of partitions is good enough."""
     walltime_grace: Positive = 120
     """Seconds before a job's time limit at which its trial is asked to save its work and leave."""
     submits_per_second: float | None = Field(default=None, gt=0)

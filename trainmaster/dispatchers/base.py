@@ -297,8 +297,9 @@ class Dispatcher(Protocol):
         and must not submit anything."""
 
     def submit(self, spec: JobSpec) -> JobRef:
-        """Stage the job folder, render the script, hand it over under `spec.token`. Idempotent in its staging.
-        Raises Rejected, Transient, Ambiguous, Unreachable."""
+        """Stage the job folder, render the script, hand it over under `spec.token`. Idempotent in its staging; two jobs
+        of one token never run at once, whoever submits twice. A refused job may still show up in a snapshot as FAILED
+        with `never`. Raises Rejected, Transient, Ambiguous, Unreachable."""
 
     def observe(self) -> Snapshot:
         """All our jobs in one bulk query. Raises Unreachable (or Transient); never returns a partial list."""
@@ -316,7 +317,8 @@ class Dispatcher(Protocol):
         """What the job left in its folder. Empty `Remains` when there is nothing."""
 
     def forget(self, token: str) -> None:
-        """Remove the job folder. Called once everything in it has been read. Idempotent."""
+        """Remove the job folder. Called once everything in it has been read. Idempotent. Raises Transient while the
+        job still lives."""
 
     def log_path(self, token: str) -> Path | None:
         """Where the scheduler writes the job's own output, if it is a file we can name."""

@@ -56,7 +56,9 @@ def main(arguments: Sequence[str]) -> int:
         return _leave_without_lease(fault, job, facts, started)
     with node_folder as run_dir:
         node = _Node(job, facts, work, master, token, signals, run_dir, started)
-        return node.run(address, interface)
+        status = node.run(address, interface)
+        signals.leave()
+        return status
 
 
 def _rendezvous_interfaces(job: Job) -> str:

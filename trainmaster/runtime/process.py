@@ -51,7 +51,14 @@ def start(
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
+        preexec_fn=_deaf_to_warnings,
     )
+
+
+def _deaf_to_warnings() -> None:
+    """A scheduler's warning (SIGUSR2) is for the runtime; Slurm sends it to every process of a step, and whoever has
+    no handler for it dies of it."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def signal_group(child: subprocess.Popen[bytes], signum: int) -> None:

@@ -31,6 +31,10 @@ class Signals:
         """Raise no more."""
         self._raise = False
 
+    def leave(self) -> None:
+        """Nothing may end this process on its last steps, when its handlers are being taken apart."""
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
     def _handle(self, number: int, _: Optional[FrameType]) -> None:
         if self._raise:
             self._raise = False
