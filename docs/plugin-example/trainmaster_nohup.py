@@ -5,6 +5,7 @@ No queue and no limits; it is here to be read, beside `trainmaster/dispatchers/b
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -152,7 +153,5 @@ class NohupDispatcher:
             return False
 
     def _send(self, ref: JobRef, number: int) -> None:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # it has ended, or never started
             os.killpg(int((self._root / ref.token / "pid").read_text()), number)
-        except (OSError, ValueError):
-            pass  # it has ended, or never started
