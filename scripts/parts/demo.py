@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import shutil
@@ -23,8 +24,9 @@ from trainmaster.client.transport import Transport
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "examples" / "digits"
 EPOCHS = 16  # of a trial that runs to its end
-START_DEADLINE = 60.0  # seconds
-LEAVE_DEADLINE = 20.0
+LEAVE_DEADLINE = 20.0  # seconds
+PATIENCE = 15.0  # seconds that a master may not answer
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Demo:
@@ -38,12 +40,19 @@ class Demo:
         self.master: Master | None = None
 
     def start(self) -> Master:
-        environment = {**os.environ, "TRAINMASTER_INITIAL_PASSWORD": self.password}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("DET_")}
+        environment["TRAINMASTER_INITIAL_PASSWORD"] = self.password
         command = [sys.executable, "-m", "trainmaster.cli.admin", "serve", "--data", str(self.folder), "--port", "0"]
         with (self.folder / "master.log").open("w") as log:
             # A session of its own: Ctrl-C is for us, and we stop it in order.
             self.process = subprocess.Popen(
-                command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -59,17 +68,16 @@ class Demo:
         """End running trials, then the master, which stops its database."""
         if self.process is None:
             return
-        if self.master is not None:
-            try:
+        if self.master is not None and self.process.poll() is None:
+            with contextlib.suppress(ClientError):  # it is gone: what is left is stopped below
                 self._end_experiments(self.master)
-            except ClientError:
-                pass  # the master is gone already; what is left is stopped below
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(LEAVE_DEADLINE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self._stop_orphaned_database()
 
     def _end_experiments(self, master: Master) -> None:
         live = [e for e in master.experiments(archived=None) if not e.ended_for_good]
@@ -80,14 +88,24 @@ class Demo:
             time.sleep(0.2)
             live = [e for e in live if not master.experiment(e.id).ended_for_good]
 
+    def _stop_orphaned_database(self) -> None:
+        """Only a master that was killed leaves one."""
+        for record in self.folder.rglob("postmaster.pid"):
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int(record.read_text().splitlines()[0]), signal.SIGQUIT)
+
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/demo", description="A whole search on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/demo",
+        description="A whole search on this machine: a master, its database, 16 trials, a table.",
+    )
     parser.add_argument("--keep", action="store_true", help="leave the master running and say how to look at it")
     args = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="trainmaster-demo-"))
     demo = Demo(folder)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in SIGNALS:
+        signal.signal(number, _interrupt)
     kept = False
     try:
         status = run(demo)
@@ -102,6 +120,8 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
         if not kept:
             demo.stop()
             shutil.rmtree(folder, ignore_errors=True)
@@ -113,11 +133,12 @@ def run(demo: Demo) -> int:
     print(f"It listens on {demo.url}. Searching: 16 trials of up to {EPOCHS} epochs each.", file=sys.stderr)
     text = (EXAMPLE / "search.yaml").read_text()
     made = master.create_experiment(text, context.collect(EXAMPLE), source="examples/digits/search.yaml")
-    ended = progress.watch(master, made.id, 0.5)
+    ended = progress.watch(master, made.id, 0.5, PATIENCE)
     trials = master.trials(made.id)
-    print(summary(ended, trials))
+    print(summary(ended, trials), flush=True)
     if ended.state == "COMPLETED" and ended.best_trial_id is not None:
         return 0
+    print(f"demo: the search ended as {ended.state}. {ended.reason}", file=sys.stderr)
     for trial in (t for t in trials if t.state == "ERROR"):
         print(f"trial {trial.id}: {trial.reason}", file=sys.stderr)
     return 1
@@ -128,21 +149,31 @@ def summary(experiment: Experiment, trials: list[Trial]) -> str:
     worst = float("inf")
     ordered = sorted(trials, key=lambda t: worst if t.best_metric is None else t.best_metric)
     rows = [
-        [t.id, render.hparams(t.hparams), t.best_metric, epochs(t), t.state, "early" if t.stop_cause == "searcher" else ""]
+        [
+            t.id,
+            t.hparams,
+            t.best_metric,
+            epochs(t),
+            t.state,
+            t.stop_cause == "searcher" and epochs(t) < EPOCHS,
+            t.restarts,
+        ]
         for t in ordered
     ]
-    table = render.table(["Trial", "Hyperparameters", experiment.searcher_metric, "Epochs", "State", "Stopped"], rows)
-    ran, full = sum(map(epochs, trials)), EPOCHS * len(trials)
+    headers = ["Trial", "Hyperparameters", experiment.searcher_metric, "Epochs", "State", "Stopped early", "Restarts"]
+    lines = ["", render.table(headers, rows), ""]
     best = next((t for t in trials if t.id == experiment.best_trial_id), None)
-    lines = ["", table, ""]
-    if best is not None:
-        lines.append(f"best trial: {best.id} ({experiment.searcher_metric} {best.best_metric:.4f}; {render.hparams(best.hparams)})")
-    lines.append(f"early stopping: {ran} epochs instead of {full}, {100 * (1 - ran / full):.0f} % saved")
+    if best is not None and best.best_metric is not None:
+        found = f"{experiment.searcher_metric} {best.best_metric:.4f}; {render.hparams(best.hparams)}"
+        lines.append(f"best trial: {best.id} ({found})")
+    ran, full = sum(map(epochs, trials)), EPOCHS * len(trials)
+    if full:
+        lines.append(f"early stopping: {ran} epochs instead of {full}, {100 * (1 - ran / full):.0f} % saved")
     return "\n".join(lines)
 
 
 def epochs(trial: Trial) -> int:
-    """Epochs that the trial trained: how often it validated."""
+    """How many epochs the trial trained."""
     return int(trial.summary.get("validation_metrics", {}).get("epochs", {}).get("max", 0))
 
 
@@ -159,7 +190,7 @@ Its API is described at {demo.url}/docs. Stop it with:
   kill {demo.process.pid}; rm -r {demo.folder}"""
 
 
-def _interrupt(signum: int, frame: FrameType | None) -> None:
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 

@@ -13,10 +13,12 @@ APART = 5.0  # seconds between lines where they stay: a log file is read later, 
 WIDTH = 20  # of the bar
 
 
-def watch(master: Master, experiment_id: int, interval: float) -> Experiment:
+def watch(master: Master, experiment_id: int, interval: float, patience: float = PATIENCE) -> Experiment:
     """Return the experiment once it has ended, showing progress on stderr meanwhile.
 
-    A master that goes away is waited for, `PATIENCE` seconds at most. `interval`: seconds between looks.
+    Args:
+        interval: seconds between looks.
+        patience: seconds for which a master that went away is waited for.
     """
     display = _Display()
     away_since: float | None = None
@@ -30,7 +32,7 @@ def watch(master: Master, experiment_id: int, interval: float) -> Experiment:
             except MasterUnreachable:
                 away_since = away_since or time.monotonic()
                 display.show(f"experiment {experiment_id}: the master does not answer; waiting for it")
-                if time.monotonic() > away_since + PATIENCE:
+                if time.monotonic() > away_since + patience:
                     raise
             if experiment.ended_for_good:
                 return experiment

@@ -1,0 +1,151 @@
+"""`scripts/demo`: what a newcomer sees first."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.master import remove_folder, wait_for
+from trainmaster.client.master import Master
+from trainmaster.client.transport import Transport
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = [sys.executable, str(ROOT / "scripts/parts/demo.py")]
+ORDINARY = "tmalice"  # a user of the test cluster
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """TMPDIR of a demo, as an ordinary user's."""
+    folder = Path(tempfile.mkdtemp(prefix="tm-demo-", dir="/var/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    remove_folder(folder)
+
+
+def start(place: Path, *arguments: str, user: str | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "TMPDIR": str(place), "DET_USER": "someone else", "PYTHONDONTWRITEBYTECODE": "1"}
+    who = {}
+    if user:
+        account = pwd.getpwnam(user)
+        who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        environment |= {"HOME": account.pw_dir, "USER": user, "LOGNAME": user}
+    return subprocess.Popen(
+        [*DEMO, *arguments], cwd="/", env=environment, text=True, process_group=0,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **who,
+    )  # fmt: skip
+
+
+def left_by(place: Path) -> list[str]:
+    """Processes that have the folder in their command line, environment or as their working folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            facts = [(process / "cmdline").read_bytes(), (process / "environ").read_bytes()]
+            facts.append(os.fsencode(os.readlink(process / "cwd")))
+        except OSError:
+            continue
+        if any(os.fsencode(place) in fact for fact in facts):
+            found.append(f"{process.name}: {facts[0].decode(errors='replace')}")
+    return found
+
+
+def files_in(place: Path) -> list[Path]:
+    return [path for path in place.rglob("*") if not path.is_dir()]
+
+
+def can_run_as(user: str) -> bool:
+    if os.geteuid() != 0:
+        return False
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        return False
+    probe = ["test", "-r", DEMO[1], "-a", "-x", DEMO[0]]
+    return (
+        subprocess.run(probe, user=account.pw_uid, group=account.pw_gid, extra_groups=[], check=False).returncode == 0
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("user", [None, ORDINARY])
+def test_it_searches_and_leaves_nothing_behind(place: Path, user: str | None) -> None:
+    if user and not can_run_as(user):
+        pytest.skip(f"needs root, the user {user}, and a checkout that this user can read")
+    with start(place, user=user) as demo:
+        out, err = demo.communicate(timeout=180)
+    assert demo.returncode == 0, err
+    rows = re.findall(r"^ +(\d+) \| hidden=\S+ .* \| +([0-9.]+) \| +(\d+) \| COMPLETED \| +(yes|no) \| +0$", out, re.M)
+    assert sorted(int(row[0]) for row in rows) == list(range(1, 17))
+    errors = [float(row[1]) for row in rows]
+    assert errors == sorted(errors)
+    assert errors[0] < 0.1  # it really learned to read digits
+    best = re.search(
+        r"^best trial: (\d+) \(validation_error ([0-9.]+); hidden=\d+ momentum=\S+ learning_rate=\S+\)$", out, re.M
+    )
+    assert best is not None
+    assert (best[1], float(best[2])) == (rows[0][0], pytest.approx(errors[0], abs=1e-4))
+    epochs = [int(row[2]) for row in rows]
+    saved = re.search(r"^early stopping: (\d+) epochs instead of 256, (\d+) % saved$", out, re.M)
+    assert saved is not None
+    assert int(saved[1]) == sum(epochs) <= 0.6 * 256
+    assert [epoch < 16 for epoch in epochs] == [row[3] == "yes" for row in rows]
+    assert "COMPLETED [####################] 100.0 %" in err
+    assert left_by(place) == []
+    assert files_in(place) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [("Starting a master", signal.SIGINT), ("RUNNING", signal.SIGINT), ("RUNNING", signal.SIGHUP)],
+)
+def test_an_interrupt_stops_all_it_started(place: Path, moment: str, number: signal.Signals) -> None:
+    with start(place) as demo:
+        assert demo.stderr is not None
+        for line in demo.stderr:
+            if moment in line:
+                break
+        if moment == "RUNNING":
+            wait_for(lambda: [p for p in left_by(place) if "train.py" in p], "a training process")
+        os.killpg(demo.pid, number)
+        os.killpg(demo.pid, number)  # people press it twice
+        out, err = demo.communicate(timeout=60)
+    assert (demo.returncode, out) == (130, "")
+    assert err.endswith("Interrupted; stopping everything.\n")
+    assert left_by(place) == []
+    assert files_in(place) == []
+
+
+@pytest.mark.slow
+def test_kept_it_can_be_looked_at_as_it_says(place: Path) -> None:
+    with start(place, "--keep") as demo:
+        out, err = demo.communicate(timeout=180)
+    assert demo.returncode == 0, err
+    shown = dict(re.findall(r"(DET_[A-Z]+)=(\S+)", out))
+    http = Transport(shown["DET_MASTER"])
+    master = Master(http)
+    master.login(shown["DET_USER"], shown["DET_PASS"])
+    assert len(master.trials(1)) == 16
+    http.close()
+    command = re.search(r"^  (\S+/det) experiment list-trials 1$", out, re.M)
+    assert command is not None
+    listed = subprocess.run(
+        [command[1], "experiment", "list-trials", "1", "--csv"],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(place), **shown}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert len(listed.stdout.splitlines()) == 17
+    stop = re.search(r"^  kill (\d+); rm -r (\S+)$", out, re.M)
+    assert stop is not None
+    os.kill(int(stop[1]), signal.SIGTERM)
+    wait_for(lambda: not left_by(place), "the master and its database to stop")
+    assert Path(stop[2]).parent == place
