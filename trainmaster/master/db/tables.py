@@ -218,6 +218,7 @@ class Trial(Base):
 
     __table_args__ = (
         Index("uq_trials_request", "experiment_id", "request_id", unique=True),
+        Index("ix_trials_experiment_id", "experiment_id", "id"),
         Index("ix_trials_experiment_metric", "experiment_id", "searcher_metric"),
         Index("ix_trials_live", "experiment_id", postgresql_where=text("end_time IS NULL")),
     )
@@ -330,7 +331,7 @@ class Story(Base):
 
     __tablename__ = "story"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
-    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), index=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"))
     trial_id: Mapped[int | None] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"), index=True)
     at: Mapped[Time] = _now()
     subject: Mapped[str]  # experiment, trial, search
@@ -339,6 +340,8 @@ class Story(Base):
     after: Mapped[str] = mapped_column(default="")
     why: Mapped[str] = mapped_column(default="")
     decisions: Mapped[list[str]] = mapped_column(default=list)
+
+    __table_args__ = (Index("ix_story_experiment_id", "experiment_id", "trial_id"),)
 
 
 # The hot tables. `metrics` is partitioned by kind, so that training noise never slows reading validations.
@@ -357,7 +360,8 @@ metrics = Table(
     Column("at", DateTime(timezone=True), nullable=False),
     Column("archived", Boolean, nullable=False, server_default=text("false")),
     Column("metrics", JSONB, nullable=False),
-    Index("ix_metrics_trial", "trial_id", "group", "steps"),
+    # In the order of the steps, whatever the kind: pages of a trial's history merge the partitions without sorting.
+    Index("ix_metrics_trial", "trial_id", "steps", "id", postgresql_where=text("NOT archived")),
     postgresql_partition_by="LIST (kind)",
 )
 

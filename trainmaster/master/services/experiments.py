@@ -6,7 +6,7 @@ import random
 import secrets
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select
@@ -159,10 +159,12 @@ def command(store: Store, settings: Settings, caller: Caller, experiment_id: int
 
 def get(store: Store, experiment_id: int) -> ExperimentView:
     with store.transaction() as session:
-        rows = _views(session, select(Experiment).where(Experiment.id == experiment_id))
-    if not rows:
+        views = _views(session, select(Experiment).where(Experiment.id == experiment_id))
+        trials = select(Trial.id).where(Trial.experiment_id == experiment_id).order_by(Trial.id)
+        trial_ids = list(session.scalars(trials)) if views else []
+    if not views:
         raise NotFound(f"There is no experiment {experiment_id}.")
-    return rows[0]
+    return replace(views[0], trial_ids=trial_ids)
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,6 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
     rows = list(session.scalars(statement))
     if not rows:
         return []
-    ids = [row.id for row in rows]
     owners = {
         user.id: user for user in session.scalars(select(User).where(User.id.in_({row.owner_id for row in rows})))
     }
@@ -327,11 +328,6 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
             .where(Project.id.in_({row.project_id for row in rows}))
         )
     }
-    trial_ids: dict[int, list[int]] = {}
-    if len(rows) == 1:  # lists do not show them, and a long search has thousands
-        trial_ids[ids[0]] = list(
-            session.scalars(select(Trial.id).where(Trial.experiment_id == ids[0]).order_by(Trial.id))
-        )
     phases = _phases(session, [row.id for row in rows if row.state == State.ACTIVE])
     views = []
     for row in rows:
@@ -344,7 +340,7 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
                 project.name,
                 workspace.id,
                 workspace.name,
-                trial_ids.get(row.id, ()),
+                (),  # lists do not show them, and a long search has thousands
                 phases.get(row.id, "QUEUED"),
             )
         )

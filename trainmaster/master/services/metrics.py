@@ -12,7 +12,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Integer, Text, any_, func, insert, literal, or_, select, text, tuple_, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Integer,
+    RowMapping,
+    Text,
+    any_,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
@@ -313,22 +328,39 @@ class StoredReport:
     metrics: Json
 
 
+_FIELDS = ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")
+
+
+def _stored_report(row: RowMapping) -> StoredReport:
+    return StoredReport(**{name: row[name] for name in _FIELDS})
+
+
+def stored_reports(session: Session, ids: Sequence[int], kinds: Sequence[str]) -> dict[int, StoredReport]:
+    """Reports of some kinds by id."""
+    if not ids:
+        return {}
+    query = select(metrics).where(
+        metrics.c.id == any_(literal(list(ids), ARRAY(BigInteger))), metrics.c.kind.in_(kinds)
+    )
+    return {row["id"]: _stored_report(row) for row in session.execute(query).mappings()}
+
+
 def stream(store: Store, trial_ids: Sequence[int], group: str | None, *, page: int = 1000) -> Iterator[StoredReport]:
     """All reports of some trials in (trial, steps, id) order, read page by page."""
+    for trial_id in sorted(set(trial_ids)):
+        yield from _stream_of(store, trial_id, group, page)
+
+
+def _stream_of(store: Store, trial_id: int, group: str | None, page: int) -> Iterator[StoredReport]:
     m = metrics.c
-    after: tuple[int, int, int] = (-1, -1, -1)
+    query = select(metrics).where(m.trial_id == trial_id, ~m.archived)
+    query = query.where(m.group == group, m.kind == kind_of(group)) if group else query.where(m.kind != "profiling")
+    after = (-1, -1)
     while True:
-        query = select(metrics).where(m.trial_id.in_(trial_ids), ~m.archived)
-        query = query.where(m.group == group, m.kind == kind_of(group)) if group else query.where(m.kind != "profiling")
-        query = query.where(tuple_(m.trial_id, m.steps, m.id) > after).order_by(m.trial_id, m.steps, m.id).limit(page)
+        piece = query.where(tuple_(m.steps, m.id) > after).order_by(m.steps, m.id).limit(page)
         with store.transaction() as session:
-            rows = session.execute(query).mappings().all()
-        for row in rows:
-            fields = {
-                key: row[key] for key in ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")
-            }
-            yield StoredReport(**fields)
+            rows = session.execute(piece).mappings().all()
+        yield from map(_stored_report, rows)
         if len(rows) < page:
             return
-        last = rows[-1]
-        after = (last["trial_id"], last["steps"], last["id"])
+        after = (rows[-1]["steps"], rows[-1]["id"])

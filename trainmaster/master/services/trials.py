@@ -7,7 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, bindparam, case, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    null,
+    select,
+    union_all,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
@@ -16,7 +30,7 @@ from trainmaster.master.lifecycle import trial as lifecycle
 from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.metrics import StoredReport
+from trainmaster.master.services.metrics import StoredReport, stored_reports
 from trainmaster.master.services.paging import Page, Window, cut
 from trainmaster.master.services.store import Settings, Store
 
@@ -96,25 +110,56 @@ class Workload:
 
 
 def workloads(store: Store, trial_id: int, offset: int, limit: int, *, descending: bool = False) -> Page[Workload]:
-    """Reports and checkpoints of a trial in the order of their steps."""
+    """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints."""
+    m, c = metrics.c, Checkpoint.__table__.c
     with store.transaction() as session:
         if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        m = metrics.c
-        wanted = (m.trial_id == trial_id, m.group.in_(("training", "validation")), ~m.archived)
-        reports = session.execute(select(metrics).where(*wanted).order_by(m.steps, m.id)).mappings().all()
-        checkpoints = session.scalars(select(Checkpoint).where(Checkpoint.trial_id == trial_id))
-        entries: list[tuple[int, int, Workload]] = []
-        names = ("id", "trial_id", "run_id", "group", "steps", "at", "archived", "metrics")
-        for row in reports:
-            report = StoredReport(**{name: row[name] for name in names})
-            training = report.group == "training"
-            load = Workload(training=report) if training else Workload(validation=report)
-            entries.append((report.steps, 0 if training else 1, load))
-        entries += [(row.steps_completed, 2, Workload(checkpoint=row)) for row in checkpoints]
-    entries.sort(key=lambda entry: entry[:2], reverse=descending)
-    window: Window = cut(offset, limit, len(entries))
-    return Page([load for _, _, load in entries[window.start : window.end]], window)
+        reports = (m.trial_id == trial_id, m.kind.in_(_WORKLOADS), ~m.archived)
+        total = (session.scalar(select(func.count()).select_from(metrics).where(*reports)) or 0) + (
+            session.scalar(select(func.count()).select_from(Checkpoint).where(c.trial_id == trial_id)) or 0
+        )
+        window = cut(offset, limit, total)
+        page = session.execute(_history(trial_id, window, descending)).all()
+        stored = stored_reports(session, [row.turn for row in page if row.uuid is None], _WORKLOADS)
+        wanted = [row.uuid for row in page if row.uuid is not None]
+        checkpoints = {row.uuid: row for row in session.scalars(select(Checkpoint).where(c.uuid.in_(wanted)))}
+    loads = (_workload(stored[r.turn]) if r.uuid is None else Workload(checkpoint=checkpoints[r.uuid]) for r in page)
+    return Page(list(loads), window)
+
+
+_WORKLOADS = ("training", "validation")
+
+
+def _history(trial_id: int, window: Window, descending: bool) -> Select[int, int, uuid.UUID]:
+    """(steps, turn, uuid) of a window of the trial's history; a report has its id as its turn and no uuid.
+
+    Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
+    """
+    m, c = metrics.c, Checkpoint.__table__.c
+    after_reports = literal(2**62, BigInteger) + cast(func.extract("epoch", c.report_time) * 1_000_000, BigInteger)
+    kinds = [
+        select(m.steps.label("steps"), m.id.label("turn"), cast(null(), Uuid).label("uuid")).where(
+            m.trial_id == trial_id, m.kind == kind, ~m.archived
+        )
+        for kind in _WORKLOADS
+    ]
+    kinds.append(
+        select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid")).where(
+            c.trial_id == trial_id
+        )
+    )
+
+    def in_order(columns: Any) -> list[Any]:
+        return [column.desc() if descending else column for column in (columns.steps, columns.turn)]
+
+    parts = [kind.order_by(*in_order(kind.selected_columns)).limit(window.end).subquery() for kind in kinds]
+    history = union_all(*(select(part) for part in parts)).subquery()
+    return select(history).order_by(*in_order(history.c)).offset(window.start).limit(window.size)
+
+
+def _workload(report: StoredReport) -> Workload:
+    return Workload(training=report) if report.group == "training" else Workload(validation=report)
 
 
 def get_checkpoint(store: Store, key: str) -> CheckpointView:

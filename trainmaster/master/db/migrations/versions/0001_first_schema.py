@@ -44,7 +44,13 @@ def upgrade() -> None:
     op.execute("ALTER SEQUENCE metrics_id_seq OWNED BY metrics.id")
     for kind in ("training", "validation", "generic", "profiling"):
         op.execute(f"CREATE TABLE metrics_{kind} PARTITION OF metrics FOR VALUES IN ('{kind}')")
-    op.create_index("ix_metrics_trial", "metrics", ["trial_id", "group", "steps"], unique=False)
+    op.create_index(
+        "ix_metrics_trial",
+        "metrics",
+        ["trial_id", "steps", "id"],
+        unique=False,
+        postgresql_where=sa.text("NOT archived"),
+    )
     op.create_table(
         "task_logs",
         sa.Column("id", sa.BigInteger(), nullable=False),
@@ -240,6 +246,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_trials")),
         sa.UniqueConstraint("task_id", name=op.f("uq_trials_task_id")),
     )
+    op.create_index("ix_trials_experiment_id", "trials", ["experiment_id", "id"], unique=False)
     op.create_index("ix_trials_experiment_metric", "trials", ["experiment_id", "searcher_metric"], unique=False)
     op.create_index(
         "ix_trials_live",
@@ -366,7 +373,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["trial_id"], ["trials.id"], name=op.f("fk_story_trial_id_trials"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_story")),
     )
-    op.create_index(op.f("ix_story_experiment_id"), "story", ["experiment_id"], unique=False)
+    op.create_index("ix_story_experiment_id", "story", ["experiment_id", "trial_id"], unique=False)
     op.create_index(op.f("ix_story_trial_id"), "story", ["trial_id"], unique=False)
     op.create_table(
         "allocation_nodes",

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.master.conftest import server  # noqa: F401
+from tests.scale.filling import Size, fill
+from trainmaster.master.db import migrate
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
+from trainmaster.master.services.store import Store
+
+
+@pytest.fixture(scope="session")
+def size() -> Size:
+    """TRAINMASTER_SCALE_POINTS makes it larger."""
+    return Size(points=int(os.environ.get("TRAINMASTER_SCALE_POINTS", Size.points)))
+
+
+@pytest.fixture(scope="session")
+def full(server: EmbeddedServer, size: Size) -> Iterator[Engine]:  # noqa: F811
+    """A database of that size."""
+    admin = make_engine(server.url, pool_size=1)
+    with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("CREATE DATABASE scale"))
+    admin.dispose()
+    engine = make_engine(server.url.replace("/trainmaster?", "/scale?"), pool_size=4)
+    migrate.upgrade(engine)
+    fill(engine, size)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def store(full: Engine) -> Store:
+    return Store(full)
