@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
+import signal as signals
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainmaster.containers.base import Bind, Start
-from trainmaster.containers.registry import container_runtime
+from trainmaster.containers import Bind, Start, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import (
     Capabilities,
     Explanation,
@@ -29,9 +28,15 @@ from trainmaster.dispatchers.base import (
     Signal,
     SlotType,
     Snapshot,
+    StagedFile,
 )
+from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.templates import ControlCharacter
 
-SIGNALS = {Signal.PREEMPT: signal.SIGUSR2, Signal.TERMINATE: signal.SIGTERM}
+POOL = "nohup"
+SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
+# start.sh hands signals on to the runtime; its status is kept whether or not anybody watches.
+SCRIPT = "echo $$ > group; bash start.sh > output.txt 2>&1 & echo $! > pid; wait $!; echo $? > ended"
 
 
 class NohupDispatcher:
@@ -49,33 +54,48 @@ class NohupDispatcher:
         return Capabilities(scheduler="nohup", version="1.0", poll_interval=0.5)
 
     def pools(self) -> Sequence[Pool]:
-        used = sum(1 for job in self.observe().jobs if not job.state.terminal)
-        return [Pool("nohup", SlotType.CPU, self._slots, used, slots_per_node=self._slots, is_default=True)]
+        running = sum(1 for job in self.observe().jobs if not job.state.terminal)
+        used = min(running, self._slots)
+        return [Pool(POOL, SlotType.CPU, self._slots, used, slots_per_node=self._slots, is_default=True)]
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        complaints = list(container_runtime(spec.container.runtime).check(spec.container.image))
+        found = []
+        if spec.pool != POOL:
+            found.append(f"There is no pool {spec.pool!r} here; there is {POOL}.")
         if spec.slots > self._slots:
-            complaints.append(f"The trial wants {spec.slots} slots; this machine offers {self._slots}.")
-        return complaints
+            found.append(f"The job asks for {spec.slots} slots, and this machine offers {self._slots}.")
+        try:
+            found += container_runtime(spec.container.runtime).check(spec.container.image)
+        except UnknownRuntime as error:
+            found.append(str(error))
+        return found
 
     def submit(self, spec: JobSpec) -> JobRef:
-        if complaints := self.check(spec):
-            raise Rejected(" ".join(complaints), token=spec.token)
-        folder = self._stage(spec)
+        if not spec.token.startswith(self._prefix):
+            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        folder = JobFolder(self._root, spec.token)
+        binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds]
+        try:
+            runtime = container_runtime(spec.container.runtime)
+            start = runtime.start_script(Start(folder.path, spec.container.image, binds))
+        except (UnknownRuntime, ControlCharacter) as error:
+            raise Rejected(str(error), token=spec.token) from None
+        folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
         try:
             # The claim makes a second submit under the same token harmless.
-            os.close(os.open(folder / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            os.close(os.open(folder.path / "claimed", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
             return JobRef(spec.token, spec.token)
-        environment = {
-            **os.environ,
+        # Not the master's environment: what is not named here does not reach the job.
+        environment = {name: os.environ[name] for name in ("PATH", "HOME", "USER", "LANG") if name in os.environ}
+        environment |= {
             "TRAINMASTER_JOB_ID": spec.token,
             "TRAINMASTER_NODE_NAME": os.uname().nodename,
             "TRAINMASTER_SLOT_IDS": str(list(range(spec.slots))),
         }
-        script = "bash start.sh > output.txt 2>&1; echo $? > ended"
-        child = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, start_new_session=True)
-        (folder / "pid").write_text(str(child.pid))
+        # A session of its own, and nobody's child: the job outlives the master.
+        command = ["setsid", "--fork", "bash", "-c", SCRIPT]
+        subprocess.run(command, cwd=folder.path, env=environment, stdin=subprocess.DEVNULL, check=True)
         return JobRef(spec.token, spec.token)
 
     def observe(self) -> Snapshot:
@@ -85,73 +105,66 @@ class NohupDispatcher:
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         for ref in refs:
-            self._send(ref, signal.SIGKILL)
+            folder = self._root / ref.token
+            with contextlib.suppress(OSError, ValueError):  # it never was, or has ended
+                (folder / "cancelled").touch()
+                os.killpg(int((folder / "group").read_text()), signals.SIGKILL)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
         for ref in refs:
-            self._send(ref, SIGNALS[signal])
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((self._root / ref.token / "pid").read_text()), SIGNALS[signal])
 
     def explain(self, ref: JobRef) -> Explanation:
         folder = self._root / ref.token
-        if not folder.exists():
-            return Explanation("Nothing is known of this job any more.")
+        if not (folder / "claimed").exists():
+            return Explanation("Nothing is known of this job.")
         seen = self._look(folder)
-        return Explanation(seen.explanation, seen.state, seen.raw_state, seen.exit_code)
+        return Explanation(seen.explanation or "It runs.", seen.state, seen.raw_state, seen.exit_code)
 
     def collect(self, token: str) -> Remains:
-        folder = self._root / token
-        output = folder / "output.txt"
-        return Remains(
-            exits={int(path.stem): path.read_bytes() for path in (folder / "exit").glob("*.json")},
-            streams={path.stem: path.read_bytes() for path in (folder / "spool").glob("*.jsonl")},
-            output_tail=output.read_text(errors="replace")[-4000:] if output.exists() else "",
-        )
+        return JobFolder(self._root, token).collect()
 
     def forget(self, token: str) -> None:
-        subprocess.run(["rm", "-rf", "--", str(self._root / token)], check=False)
+        JobFolder(self._root, token).forget()
 
     def log_path(self, token: str) -> Path | None:
-        return self._root / token / "output.txt"
+        return JobFolder(self._root, token).output
 
     def close(self) -> None:
-        pass
-
-    def _stage(self, spec: JobSpec) -> Path:
-        folder = self._root / spec.token
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name, file in spec.files.items():
-            path = folder / name
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            path.write_bytes(file.content)
-            path.chmod(file.mode)
-        binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds]
-        runtime = container_runtime(spec.container.runtime)
-        (folder / "start.sh").write_text(runtime.start_script(Start(folder, spec.container.image, binds)))
-        return folder
+        """Nothing is held."""
 
     def _look(self, folder: Path) -> Observation:
-        started = (folder / "claimed").stat().st_mtime
-        try:
-            code = int((folder / "ended").read_text())
-        except (FileNotFoundError, ValueError):
-            if self._alive(folder):
-                return Observation(folder.name, folder.name, JobState.RUNNING, "running", started_at=started)
-            return Observation(
-                folder.name, folder.name, JobState.INFRASTRUCTURE, "gone", explanation="The process vanished"
-            )
-        state = JobState.FAILED if code else JobState.COMPLETED
-        words = f"The job ended with status {code}"
+        state, words, code = self._state(folder)
+        since = (folder / "claimed").stat().st_mtime
         return Observation(
-            folder.name, folder.name, state, "ended", explanation=words, exit_code=code, started_at=started
+            token=folder.name,
+            job_id=folder.name,
+            state=state,
+            raw_state=state.value.lower(),
+            explanation=words,
+            exit_code=code,
+            nodes=[os.uname().nodename],
+            submitted_at=since,
+            started_at=since,
         )
+
+    def _state(self, folder: Path) -> tuple[JobState, str, int | None]:
+        if (folder / "cancelled").exists() and not self._alive(folder):
+            return JobState.CANCELLED, "The job was cancelled", None
+        with contextlib.suppress(OSError, ValueError):
+            code = int((folder / "ended").read_text())
+            return JobState.FAILED if code else JobState.COMPLETED, f"The job ended with status {code}", code
+        if self._alive(folder):
+            return JobState.RUNNING, "", None
+        return JobState.INFRASTRUCTURE, "The process vanished", None
 
     def _alive(self, folder: Path) -> bool:
         try:
-            pid = int((folder / "pid").read_text())
-            return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            group = int((folder / "group").read_text())
+            state = Path(f"/proc/{group}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            return not (folder / "group").exists()  # submitted a moment ago
         except (OSError, ValueError):
             return False
-
-    def _send(self, ref: JobRef, number: int) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or never started
-            os.killpg(int((self._root / ref.token / "pid").read_text()), number)
+        return state != "Z"
