@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import time
@@ -46,6 +47,11 @@ class Done:
         return [dict(zip(headers, row + [""] * (len(headers) - len(row)), strict=True)) for row in rows]
 
 
+def _hear_interrupts() -> None:
+    """As at a terminal: a job runner may have started the tests with interrupts ignored, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Shell:
     """`variables` are all that `det` sees of DET_*; the token store is in `home`."""
 
@@ -64,7 +70,8 @@ class Shell:
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*DET, *arguments], cwd=self.cwd, env=self.environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=_hear_interrupts,
+            **options,
         )  # fmt: skip
 
     def run(self, *arguments: str) -> Done:
