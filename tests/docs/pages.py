@@ -1,0 +1,51 @@
+"""The fenced examples of the documentation, read as a person who follows a page from top to bottom would.
+
+A yaml or python example whose first line is `# NAME` is a file of that name, which the commands after it use.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/user.md", "docs/admin.md", "docs/plugin.md")
+LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+_NAME = re.compile(r"# ([A-Za-z0-9_.-]+\.(?:py|yaml))\n")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One fence. `line` is that of the fence in the page."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file it is."""
+        found = _NAME.match(self.text)
+        return found[1] if found else None
+
+    @property
+    def commands(self) -> list[str]:
+        """Command lines, continued ones joined, comments left out."""
+        joined = self.text.replace("\\\n", " ")
+        return [line.strip() for line in joined.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+
+def examples(page: str) -> list[Example]:
+    """All fences of a page in their order."""
+    text = (ROOT / page).read_text()
+    return [Example(page, text.count("\n", 0, m.start()) + 1, m[1], m[2]) for m in _FENCE.finditer(text)]
+
+
+def all_examples(language: str) -> list[Example]:
+    return [example for page in PAGES for example in examples(page) if example.language == language]

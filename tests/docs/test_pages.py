@@ -1,0 +1,143 @@
+"""What the documentation shows is true: files are read, programs run, commands do what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
+from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from trainmaster.cli import admin
+from trainmaster.config.experiment import ExperimentConfig, parse_experiment
+from trainmaster.config.master import MasterConfig, parse_master
+from trainmaster.config.messages import ConfigError
+
+LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
+OPEN = {
+    "entrypoint": "python3 train.py",
+    "searcher": {"name": "single", "metric": "error"},
+    "checkpoint_storage": {"type": "shared_fs", "host_path": "/shared"},
+}
+"""Fills what an example that shows a part of an experiment leaves open."""
+SYSTEM = {"git", "sudo", "systemctl", "pg_dump", "python3", "pip", "tar", "."}
+DET = re.compile(r"(\w+=\$\()?det ")
+"""A command line that runs det."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_fence_says_what_it_is(page: str) -> None:
+    assert [str(e) for e in examples(page) if e.language not in LANGUAGES] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    assert [t for t in targets if not ((ROOT / page).parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("example", all_examples("yaml"), ids=str)
+def test_yaml_is_a_configuration(example: Example) -> None:
+    keys = set(yaml.safe_load(example.text))
+    if keys - set(ExperimentConfig.model_fields):
+        assert keys <= set(MasterConfig.model_fields), example
+        assert parse_master(example.text, source=str(example)).warnings == []
+    else:
+        defaults = [] if "searcher" in keys and "entrypoint" in keys else [OPEN]
+        storage = [{"checkpoint_storage": OPEN["checkpoint_storage"]}]
+        parse_experiment(example.text, source=str(example), defaults=[*defaults, *storage])
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/user.md"])
+def test_the_mistake_that_is_shown_is_told_so(page: str) -> None:
+    (shown,) = [e.text.strip() for e in examples(page) if e.language == "text" and e.text.startswith("search.yaml:")]
+    (file,) = [e.text for e in examples(page) if e.file == "search.yaml"]
+    with pytest.raises(ConfigError) as caught:
+        parse_experiment(file.replace("max_restarts", "max_restart"), source="search.yaml", defaults=[OPEN])
+    assert str(caught.value) == shown
+
+
+@pytest.mark.parametrize("example", all_examples("toml"), ids=str)
+def test_toml_is_toml(example: Example) -> None:
+    assert tomllib.loads(example.text) != {}
+
+
+@pytest.mark.parametrize("example", all_examples("python"), ids=str)
+def test_python_compiles(example: Example) -> None:
+    compile(example.text, str(example), "exec")
+
+
+@pytest.mark.parametrize("example", all_examples("bash"), ids=str)
+def test_commands_exist(example: Example) -> None:
+    subprocess.run(["bash", "-n"], input=example.text, text=True, check=True)
+    for line in example.commands:
+        words = shlex.split(line, comments=True)
+        if words[0] == "trainmaster":
+            args = admin._parser().parse_args(words[1:])
+            assert callable(args.run), line
+        elif words[0] == "bash":
+            assert (ROOT / words[1]).is_file(), line
+            assert subprocess.run(["bash", "-n", str(ROOT / words[1])], check=False).returncode == 0
+        elif words[0].startswith("scripts/"):
+            assert os.access(ROOT / words[0], os.X_OK), line
+        else:
+            assert words[0] in SYSTEM or DET.match(line), line
+
+
+@pytest.fixture
+def process() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, LOCAL)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/user.md", "docs/plugin.md"])
+def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_path: Path) -> None:
+    """Files are put down, `det` and other programs run in the page's order, on a master of their own."""
+    (tmp_path / "bin").mkdir()
+    det = tmp_path / "bin" / "det"
+    det.write_text(f'#!/bin/sh\nexec {sys.executable} -m trainmaster.cli.det "$@"\n')
+    det.chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("DET_")}
+    environment |= {
+        "PATH": f"{det.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "DET_MASTER": process.url,
+        "DET_PASS": process.password,
+        "PYTHONPATH": str(ROOT),
+    }
+    work = tmp_path / "work"
+    work.mkdir()
+    ran = 0
+    for example in examples(page):
+        if example.file:
+            (work / example.file).write_text(example.text)
+            continue
+        if example.language == "python":
+            command = [sys.executable, "-W", "error", "-c", example.text]
+        elif example.language == "bash" and all(DET.match(line) for line in example.commands):
+            command = ["bash", "-euo", "pipefail", "-c", example.text]
+        else:
+            continue
+        done = subprocess.run(
+            command, cwd=work, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{example}:\n{example.text}\n{done.stdout}\n{done.stderr}"
+        ran += 1
+    assert ran > 0
