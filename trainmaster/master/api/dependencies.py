@@ -28,9 +28,13 @@ class Services:
     features: Sequence[str] = ()
 
 
-def _services(request: Request) -> Services:
+async def _services(request: Request) -> Services:
+    """A coroutine although it waits for nothing: FastAPI would send a plain function to a thread and back."""
     found: Services = request.app.state.services
     return found
+
+
+UsesServices = Annotated[Services, Depends(_services)]
 
 
 def bearer(request: Request) -> str:
@@ -42,21 +46,19 @@ def bearer(request: Request) -> str:
     return request.cookies.get("auth", "")
 
 
-def _caller(request: Request) -> Caller:
-    services = _services(request)
+def _caller(request: Request, services: UsesServices) -> Caller:
     token = bearer(request)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
     return identity.authenticate(services.store, services.settings, token)
 
 
-def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
     if caller.allocation_id is not None:
         raise Forbidden("A job's token cannot do this.")
     return caller
 
 
-UsesServices = Annotated[Services, Depends(_services)]
 AnyCaller = Annotated[Caller, Depends(_caller)]
 UserCaller = Annotated[Caller, Depends(_user)]
 

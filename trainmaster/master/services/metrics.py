@@ -116,26 +116,28 @@ def take(
     fresh: list[Report] = []
     rows: list[Json] = []
     changed: dict[int, Json] = {}
-    summary, validated = trial.summary_metrics, dict[int, Report]()
+    validated: dict[int, Report] = {}
+    added: dict[tuple[str, str], list[Any]] = {}
     for report in reports:
         row = stored.get((report.group, report.steps))
-        added = report.metrics
+        news = report.metrics
         if row is None:
             row = stored[(report.group, report.steps)] = _row(trial, run_id, report)
             rows.append(row)
             fresh.append(report)
         else:  # what was said first stays; only names that are new are taken
-            added = {name: value for name, value in report.metrics.items() if name not in row["metrics"][report.key]}
+            news = {name: value for name, value in report.metrics.items() if name not in row["metrics"][report.key]}
             row["metrics"] = _union(row["metrics"], report.stored())
             if "id" in row:
                 changed[row["id"]] = row
         if report.kind != "profiling":
             trial.total_batches = max(trial.total_batches, report.steps)
-        summary = summarised(summary, report.group, added)
-        if report.group == "validation" and added:
+        for name, value in news.items():
+            added.setdefault((report.group, name), []).append(value)
+        if report.group == "validation" and news:
             validated[report.steps] = report
             _note_validation(trial, report, row["metrics"][report.key], metric, smaller)
-    trial.summary_metrics = summary
+    trial.summary_metrics = summarised(trial.summary_metrics, added)
     if rows:
         session.execute(insert(metrics), rows)
     for row in changed.values():
@@ -278,35 +280,41 @@ def better(value: float, than: float | None, smaller: bool) -> bool:
     return than is None or (value < than if smaller else value > than)
 
 
-def summarised(summary: Json, group: str, added: Mapping[str, Any]) -> Json:
-    """The trial's summary after some metrics: per group and metric count, min, max, sum, mean, last and type."""
-    if not added:
-        return summary
-    key = _summary_key(group)
-    entries = dict(summary.get(key, {}))
-    for name, value in added.items():
-        entries[name] = _with(entries.get(name), value)
-    return {**summary, key: entries}
+def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) -> Json:
+    """The trial's summary after new values by group and name: count, min, max, sum, mean, last and type of each."""
+    after = dict(summary)
+    for (group, name), values in added.items():
+        key = _summary_key(group)
+        if after.get(key) is summary.get(key):
+            after[key] = dict(summary.get(key, {}))
+        after[key][name] = _after(after[key].get(name), values)
+    return after
 
 
 def _summary_key(group: str) -> str:
     return {"training": "avg_metrics", "validation": "validation_metrics"}.get(group, group)
 
 
-def _with(before: Json | None, value: Any) -> Json:
-    numeric = number(value)
-    kind = _type(value) if before is None or before["type"] == _type(value) else "string"
-    entry: Json = {"type": kind, "count": (before or {}).get("count", 0) + 1, "last": value}
-    if kind != "number" or numeric is None:
+def _after(before: Json | None, values: Sequence[Any]) -> Json:
+    known = before or {}
+    kinds = {"number"} if _PLAIN.issuperset(map(type, values)) else set(map(_type, values))
+    if before is not None:
+        kinds.add(before["type"])
+    entry: Json = {"type": "string", "count": known.get("count", 0) + len(values), "last": values[-1]}
+    if len(kinds) == 1:
+        (entry["type"],) = kinds
+    if entry["type"] != "number":
         return entry
-    if not math.isfinite(numeric):
-        return {**(before or {}), **entry}
-    total = (before or {}).get("sum", 0.0) + numeric
-    finite = (before or {}).get("finite", 0) + 1
-    entry |= {"sum": total, "mean": total / finite, "finite": finite}
-    entry["min"] = min(numeric, (before or {}).get("min", numeric))
-    entry["max"] = max(numeric, (before or {}).get("max", numeric))
-    return entry
+    finite = [value for value in map(number, values) if value is not None and math.isfinite(value)]
+    if finite:
+        total, count = known.get("sum", 0.0) + sum(finite), known.get("finite", 0) + len(finite)
+        entry |= {"sum": total, "mean": total / count, "finite": count}
+        entry["min"] = min(*finite, known.get("min", finite[0]))
+        entry["max"] = max(*finite, known.get("max", finite[0]))
+    return {**known, **entry}
+
+
+_PLAIN = frozenset({int, float})
 
 
 def _type(value: Any) -> str:
