@@ -267,13 +267,15 @@ class DispatcherConformance:
 
     # -- bad specs -------------------------------------------------------------------------------------
 
-    @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../outside"])
+    @pytest.mark.parametrize("name", ["../outside", "{root}/outside", "a/../../outside"])
     def test_a_file_outside_the_job_folder_is_refused(
-        self, dispatcher: Dispatcher, make_spec: MakeSpec, name: str
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup, name: str
     ) -> None:
-        spec = make_spec(files={name: StagedFile(b"x")})
+        # A dispatcher that fails here writes the file: nothing that matters may be its target.
+        spec = make_spec(files={name.format(root=setup.job_root): StagedFile(b"x")})
         with pytest.raises(Rejected):
             dispatcher.submit(spec)
+        assert not (setup.job_root / "outside").exists()
 
     def test_control_characters_are_refused(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
         if self.container.runtime == "none":
