@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 
 from tests.cli.shell import Shell
+from tests.contract import reference
 from tests.e2e.master import MasterProcess
 from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
@@ -142,3 +144,22 @@ def test_users(shell: Shell) -> None:
     assert [(row["Username"], row["Admin"]) for row in table] == [("admin", "yes"), ("determined", "no")]
     assert [row["Username"] for row in shell.det("user", "list", "--csv").csv()] == ["admin", "determined"]
     assert shell.det("user", "ls", "--json").json()[0]["username"] == "admin"
+
+
+def test_the_store_is_shared_with_determineds_client(nobody: Shell, process: MasterProcess) -> None:
+    try:
+        theirs = reference.environment() / "bin" / "det"
+    except reference.NoReference as reason:
+        pytest.skip(f"no reference client: {reason}")
+
+    def their_det(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**nobody.environment, **variables}
+        return subprocess.run([str(theirs), *arguments], env=environment, capture_output=True, text=True, check=True)
+
+    nobody.with_(DET_PASS=process.password).det("user", "login", "determined")
+    assert "logged in as user 'determined'" in their_det("user", "whoami").stdout
+    their_det("user", "whoami", DET_USER="admin", DET_PASS=process.password)
+    assert "logged in as user 'admin'" in nobody.det("-u", "admin", "user", "whoami").out
+    nobody.det("user", "logout")
+    assert "logged in as user 'admin'" in their_det("-u", "admin", "user", "whoami").stdout
+    assert nobody.run("user", "whoami").status == 1

@@ -136,6 +136,16 @@ def test_a_wrong_file_is_told_with_its_lines_and_creates_nothing(
     assert [e.id for e in api.experiments(archived=None)] == before
 
 
+def test_a_wrong_file_has_no_preview(shell: Shell) -> None:
+    (shell.cwd / "e.yaml").write_text("entrypoint: x\nsearcher: {name: randon, metric: e}\n")
+    done = shell.run("preview-search", "e.yaml")
+    assert (done.status, done.out) == (1, "")
+    assert "randon" in done.err
+    (shell.cwd / "e.yaml").write_text("searcher: {name: single\n")
+    done = shell.run("preview-search", "e.yaml")
+    assert (done.status, done.err.startswith("e.yaml:")) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

@@ -17,7 +17,8 @@ URL = "http://login1:8080"
 
 @pytest.fixture(autouse=True)
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path))
+    monkeypatch.delenv("DET_DEBUG_CONFIG_PATH", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     return tmp_path / "determined" / "auth.json"
 
 
@@ -52,9 +53,19 @@ def test_only_its_owner_can_read_it(store: Path) -> None:
 def _remember(folder: str, number: int) -> None:
     import os
 
-    os.environ["DET_DEBUG_CONFIG_PATH"] = folder
+    os.environ["XDG_CONFIG_HOME"] = folder
     for turn in range(20):
         credentials.remember(f"http://m{number}:1", f"user{turn}", f"token-{number}-{turn}", active=turn == 7)
+
+
+def test_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert credentials.folder() == tmp_path / "determined"
+    monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path / "debug"))
+    assert credentials.folder() == tmp_path / "debug"
+    monkeypatch.delenv("DET_DEBUG_CONFIG_PATH")
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert credentials.folder() == tmp_path / "home/.config/determined"
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
@@ -95,5 +106,5 @@ def test_a_store_that_is_not_understood_is_left_as_it_is(store: Path, text: str)
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path / "file"))
-    with pytest.raises(ClientError, match=r"token store in .*file/determined cannot be written"):
+    with pytest.raises(ClientError, match=r"token store in .*file cannot be written"):
         credentials.remember(URL, "ann", "t1", active=True)

@@ -21,9 +21,11 @@ VERSION = 2
 
 
 def folder() -> Path:
-    """Where the store lies: DET_DEBUG_CONFIG_PATH, XDG_CONFIG_HOME or ~/.config, and `determined` below it."""
-    told = os.environ.get("DET_DEBUG_CONFIG_PATH") or os.environ.get("XDG_CONFIG_HOME")
-    return (Path(told) if told else Path.home() / ".config") / "determined"
+    """Where the store lies: DET_DEBUG_CONFIG_PATH itself, else `determined` in XDG_CONFIG_HOME or in ~/.config."""
+    if told := os.environ.get("DET_DEBUG_CONFIG_PATH"):
+        return Path(told)
+    configs = os.environ.get("XDG_CONFIG_HOME")
+    return (Path(configs) if configs else Path.home() / ".config") / "determined"
 
 
 def active_user(url: str) -> str | None:
