@@ -152,12 +152,12 @@ _STORY = f"""
 # A tenth to the first trial, the rest evenly.
 _METRICS = """
     INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
-    SELECT :kind, CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + n % :trials END, 1, :kind, n / CASE WHEN n % 10 = 0 THEN 10 ELSE
-               greatest(:trials / 10, 1) END, now(),
+    SELECT :kind, CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + rest % :trials END, 1, :kind,
+           CASE WHEN n % 10 = 0 THEN n / 10 ELSE 1 + rest / :trials END, now(),
            jsonb_build_object(CASE :kind WHEN 'validation' THEN 'validation_metrics' ELSE 'avg_metrics' END,
                (SELECT jsonb_object_agg(name, (n % 97) / 97.0 + length(name))
                 FROM unnest(CAST(:names AS text[])) AS name))
-    FROM generate_series(1, CAST(:reports AS bigint) * :share / 11) AS t(n)"""
+    FROM generate_series(1, CAST(:reports AS bigint) * :share / 11) AS t(n), LATERAL (SELECT n - n / 10) AS r(rest)"""
 
 _LOGS = """
     INSERT INTO task_logs (task_id, allocation_id, at, level, rank_id, agent_id, stdtype, source, log)

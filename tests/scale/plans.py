@@ -69,4 +69,4 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _rows(node: dict[str, Any]) -> int:
     thrown_away = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
-    return round((node["Actual Rows"] + thrown_away) * node["Actual Loops"])
+    return round(float(node["Actual Rows"] + thrown_away) * float(node["Actual Loops"]))

@@ -365,6 +365,13 @@ metrics = Table(
     postgresql_partition_by="LIST (kind)",
 )
 
+# The partitions by name: a condition on `kind` reads the rows although it prunes all other partitions, and so keeps
+# PostgreSQL from answering out of the index alone.
+METRICS_OF = {
+    kind: metrics.to_metadata(MetaData(), name=f"metrics_{kind}")
+    for kind in ("training", "validation", "generic", "profiling")
+}
+
 task_logs = Table(
     "task_logs",
     Base.metadata,

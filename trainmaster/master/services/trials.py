@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Task, Trial, metrics
+from trainmaster.master.db.tables import METRICS_OF, Allocation, Checkpoint, Experiment, Task, Trial
 from trainmaster.master.lifecycle import trial as lifecycle
 from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
@@ -111,24 +111,23 @@ class Workload:
 
 def workloads(store: Store, trial_id: int, offset: int, limit: int, *, descending: bool = False) -> Page[Workload]:
     """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints."""
-    m, c = metrics.c, Checkpoint.__table__.c
+    c = Checkpoint.__table__.c
     with store.transaction() as session:
         if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        reports = (m.trial_id == trial_id, m.kind.in_(_WORKLOADS), ~m.archived)
-        total = (session.scalar(select(func.count()).select_from(metrics).where(*reports)) or 0) + (
-            session.scalar(select(func.count()).select_from(Checkpoint).where(c.trial_id == trial_id)) or 0
-        )
+        counts = [select(func.count()).where(m.trial_id == trial_id, ~m.archived) for m in _WORKLOADS.values()]
+        counts.append(select(func.count()).where(c.trial_id == trial_id))
+        total = sum(session.scalar(count) or 0 for count in counts)
         window = cut(offset, limit, total)
         page = session.execute(_history(trial_id, window, descending)).all()
-        stored = stored_reports(session, [row.turn for row in page if row.uuid is None], _WORKLOADS)
+        stored = stored_reports(session, [row.turn for row in page if row.uuid is None], list(_WORKLOADS))
         wanted = [row.uuid for row in page if row.uuid is not None]
         checkpoints = {row.uuid: row for row in session.scalars(select(Checkpoint).where(c.uuid.in_(wanted)))}
     loads = (_workload(stored[r.turn]) if r.uuid is None else Workload(checkpoint=checkpoints[r.uuid]) for r in page)
     return Page(list(loads), window)
 
 
-_WORKLOADS = ("training", "validation")
+_WORKLOADS = {kind: METRICS_OF[kind].c for kind in ("training", "validation")}
 
 
 def _history(trial_id: int, window: Window, descending: bool) -> Select[int, int, uuid.UUID]:
@@ -136,13 +135,13 @@ def _history(trial_id: int, window: Window, descending: bool) -> Select[int, int
 
     Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
     """
-    m, c = metrics.c, Checkpoint.__table__.c
+    c = Checkpoint.__table__.c
     after_reports = literal(2**62, BigInteger) + cast(func.extract("epoch", c.report_time) * 1_000_000, BigInteger)
     kinds = [
         select(m.steps.label("steps"), m.id.label("turn"), cast(null(), Uuid).label("uuid")).where(
-            m.trial_id == trial_id, m.kind == kind, ~m.archived
+            m.trial_id == trial_id, ~m.archived
         )
-        for kind in _WORKLOADS
+        for m in _WORKLOADS.values()
     ]
     kinds.append(
         select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid")).where(
