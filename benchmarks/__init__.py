@@ -1,0 +1,1 @@
+"""What we claim about speed, measured beside what people would use otherwise. Run with `bash scripts/bench`."""

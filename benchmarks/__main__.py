@@ -1,0 +1,51 @@
+"""`python -m benchmarks [SECTION ...]`: all sections, or those named."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+from benchmarks import commands, ingest, reading
+from benchmarks.measure import Deadline, Unavailable, machine, say
+
+# Section -> (what measures it, seconds it may take)
+SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
+    "commands": (commands.run, 90),
+    "start": (lambda deadline: _scheduling("start", deadline), 120),
+    "load": (lambda deadline: _scheduling("load", deadline), 120),
+    "ingest": (ingest.run, 90),
+    "reading": (reading.run, 240),
+}
+CLUSTER = {
+    "TRAINMASTER_CLUSTER_RUN": "/var/lib/trainmaster-cluster-bench",
+    "TRAINMASTER_CLUSTER_PORT": "18700",
+    "TRAINMASTER_CLUSTER_NODES": "b1,b2,b3,b4",
+}
+
+
+def _scheduling(name: str, deadline: Deadline) -> None:
+    for key, value in CLUSTER.items():
+        os.environ.setdefault(key, value)
+    from benchmarks import scheduling
+
+    (scheduling.start if name == "start" else scheduling.load)(deadline)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure what we claim, beside its peers.")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all without any")
+    wanted = parser.parse_args().sections or list(SECTIONS)
+    if unknown := set(wanted) - set(SECTIONS):
+        parser.error(f"there is no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    print(f"machine  {machine()}", flush=True)
+    for name in wanted:
+        work, seconds = SECTIONS[name]
+        try:
+            work(Deadline(seconds))
+        except Unavailable as reason:
+            say(name, "not measured", reason)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Lists and logs of a full database through HTTP, beside the cheapest request there is."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from functools import partial
+
+from benchmarks.measure import Deadline, repeated, say
+from tests.api.http import Api
+from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.scale.filling import Size, fill
+from trainmaster.client.master import hashed
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
+
+SIZE = Size(points=10_000_000, lines=2_000_000, live=0)  # half of the lines are the first trial's
+TIMES = 40
+
+QUESTIONS = {
+    "GET /api/v1/me (the floor)": "/api/v1/me",
+    "experiments, first 200": "/api/v1/experiments?limit=200",
+    "experiments by name, 50": "/api/v1/experiments?limit=50&sortBy=SORT_BY_NAME",
+    "trials of 5,000 by metric, 100": "/api/v1/experiments/1/trials?limit=100&sortBy=SORT_BY_BEST_VALIDATION_METRIC",
+    "trials of 5,000 by duration, 100": "/api/v1/experiments/1/trials?limit=100&sortBy=SORT_BY_DURATION",
+    "trials of 5,000, last 100": "/api/v1/experiments/1/trials?offset=-100",
+    "checkpoints of 10,000, best 10": "/api/v1/experiments/1/checkpoints?limit=10&sortByAttr=SORT_BY_SEARCHER_METRIC",
+    "one trial": "/api/v1/trials/4321",
+    "history of a trial, 100": "/api/v1/trials/4321/workloads?limit=100",
+    "history of a trial with 100,000 reports, 100": "/api/v1/trials/1/workloads?limit=100",
+    "the same from its middle": "/api/v1/trials/1/workloads?limit=100&offset=50000",
+    "metrics of a trial, all": "/api/v1/trials/metrics/trial_metrics?trialIds=4321",
+    "log of 1,000,000 lines, last 100": "/api/v1/trials/1/logs?limit=100&orderBy=ORDER_BY_DESC",
+    "log of 1,000,000 lines, first 100": "/api/v1/trials/1/logs?limit=100",
+    "job queue": "/api/v1/job-queues-v2?limit=100",
+}
+
+
+def run(deadline: Deadline) -> None:
+    folder = make_folder()
+    master = MasterProcess(folder, "resource_manager: {type: local, slots: 1}\n").start()
+    try:
+        engine = make_engine(EmbeddedServer(master.data).url, pool_size=2)
+        started = time.monotonic()
+        fill(engine, SIZE)
+        engine.dispose()
+        say(
+            "reading",
+            "database",
+            f"{SIZE.trials:,} trials, {SIZE.points:,} points, {SIZE.lines:,} log lines",
+            f"filled in {time.monotonic() - started:.0f} s",
+        )
+        body = {"username": "determined", "password": hashed(master.password), "isHashed": True}
+        token = Api(master.url).post("/api/v1/auth/login", body).json["token"]
+        connection = http.client.HTTPConnection("127.0.0.1", master.port, timeout=60)
+
+        def ask(path: str) -> None:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            response = connection.getresponse()
+            content = response.read()
+            assert response.status == 200, content
+
+        for name, path in QUESTIONS.items():
+            say("reading", name, repeated(partial(ask, path), TIMES, deadline, warm_up=3))
+        connection.close()
+    finally:
+        master.clean_up()
+        remove_folder(folder)
