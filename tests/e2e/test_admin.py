@@ -15,6 +15,8 @@ from tests.e2e.master import MasterProcess
 from trainmaster.client.errors import NotAllowed
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
+from trainmaster.config.master import parse_master
+from trainmaster.master import serve
 
 
 def trainmaster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -112,3 +114,16 @@ def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(own_master: MasterProc
     assert any("cluster default" in line for line in wrong)
     assert all(lines[lines.index(line) + 1].lstrip().startswith("->") for line in wrong)
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_certificate_that_would_not_be_used_is_refused(own_master: MasterProcess) -> None:
+    own_master.config.write_text(LOCAL + "security: {tls: {cert: /a.pem, key: /a.key}}\n")
+    done = trainmaster("serve", "--config", str(own_master.config), "--data", str(own_master.data), "--port", "0")
+    assert done.returncode == 1
+    assert "security.tls: this version does not serve TLS itself" in done.stderr
+
+
+def test_jobs_get_the_address_that_their_cluster_names() -> None:
+    config = parse_master("port: 8081\nresource_manager: {type: slurm, master_host: login2, job_storage_root: /x}\n")
+    assert serve._url_of(config, config.resource_manager) == "http://login2:8081"
+    assert serve._url_of(parse_master(""), parse_master("").resource_manager) == ""

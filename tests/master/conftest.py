@@ -26,7 +26,6 @@ def server() -> Iterator[EmbeddedServer]:
     yield server
     server.stop()
     shutil.rmtree(folder)
-    shutil.rmtree(server.sockets)
 
 
 @pytest.fixture

@@ -57,6 +57,11 @@ class Place:
 def serve(config: MasterConfig, place: Place) -> None:
     """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. Raises CannotServe."""
     _check_account()
+    if config.security.tls is not None:
+        raise CannotServe(
+            "security.tls: this version does not serve TLS itself. Remove the key, keep the master on 127.0.0.1, and "
+            "put a reverse proxy with the certificate in front of it."
+        )
     listener = _bind(place)
     url = f"http://{_shown(place.host)}:{listener.getsockname()[1]}"
     with contextlib.closing(listener), database(config, place.data) as engine:
@@ -107,7 +112,7 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
         [make_cluster(config, manager, job_root_of(manager, data), prefix) for manager in config.managers]
     )
     for cluster in clusters:
-        _announce(cluster, master_url)
+        _announce(cluster, cluster.master_url or master_url)
     settings = Settings(
         version=VERSION,
         cluster_id=identity_.cluster_id,
@@ -140,12 +145,19 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         name=manager.cluster_name,
         dispatcher=dispatcher,
         job_root=root,
+        master_url=_url_of(config, manager),
         container_runtime=manager.container_run_type,
         derived=derived,
         default_compute=getattr(manager, "default_compute_resource_pool", None),
         default_aux=getattr(manager, "default_aux_resource_pool", None),
         walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
     )
+
+
+def _url_of(config: MasterConfig, manager: Manager) -> str:
+    """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
+    host = getattr(manager, "master_host", None)
+    return f"http://{_shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
 
 
 def site_defaults(config: MasterConfig, data: Path) -> SiteDefaults:

@@ -238,7 +238,7 @@ def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) ->
     try:
         config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.of_pool(""))
     except ConfigError as error:
-        raise Invalid(str(error)) from None
+        raise experiments.refusal(error) from None
     resolved = config.to_json()["searcher"]
     found = experiments.preview(config, body.seed)
     unit = str(resolved.get("time_metric") or "batches")

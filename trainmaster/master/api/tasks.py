@@ -38,6 +38,7 @@ def _filter(
     timestampAfter: dt.datetime | None = None,
     searchText: str = "",
     enableRegex: bool = False,
+    afterId: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
 ) -> logs.LogFilter:
     return logs.LogFilter(
         allocation_ids=allocationIds,
@@ -51,6 +52,7 @@ def _filter(
         after=timestampAfter,
         search_text=searchText,
         regex=enableRegex,
+        after_id=afterId,
     )
 
 

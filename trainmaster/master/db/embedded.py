@@ -8,6 +8,7 @@ that nothing is left behind on a login node; the next start recovers what was co
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -106,6 +107,8 @@ class EmbeddedServer:
                 process.wait()
         if self._watcher:
             self._watcher.join()
+        with contextlib.suppress(OSError):
+            self.sockets.rmdir()
 
     # -- setting up -----------------------------------------------------------------------------------------------
 
@@ -263,7 +266,13 @@ def _server_account(folder: Path) -> pwd.struct_passwd | None:
         return None
     existing = folder / "pg"
     if existing.exists() and (owner := existing.stat().st_uid) != 0:
-        return pwd.getpwuid(owner)
+        try:
+            return pwd.getpwuid(owner)
+        except KeyError:
+            raise ServerFailed(
+                f"{existing} belongs to user {owner}, whom this machine does not know; give it to an account that "
+                "exists."
+            ) from None
     for name in ("postgres", "nobody"):
         try:
             return pwd.getpwnam(name)

@@ -34,6 +34,7 @@ class Cluster:
     name: str
     dispatcher: Dispatcher
     job_root: Path
+    master_url: str = ""  # the master as this cluster's jobs reach it; empty: as everybody does
     container_runtime: str = "none"
     derived: Sequence[DerivedPool] = ()
     default_compute: str | None = None

@@ -73,8 +73,13 @@ def resolve_config(
         served = clusters.resolve(first.resources.resource_pool or "", first.resources.slots_per_trial)
         config = parse_experiment(text, source=source, defaults=defaults.of_pool(served.pool.name))
     except ConfigError as error:
-        raise Invalid(str(error), [_complaint(c) for c in error.complaints]) from None
+        raise refusal(error) from None
     return config, served
+
+
+def refusal(error: ConfigError) -> Invalid:
+    """A wrong configuration as a refused request, with every complaint for programs too."""
+    return Invalid(str(error), [_complaint(c) for c in error.complaints])
 
 
 def create(
@@ -250,7 +255,8 @@ def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int)
         if state is State.DELETING:
             return
         if not (state.terminal or state is State.DELETE_FAILED):
-            raise Conflict(f"Experiment {experiment_id} is {state.value}: kill it before deleting it.")
+            mend = "wait until it has ended" if state.stopping else "kill it"
+            raise Conflict(f"Experiment {experiment_id} is {state.value}: {mend} before deleting it.")
         conductor.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
         row.state, row.reason = State.DELETING.value, ""
         wake(conductor.session, "controller")

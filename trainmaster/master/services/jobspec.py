@@ -26,7 +26,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "task_id": allocation.task_id,
         "token": allocation.token,
         "cluster_id": settings.cluster_id,
-        "master_url": settings.master_url,
+        "master_url": served.cluster.master_url or settings.master_url,
         "master_url_file": str(served.cluster.master_url_file),
         "scheduler": kind,
         "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),

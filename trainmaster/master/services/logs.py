@@ -51,7 +51,7 @@ class StoredLine:
 
 @dataclass(frozen=True)
 class LogFilter:
-    """Which lines of a task. Empty sequences do not restrict."""
+    """Which lines of a task. Empty sequences do not restrict; `after_id`: only lines with a higher id."""
 
     allocation_ids: Sequence[str] = ()
     agent_ids: Sequence[str] = ()
@@ -64,6 +64,7 @@ class LogFilter:
     after: dt.datetime | None = None
     search_text: str = ""
     regex: bool = False
+    after_id: int = 0
 
 
 def append(session: Session, task_id: str, allocation_id: str | None, lines: Iterable[Line]) -> None:
@@ -140,7 +141,7 @@ def read(
 ) -> list[StoredLine]:
     """Lines with an id above `after_id`, oldest first, or newest first."""
     t = task_logs.c
-    query = select(task_logs).where(t.task_id == task_id, t.id > after_id)
+    query = select(task_logs).where(t.task_id == task_id, t.id > max(after_id, where.after_id))
     for column, wanted in (
         (t.allocation_id, where.allocation_ids),
         (t.agent_id, where.agent_ids),
