@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,17 +75,6 @@ def install(app: FastAPI) -> None:
     async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
         parts = [f"{'.'.join(str(p) for p in e['loc'][1:]) or e['loc'][0]}: {e['msg']}" for e in error.errors()]
         return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
-
-    @app.exception_handler(DataError)
-    async def not_storable(request: Request, error: DataError) -> JSONResponse:
-        why = str(error.orig).partition("\n")[0]
-        return envelope(400, f"The request holds a value that the database does not take: {why}.")
-
-    @app.exception_handler(ValueError)
-    async def nul(request: Request, error: ValueError) -> JSONResponse:
-        if "NUL (0x00)" not in str(error):  # psycopg2's words, said without one of its own error classes
-            raise error
-        return envelope(400, "The request holds a NUL character, which the database does not take.")
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:

@@ -122,12 +122,12 @@ class Notes:
 def check(store: Store, where: LogFilter) -> None:
     """Raises Invalid for a regular expression that the database does not understand."""
     if where.regex and where.search_text:
-        try:
-            with store.transaction() as session:
+        with store.transaction() as session:
+            try:
                 session.execute(select(literal("").regexp_match(where.search_text)))
-        except DataError as error:
-            why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
-            raise Invalid(f"{where.search_text!r} is no regular expression: {why}.") from None
+            except DataError as error:
+                why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
+                raise Invalid(f"{where.search_text!r} is no regular expression: {why}.") from None
 
 
 def read(

@@ -7,6 +7,7 @@ same run, group and steps are merged; NaN and infinities travel as strings.
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from sqlalchemy import (
     Text,
     any_,
     func,
-    insert,
     literal,
     or_,
     select,
@@ -139,7 +139,8 @@ def take(
             _note_validation(trial, report, row["metrics"][report.key], metric, smaller)
     trial.summary_metrics = summarised(trial.summary_metrics, added)
     if rows:
-        session.execute(insert(metrics), rows)
+        sent = json.dumps(rows, separators=(",", ":"), allow_nan=False, default=dt.datetime.isoformat)
+        session.execute(_INSERT, {"rows": sent})
     for row in changed.values():
         session.execute(
             update(metrics)
@@ -148,6 +149,15 @@ def take(
         )
     _note_on_checkpoints(session, trial, {steps: stored[("validation", steps)] for steps in validated}, metric)
     return fresh
+
+
+# One JSON parameter: half the time of a VALUES list on both sides.
+_INSERT = text("""
+    INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
+    SELECT kind, trial_id, run_id, "group", steps, at, metrics
+    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+      AS report(kind text, trial_id int, run_id int, "group" text, steps int, at timestamptz, metrics jsonb)
+""")
 
 
 def _row(trial: Trial, run_id: int, report: Report) -> Json:

@@ -10,11 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session, sessionmaker
 
 from trainmaster.master.db.engine import notify
+from trainmaster.master.services.errors import Invalid
 
 CHANNEL = "trainmaster"
+_NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,18 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
-        with self._sessions.begin() as session:
-            yield session
+        """Committed at the end of the block, rolled back by any exception. Raises Invalid for a value that PostgreSQL
+        cannot hold (NUL, half a surrogate pair, a number out of range): whoever sent it must be told."""
+        try:
+            with self._sessions.begin() as session:
+                yield session
+        except DataError as error:
+            why = str(error.orig).partition("\n")[0]
+            raise Invalid(f"A value cannot be stored: {why}.") from None
+        except ValueError as error:
+            if _NUL not in str(error):
+                raise
+            raise Invalid("A text holds a NUL character, which cannot be stored.") from None
 
 
 def wake(session: Session, subject: str) -> None:
