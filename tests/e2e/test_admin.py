@@ -116,6 +116,18 @@ def test_the_doctor_says_what_is_wrong_and_how_to_mend_it(own_master: MasterProc
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_a_database_that_cannot_be_had_is_told(own_master: MasterProcess, tmp_path: Path) -> None:
+    arguments = ["--config", str(own_master.config), "--data", str(own_master.data), "--port", "0"]
+    done = trainmaster("serve", *arguments, TRAINMASTER_PG_BIN=str(tmp_path))
+    assert done.returncode == 1
+    assert "apt install postgresql" in done.stderr
+    own_master.config.write_text(LOCAL + "db: {host: 127.0.0.1, port: 1, user: u, name: n, password: p}\n")
+    away = trainmaster("serve", *arguments)
+    assert away.returncode == 1
+    assert "The database does not answer" in away.stderr
+    assert "Traceback" not in done.stderr + away.stderr
+
+
 def test_a_certificate_that_would_not_be_used_is_refused(own_master: MasterProcess) -> None:
     own_master.config.write_text(LOCAL + "security: {tls: {cert: /a.pem, key: /a.key}}\n")
     done = trainmaster("serve", "--config", str(own_master.config), "--data", str(own_master.data), "--port", "0")

@@ -16,6 +16,7 @@ from typing import Any
 
 import uvicorn
 from sqlalchemy import URL, Engine
+from sqlalchemy.exc import OperationalError
 
 from trainmaster.config.master import Database, MasterConfig, task_container_fragments
 from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
@@ -24,6 +25,7 @@ from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
+from trainmaster.master.db.binaries import NoServer
 from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
@@ -85,8 +87,11 @@ def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
             engine = make_engine(url)
             stack.callback(engine.dispose)
             migrate.upgrade(engine)
-        except (ServerFailed, migrate.SchemaTooNew) as error:
+        except (ServerFailed, NoServer, migrate.SchemaTooNew) as error:
             raise CannotServe(str(error)) from None
+        except OperationalError as error:
+            reason = str(error.orig).strip().splitlines()[0]
+            raise CannotServe(f"The database does not answer: {reason}. Check db: in the configuration.") from None
         yield engine
 
 

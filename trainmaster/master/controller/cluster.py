@@ -26,7 +26,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.master.services import allocations, endings, sightings, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
-from trainmaster.master.services.errors import ServiceError
+from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -227,20 +227,26 @@ class ClusterLoop:
         return True
 
     def _replay(self, allocation_id: str, stream: str, content: bytes) -> None:
+        """As the runtime delivers: a record that cannot be stored is found by halving, and leaves its number behind."""
         records = _records(content)
-        first = 1
+        first, size = 1, CHUNK
         while first <= len(records):
-            chunk = records[first - 1 : first - 1 + CHUNK]
+            chunk = records[first - 1 : first - 1 + size]
             try:
                 answer = allocations.take_reports(
                     self._store, self._settings, allocation_id, stream, first, chunk, replayed=True
                 )
             except ServiceError as error:
-                log.warning("reports of %s in %s could not be taken in: %s", allocation_id, stream, error.message)
-                return
+                if isinstance(error, NotFound):
+                    return  # its experiment was deleted
+                if size > 1:
+                    size = max(min(size, len(chunk)) // 2, 1)
+                else:
+                    records[first - 1] = {"kind": "unreadable", "why": error.message}
+                continue
             if answer.acked < first:
                 return
-            first = answer.acked + 1
+            first, size = answer.acked + 1, CHUNK
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""

@@ -460,10 +460,14 @@ def _rank_of(stream: str) -> int:
 
 def _line(record: Json, node: Node | None) -> logs.Line:
     rank = record.get("rank")
+    try:
+        at = from_epoch(float(record["t"])) if "t" in record else None
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise Invalid(f"A log record does not fit: {error}.") from None
     return logs.Line(
         log=str(record["line"]),
         level=str(record.get("level") or "INFO"),
-        at=from_epoch(float(record["t"])) if "t" in record else None,
+        at=at,
         rank=rank if isinstance(rank, int) else None,
         agent_id=node.name if node else None,
         stdtype=record.get("stdtype"),

@@ -1,0 +1,29 @@
+"""What a job left in its folder, with records in it that cannot be stored: the good ones all count."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_for
+
+
+def test_a_poisoned_spool_loses_only_what_is_poisoned(own_master: MasterProcess) -> None:
+    own_master.start()
+    master = own_master.client()
+    number = master.create_experiment(trainings.experiment(epochs=6, pause=0.3), files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
+    own_master.kill()
+    jobs = own_master.data / "jobs"
+    (record,) = wait_for(lambda: list(jobs.glob("**/exit/0.json")), "the job to end by itself", 90)
+    spool = record.parent.parent / "spool" / "core.jsonl"
+    lines = spool.read_text().splitlines()
+    broken = next(i for i, line in enumerate(lines) if '"steps_completed": 5' in line or '"steps_completed":5' in line)
+    lines[broken] = json.dumps({"t": 0, "kind": "metrics", "group": "", "steps_completed": 5, "metrics": {"x": 1}})
+    spool.write_text("\n".join(lines) + "\n")
+    own_master.start()
+    master = own_master.client()
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert validations(master, [trial.id])[trial.id] == [1, 2, 3, 4, 5, 6]
+    assert "could not be taken in and is left out" in log_text(master, trial.id)
