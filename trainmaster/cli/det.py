@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names in any script, also where the terminal knows only one
     try:
-        return _run(arguments)
+        status = _run(arguments)
+        sys.stdout.flush()  # here, where a closed pipe can still be told apart from a failure
+        return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
