@@ -86,7 +86,7 @@ class LocalQueue:
             self._wake.clear()
             try:
                 busy = self._pass()
-            except Exception:
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("the local queue could not be looked at; trying again")
                 busy = True
             self._wake.wait(BUSY_PAUSE if busy else IDLE_PAUSE)

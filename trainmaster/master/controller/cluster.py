@@ -79,7 +79,7 @@ class ClusterLoop:
                     submission.recover(self._store, self._cluster.name)
                     recovered = True
                 self.tick()
-            except Exception:
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
                 self._stop.wait(1.0)
             self._wake.wait(self._pause())

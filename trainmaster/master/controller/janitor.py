@@ -35,6 +35,6 @@ class Janitor:
             try:
                 removal.remove_deleted_experiments(self._store)
                 removal.remove_expired_sessions(self._store)
-            except Exception:
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass of the janitor failed; it is tried again")
             self._wake.wait(PERIOD)
