@@ -134,6 +134,7 @@ class JobRef:
     token: str
     job_id: str  # the scheduler's own id, as printed
     cluster: str = ""  # for federations; ids are unique only within one
+    user: str | None = None  # account the job runs as; None is the account the master runs under
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,12 @@ class JobSpec:
     account_label: str | None = None  # Slurm --wckey, PBS -P
     exclude_nodes: Sequence[str] = ()
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
+    # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own mind.
+    priority: int = 42  # 1 is served first, 99 last
+    group: str = ""  # jobs that share one fair share (an experiment)
+    weight: float = 1.0  # of the group's share
+    max_slots: int | None = None  # that the group may hold at once
+    preemptible: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,14 +206,31 @@ class Observation:
     ends_at: float | None = None  # when the time limit strikes
     submitted_at: float | None = None
     never: bool = False  # True when the scheduler can never start it as asked (impossible request)
+    user: str | None = None  # whose job it is; None where the dispatcher runs everything under one account
+
+
+@dataclass(frozen=True)
+class ExternalJob:
+    """A job in a pool that is not ours: shown in the queue, so that people see what theirs wait behind."""
+
+    job_id: str
+    pool: str
+    user: str
+    state: JobState
+    name: str = ""
+    nodes: int = 0
+    slots: int = 0
+    submitted_at: float | None = None
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (ghosts)."""
+    """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (ghosts).
+    `external` are live jobs of others that the same query showed; empty where it does not."""
 
     taken_at: float
     jobs: Sequence[Observation]
+    external: Sequence[ExternalJob] = ()
 
 
 @dataclass(frozen=True)
@@ -254,6 +278,7 @@ class Capabilities:
     version: str
     accounting: bool = False  # ended jobs can be asked for after they left the queue
     impersonation: bool = False  # jobs can run as another user
+    schedules: bool = False  # it orders and preempts jobs itself: priorities, weights and queue moves have a meaning
     quiet_period: float = 0.0  # seconds after which an unlisted ambiguous submit is known not to have happened
     poll_interval: float = 10.0  # the shortest sensible time between two `observe` calls, seconds
     problems: Sequence[Problem] = ()
@@ -313,15 +338,16 @@ class Dispatcher(Protocol):
     def explain(self, ref: JobRef) -> Explanation:
         """How a job that left the queue ended, from accounting if there is any. Raises Unreachable."""
 
-    def collect(self, token: str) -> Remains:
-        """What the job left in its folder. Empty `Remains` when there is nothing."""
+    def collect(self, token: str, user: str | None = None) -> Remains:
+        """What the job left in its folder, read as `user` (the job's). Empty `Remains` when there is nothing.
+        Raises Unreachable, Transient."""
 
-    def forget(self, token: str) -> None:
-        """Remove the job folder. Called once everything in it has been read. Idempotent. Raises Transient while the
-        job still lives."""
+    def forget(self, token: str, user: str | None = None) -> None:
+        """Remove the job folder as `user`. Called once everything in it has been read. Idempotent. Raises Transient
+        while the job still lives, Unreachable."""
 
     def log_path(self, token: str) -> Path | None:
-        """Where the scheduler writes the job's own output, if it is a file we can name."""
+        """Where the scheduler writes the job's own output, if it is a file that this machine can name."""
 
     def close(self) -> None:
         """Let go of connections and threads. Jobs go on."""

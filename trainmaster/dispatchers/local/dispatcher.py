@@ -172,10 +172,10 @@ class LocalDispatcher:
         text = sight.text or "The job runs on this machine."
         return Explanation(text, sight.state, sight.raw, sight.exit_code, sight.exit_signal)
 
-    def collect(self, token: str) -> Remains:
+    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
         return JobFolder(self._root, token).collect()
 
-    def forget(self, token: str) -> None:
+    def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         folder = JobFolder(self._root, token)
         job = LocalJob(folder.path)
         if job.submitted is not None and not job.look().state.terminal:

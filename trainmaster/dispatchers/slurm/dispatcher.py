@@ -292,10 +292,10 @@ class SlurmDispatcher:
 
     # -- the job folder --------------------------------------------------------------------------------
 
-    def collect(self, token: str) -> Remains:
+    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
         return JobFolder(self._root, token).collect()
 
-    def forget(self, token: str) -> None:
+    def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         JobFolder(self._root, token).forget()
 
     def log_path(self, token: str) -> Path | None:
