@@ -33,6 +33,7 @@ class LocalManager(_Manager):
 
     type: Literal["local"]
     slots: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
+    pool_name: Name = "default"
     job_storage_root: AbsolutePath | None = None
     container_run_type: ContainerRuntime = "none"
     container_command: AbsolutePath | None = None
