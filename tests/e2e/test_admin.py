@@ -16,7 +16,7 @@ from trainmaster.client.errors import NotAllowed
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 from trainmaster.config.master import parse_master
-from trainmaster.master import serve
+from trainmaster.master import serve, site
 
 
 def trainmaster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -137,5 +137,48 @@ def test_a_certificate_that_would_not_be_used_is_refused(own_master: MasterProce
 
 def test_jobs_get_the_address_that_their_cluster_names() -> None:
     config = parse_master("port: 8081\nresource_manager: {type: slurm, master_host: login2, job_storage_root: /x}\n")
-    assert serve._url_of(config, config.resource_manager) == "http://login2:8081"
-    assert serve._url_of(parse_master(""), parse_master("").resource_manager) == ""
+    assert site.url_of(config, config.resource_manager) == "http://login2:8081"
+    assert site.url_of(parse_master(""), parse_master("").resource_manager) == ""
+
+
+def test_config_check_says_what_a_configuration_makes(tmp_path: Path) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_text(
+        "resource_manager: {type: slurm, cluster_name: big, default_compute_resource_pool: gpu}\n"
+        "additional_resource_managers: [{type: local, pool_name: here}]\n"
+        "resource_pools: [{pool_name: careful, provider: {type: hpc, partition: gpu}}]\n"
+        "telemetry: {enabled: true}\n"
+    )
+    done = trainmaster("config", "check", str(config))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "cluster big: slurm, containers by apptainer, default pool gpu",
+        "cluster default: local, no containers",
+        "pool careful: partition gpu",
+        "The configuration is right. `trainmaster doctor` also asks the clusters.",
+    ]
+    assert done.stderr == f"warning: {config}:4: telemetry: means nothing here; remove it\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            b"resource_manager:\n  type: slurm\n  tres_suported: true\n",
+            ":3: resource_manager.tres_suported: unknown key",
+        ),
+        (b"resource_manager: {type: slurm, poll_interval: 0}\n", ":1: resource_manager.poll_interval: "),
+        (b"resource_manager: {type: slurm}\nadditional_resource_managers: [{type: slurm}]\n", ":2: "),
+        (b"resource_manager: {type: slrum}\n", "Did you mean 'slurm'?"),
+        (b"cluster_name: \xff\n", "is not UTF-8 text (byte 14)"),
+    ],
+)
+def test_config_check_says_what_is_wrong_and_where(tmp_path: Path, content: bytes, words: str) -> None:
+    config = tmp_path / "master.yaml"
+    config.write_bytes(content)
+    done = trainmaster("config", "check", str(config))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"{config}" in done.stderr
+    assert words in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr

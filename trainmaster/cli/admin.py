@@ -42,6 +42,17 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     p.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 8080)")
     p.set_defaults(run=_serve, parser=p)
+    p = commands.add_parser("config", help="the configuration file")
+    p.set_defaults(parser=p)
+    verbs = p.add_subparsers(title="verbs", metavar="VERB")
+    p = verbs.add_parser(
+        "check",
+        help="say what is wrong with a configuration file, with line and mend",
+        description="Read a configuration as `serve` and SIGHUP would. Asks no cluster and changes nothing.",
+        epilog="Example: trainmaster config check master.yaml",
+    )
+    p.add_argument("config", type=Path, metavar="FILE", help="the master's configuration")
+    p.set_defaults(run=_config_check, parser=p)
     p = commands.add_parser("db", help="the database")
     p.set_defaults(parser=p)
     verbs = p.add_subparsers(title="verbs", metavar="VERB")
@@ -75,13 +86,11 @@ def _serve(args: argparse.Namespace) -> int:
     config = _config(args)
     if config is None:
         return 1
-    serve.configure_logging(
-        {"warn": "warning", "fatal": "critical", "trace": "debug"}.get(config.log.level, config.log.level)
-    )
+    serve.configure_logging(config.log.level)
     port = config.port if args.port is None else args.port
     place = serve.Place(_data(args, config.data), args.host or config.host, port)
     try:
-        serve.serve(config, place)
+        serve.serve(config, place, lambda: _read(args.config))
     except serve.CannotServe as error:
         return _fail(str(error))
     return 0
@@ -102,6 +111,21 @@ def _db_upgrade(args: argparse.Namespace) -> int:
     return 0
 
 
+def _config_check(args: argparse.Namespace) -> int:
+    from trainmaster.master import site
+
+    config = _config(args)
+    if config is None:
+        return 1
+    try:
+        summary = site.dry_run(config)
+    except site.BadSite as error:
+        return _fail(f"{args.config}: {error}")
+    for line in summary:
+        print(line)
+    return 0
+
+
 def _doctor(args: argparse.Namespace) -> int:
     from trainmaster.master import doctor
 
@@ -113,12 +137,13 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _config(args: argparse.Namespace) -> MasterConfig | None:
     """The configuration; None after its complaints were printed."""
-    from trainmaster.config.master import parse_master
     from trainmaster.config.messages import ConfigError
 
     try:
-        text = args.config.read_text() if args.config else ""
-        config = parse_master(text, source=str(args.config or "defaults"))
+        config = _read(args.config)
+    except UnicodeDecodeError as error:
+        _fail(f"{args.config} is not UTF-8 text (byte {error.start}).")
+        return None
     except OSError as error:
         _fail(f"{args.config} cannot be read: {error.strerror}.")
         return None
@@ -129,6 +154,13 @@ def _config(args: argparse.Namespace) -> MasterConfig | None:
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return config
+
+
+def _read(path: Path | None) -> MasterConfig:
+    """Raises ConfigError, OSError, UnicodeDecodeError."""
+    from trainmaster.config.master import parse_master
+
+    return parse_master(path.read_text(encoding="utf-8") if path else "", source=str(path or "defaults"))
 
 
 def _data(args: argparse.Namespace, configured: str | None) -> Path:

@@ -17,8 +17,9 @@ from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer, find_binaries
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.serve import CannotServe, database_url, job_root_of, make_cluster
+from trainmaster.master.serve import CannotServe, database_url
 from trainmaster.master.services.clusters import Cluster
+from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
 LOW_DISK = 2 * 1024**3  # bytes
 
@@ -54,7 +55,7 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
         with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
             try:
                 cluster = make_cluster(config, manager, Path(elsewhere), "det-doctor00-")
-            except CannotServe as error:
+            except BadSite as error:
                 yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
                 continue
             yield from _cluster(cluster, images)

@@ -8,20 +8,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import uvicorn
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 
-from trainmaster.config.master import Database, MasterConfig, task_container_fragments
-from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
-from trainmaster.dispatchers import registry
-from trainmaster.dispatchers.base import Rejected, Setup
+from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -30,15 +27,13 @@ from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.services import bootstrap, identity
-from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool
-from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.runtime.archive import build_runtime_zip
 from trainmaster.version import VERSION
 
 log = logging.getLogger(__name__)
 
-Manager = LocalManager | SlurmManager | PluginManager
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
 GRACEFUL = 5  # seconds that open requests get when the master stops
 
@@ -56,8 +51,9 @@ class Place:
     port: int
 
 
-def serve(config: MasterConfig, place: Place) -> None:
-    """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. Raises CannotServe."""
+def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) -> None:
+    """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP takes over what `read`
+    gives then (it may raise ConfigError or OSError). Raises CannotServe."""
     _check_account()
     if config.security.tls is not None:
         raise CannotServe(
@@ -65,16 +61,16 @@ def serve(config: MasterConfig, place: Place) -> None:
             "put a reverse proxy with the certificate in front of it."
         )
     listener = _bind(place)
-    url = f"http://{_shown(place.host)}:{listener.getsockname()[1]}"
+    url = f"http://{shown(place.host)}:{listener.getsockname()[1]}"
     with contextlib.closing(listener), database(config, place.data) as engine:
-        services = make_services(config, place.data, engine, url)
+        services, site = make_services(config, place.data, engine, url)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
         server = _Server(services.wakeups, url, make_app(engine, services))
-        server.run(sockets=[listener])
-        for cluster in services.clusters:
-            cluster.dispatcher.close()
+        with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
+            server.run(sockets=[listener])
+        services.clusters.close()
 
 
 @contextlib.contextmanager
@@ -107,17 +103,17 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
     return server.start()
 
 
-def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) -> Services:
-    """Everything the API and the controller work with. Raises CannotServe."""
+def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) -> tuple[Services, Site]:
+    """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
     store = Store(engine)
     identity_ = bootstrap.prepare(store, _initial_password(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
-    clusters = Clusters(
-        [make_cluster(config, manager, job_root_of(manager, data), prefix) for manager in config.managers]
-    )
-    for cluster in clusters:
-        _announce(cluster, cluster.master_url or master_url)
+    try:
+        site = Site(config, data, prefix, master_url)
+    except BadSite as error:
+        raise CannotServe(str(error)) from None
+    warn_of_strangers(store, site.clusters)
     settings = Settings(
         version=VERSION,
         cluster_id=identity_.cluster_id,
@@ -127,51 +123,7 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
         master_url=master_url,
         runtime_zip=build_runtime_zip(),
     )
-    return Services(store, settings, clusters, site_defaults(config, data), Wakeups())
-
-
-def job_root_of(manager: Manager, data: Path) -> Path:
-    """Where the job folders of a resource manager lie."""
-    return Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
-
-
-def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str) -> Cluster:
-    """One configured resource manager with its job folders in `root`. Raises CannotServe."""
-    setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        dispatcher = registry.make(manager.type, setup)
-    except Rejected as error:
-        raise CannotServe(str(error)) from None
-    except OSError as error:
-        raise CannotServe(f"job_storage_root: {root} cannot be made: {error.strerror}.") from None
-    derived = [DerivedPool(pool.pool_name, pool.provider.partition, pool.description) for pool in config.resource_pools]
-    return Cluster(
-        name=manager.cluster_name,
-        dispatcher=dispatcher,
-        job_root=root,
-        master_url=_url_of(config, manager),
-        container_runtime=manager.container_run_type,
-        derived=derived,
-        default_compute=getattr(manager, "default_compute_resource_pool", None),
-        default_aux=getattr(manager, "default_aux_resource_pool", None),
-        walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
-    )
-
-
-def _url_of(config: MasterConfig, manager: Manager) -> str:
-    """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
-    host = getattr(manager, "master_host", None)
-    return f"http://{_shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
-
-
-def site_defaults(config: MasterConfig, data: Path) -> SiteDefaults:
-    """What the configuration adds to every experiment; checkpoints go below the data folder unless it says where."""
-    fallback: list[dict[str, Any]] = []
-    if config.checkpoint_storage is None:
-        (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
-        fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
-    return SiteDefaults(lambda pool: [*task_container_fragments(config, pool), *fallback])
+    return Services(store, settings, site.clusters, site.defaults, Wakeups()), site
 
 
 def database_url(db: Database) -> str:
@@ -200,15 +152,6 @@ def database_url(db: Database) -> str:
         {key: value for key, value in query.items() if value},
     )
     return url.render_as_string(hide_password=False)
-
-
-def _announce(cluster: Cluster, url: str) -> None:
-    """Leave our address where jobs look for it when they cannot reach the one they know."""
-    path = cluster.master_url_file
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(f"{url}\n")
-    temporary.chmod(0o644)
-    temporary.replace(path)
 
 
 def _initial_password(config: MasterConfig, data: Path) -> str:
@@ -249,8 +192,29 @@ def _check_account() -> None:
         log.warning("the master runs as root, and so will its jobs where they run as the master's account")
 
 
-def _shown(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+@contextlib.contextmanager
+def _reloading(reload: Callable[[], None]) -> Iterator[None]:
+    """Inside the block, SIGHUP calls `reload`, in a thread: it asks the database, and requests go on being answered."""
+    asked, over = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        while asked.wait() and not over.is_set():
+            asked.clear()
+            try:
+                reload()
+            except Exception:
+                log.exception("the configuration could not be read again; nothing has changed")
+
+    thread = threading.Thread(target=wait, name="reload", daemon=True)
+    thread.start()
+    before = signal.signal(signal.SIGHUP, lambda *_: asked.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        over.set()
+        asked.set()
+        thread.join()
 
 
 class _Server(uvicorn.Server):
@@ -280,8 +244,13 @@ class _Server(uvicorn.Server):
 
 def configure_logging(level: str) -> None:
     """Log lines on stderr: time, level, where from, what."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def set_level(level: str) -> None:
+    """`log.level` as the configuration writes it."""
+    names = {"warn": "warning", "fatal": "critical", "trace": "debug"}
+    logging.getLogger().setLevel(names.get(level, level).upper())

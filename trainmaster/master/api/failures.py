@@ -37,6 +37,7 @@ _STATUS = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.Unavailable: 503,
     errors.TooLarge: 413,
 }
 

@@ -26,7 +26,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.master.services import allocations, endings, sightings, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
-from trainmaster.master.services.errors import NotFound, ServiceError
+from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,10 @@ class ClusterLoop:
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
 
     def start(self) -> None:
         self._wakeups.subscribe("controller", self._wake)
@@ -118,6 +122,9 @@ class ClusterLoop:
             return
         try:
             ticket = submission.begin_submit(self._store, self._clusters, allocation_id)
+        except Unavailable as error:
+            log.info("%s is not submitted yet: %s", allocation_id, error.message)
+            return
         except ServiceError as error:
             endings.rejected(self._store, self._settings, allocation_id, error.message)
             return

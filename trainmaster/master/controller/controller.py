@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from trainmaster.master.controller.cluster import ClusterLoop
 from trainmaster.master.controller.janitor import Janitor
 from trainmaster.master.db.engine import Leadership
-from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,9 @@ class Controller:
         self._leadership = Leadership(engine)
         self._parts = (store, settings, clusters)
         self._wakeups = wakeups
-        self._loops: list[ClusterLoop | Janitor] = []
+        self._clusters = clusters
+        self._loops: list[ClusterLoop] = []
+        self._janitor: Janitor | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
@@ -37,23 +39,29 @@ class Controller:
     def _run(self) -> None:
         while not self._stop.is_set():
             leading = self._leadership.try_acquire()
-            if leading and not self._loops:
-                self._start_loops()
-            elif not leading and self._loops:
+            if not leading and self._janitor:
                 log.warning("another master leads now, or the database is away: this one stops steering")
-                self._stop_loops()
+            self._match(list(self._clusters) if leading else [])
             self._stop.wait(CHECK)
-        self._stop_loops()
+        self._match([])
         self._leadership.release()
 
-    def _start_loops(self) -> None:
+    def _match(self, wanted: list[Cluster]) -> None:
+        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor beside them."""
         store, settings, clusters = self._parts
-        self._loops = [ClusterLoop(store, settings, clusters, cluster, self._wakeups) for cluster in clusters]
-        self._loops.append(Janitor(store, self._wakeups))
-        for loop in self._loops:
-            loop.start()
-
-    def _stop_loops(self) -> None:
-        for loop in self._loops:
+        for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()
-        self._loops = []
+            self._loops.remove(loop)
+        clusters.close_retired()
+        served = {loop.cluster.name for loop in self._loops}
+        for cluster in wanted:
+            if cluster.name not in served:
+                loop = ClusterLoop(store, settings, clusters, cluster, self._wakeups)
+                self._loops.append(loop)
+                loop.start()
+        if wanted and self._janitor is None:
+            self._janitor = Janitor(store, self._wakeups)
+            self._janitor.start()
+        elif not wanted and self._janitor is not None:
+            self._janitor.stop()
+            self._janitor = None

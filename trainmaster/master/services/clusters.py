@@ -10,8 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sqlalchemy import func, select
+
 from trainmaster.dispatchers.base import Capabilities, Dispatcher, DispatcherError, Pool
-from trainmaster.master.services.errors import Invalid
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.states import Submission
+from trainmaster.master.services.errors import Invalid, Unavailable
+from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +65,23 @@ class ServedPool:
     partition: str
 
 
+def live_jobs(store: Store) -> dict[str, int]:
+    """Per resource manager: attempts that its scheduler may know of."""
+    query = (
+        select(Allocation.dispatcher, func.count())
+        .where(Allocation.ended_at.is_(None), Allocation.submission != Submission.NEW.value)
+        .group_by(Allocation.dispatcher)
+    )
+    with store.transaction() as session:
+        return {name: int(count) for name, count in session.execute(query).tuples()}
+
+
 class Clusters:
     """Thread-safe. A cluster that cannot be asked keeps its last listing."""
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         self._clusters = {cluster.name: cluster for cluster in clusters}
+        self._retired: list[Dispatcher] = []
         self._lock = threading.Lock()
         self._pools: dict[str, Sequence[Pool]] = {}
         self._asked: dict[str, float] = {}
@@ -72,7 +89,31 @@ class Clusters:
         self._capabilities: dict[str, Capabilities] = {}
 
     def __iter__(self) -> Iterator[Cluster]:
-        return iter(self._clusters.values())
+        return iter(tuple(self._clusters.values()))
+
+    def replace(self, clusters: Sequence[Cluster]) -> None:
+        """From now on these. Dispatchers that are no longer used stay open until `close_retired`."""
+        kept = {id(cluster.dispatcher) for cluster in clusters}
+        with self._lock:
+            gone = [one for one in self._clusters.values() if id(one.dispatcher) not in kept]
+            self._retired += [cluster.dispatcher for cluster in gone]
+            self._clusters = {cluster.name: cluster for cluster in clusters}
+            for cluster in gone:
+                for known in (self._pools, self._asked, self._problems, self._capabilities):
+                    known.pop(cluster.name, None)
+
+    def close_retired(self) -> None:
+        """Close the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
+        with self._lock:
+            retired, self._retired = self._retired, []
+        for dispatcher in retired:
+            dispatcher.close()
+
+    def close(self) -> None:
+        """Close all dispatchers; jobs go on."""
+        self.close_retired()
+        for cluster in self:
+            cluster.dispatcher.close()
 
     def get(self, name: str) -> Cluster:
         return self._clusters[name]
@@ -100,12 +141,14 @@ class Clusters:
         return [served for cluster in self._clusters.values() for served in self._of(cluster, fresh)]
 
     def resolve(self, name: str, slots: int) -> ServedPool:
-        """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are."""
+        """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are, Unavailable
+        while a cluster that may have it does not answer."""
         served = self.pools()
         if name:
             for candidate in served:
                 if candidate.pool.name == name:
                     return candidate
+            self._refuse_while_unknown(f"Whether there is a resource pool {name!r} cannot be told now")
             names = [candidate.pool.name for candidate in served]
             close = difflib.get_close_matches(name, names, 1)
             hint = f" Did you mean {close[0]!r}?" if close else ""
@@ -118,9 +161,19 @@ class Clusters:
                 return candidate
         defaults = [candidate for candidate in served if candidate.pool.is_default] or served
         if not defaults:
-            why = "; ".join(self._problems.values()) or "the configuration names none"
-            raise Invalid(f"No resource pool can be listed now: {why}.")
+            self._refuse_while_unknown("No resource pool can be listed now")
+            raise Invalid("There is no resource pool: the clusters of this master have none.")
         return defaults[0]
+
+    def _refuse_while_unknown(self, what: str) -> None:
+        """A cluster whose pools were never listed may have what is not found. Raises Unavailable."""
+        unknown = [
+            f"{name} does not answer ({problem.rstrip('.')})"
+            for name, problem in self._problems.items()
+            if name not in self._pools
+        ]
+        if unknown:
+            raise Unavailable(f"{what}: {'; '.join(unknown)}. Try again later.")
 
     def _of(self, cluster: Cluster, fresh: float) -> list[ServedPool]:
         pools = self._listed(cluster, fresh)

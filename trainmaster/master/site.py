@@ -1,0 +1,212 @@
+"""What the administrator's file makes of this master: its clusters and its defaults, and how both change on SIGHUP.
+
+A reload is all or nothing: a file that is wrong, or that would leave live jobs without their cluster, changes nothing
+and is told in the log. Loops are not told either; the controller compares what it runs with what `Clusters` holds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trainmaster.config.master import MasterConfig, task_container_fragments
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
+from trainmaster.dispatchers import registry
+from trainmaster.dispatchers.base import Rejected, Setup
+from trainmaster.master.services import clusters as clusters_
+from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool
+from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+Manager = LocalManager | SlurmManager | PluginManager
+FIXED = ("port", "host", "data", "db", "security", "cluster_name", "master_url")
+"""Keys that are read once, when the master starts."""
+
+
+class BadSite(RuntimeError):
+    """The configuration cannot be made to work; the message says why and what to do."""
+
+
+class Site:
+    """The clusters and defaults of one master; the only place that turns the configuration into them."""
+
+    def __init__(self, config: MasterConfig, data: Path, prefix: str, master_url: str) -> None:
+        """`prefix`: what every token of this master starts with. Raises BadSite."""
+        self._config, self._data, self._prefix, self._master_url = config, data, prefix, master_url
+        self.clusters = Clusters([self._made(config, manager) for manager in config.managers])
+        self.defaults = SiteDefaults(lambda pool: defaults_of(self._config, self._data, pool))
+
+    def reload(self, config: MasterConfig, store: Store) -> list[str]:
+        """Take over another configuration. What to know about it, in sentences. Raises BadSite, and then nothing has
+        changed."""
+        old = {manager.cluster_name: manager for manager in self._config.managers}
+        new = {manager.cluster_name: manager for manager in config.managers}
+        live = clusters_.live_jobs(store)
+        for name, manager in old.items():
+            _check_jobs_keep_their_cluster(name, manager, new.get(name), live.get(name, 0), self._data)
+        running = {cluster.name: cluster for cluster in self.clusters}
+        made = []
+        for name, manager in new.items():
+            if old.get(name) == manager and url_of(config, manager) == running[name].master_url:
+                same = replace(running[name], derived=_derived(config))
+                # The very same object where nothing has changed: its loop goes on.
+                made.append(running[name] if same == running[name] else same)
+            else:
+                made.append(self._made(config, manager))
+        notes = [
+            f"{key}: the change takes effect when the master is started again."
+            for key in FIXED
+            if getattr(config, key) != getattr(self._config, key)
+        ]
+        self._config = config
+        self.clusters.replace(made)
+        return notes
+
+    def _made(self, config: MasterConfig, manager: Manager) -> Cluster:
+        cluster = make_cluster(config, manager, job_root_of(manager, self._data), self._prefix)
+        _announce(cluster, cluster.master_url or self._master_url)
+        return cluster
+
+
+def reload_from(
+    site: Site, store: Store, read: Callable[[], MasterConfig], describe: Callable[[MasterConfig], None]
+) -> None:
+    """Read the file again and take it over, or say in the log what is wrong with it. `describe` gets a configuration
+    that was taken over."""
+    try:
+        config = read()
+        notes = site.reload(config, store)
+    except ConfigError as error:
+        for complaint in error.complaints:
+            log.error("%s", complaint)
+        log.error("the configuration was not read again: nothing has changed")
+    except (BadSite, OSError, UnicodeDecodeError) as error:
+        log.error("the configuration was not read again, nothing has changed: %s", error)
+    else:
+        for note in (*config.warnings, *notes):
+            log.warning("%s", note)
+        describe(config)
+        log.info("the configuration was read again: %s", ", ".join(c.name for c in site.clusters))
+
+
+def dry_run(config: MasterConfig) -> list[str]:
+    """Make every cluster without asking it anything; what the configuration says, a line each. Raises BadSite."""
+    lines = []
+    for manager in config.managers:
+        # Not the real job folders: a dispatcher may start what waits there.
+        with tempfile.TemporaryDirectory(prefix="trainmaster-check-") as elsewhere:
+            cluster = make_cluster(config, manager, Path(elsewhere), "det-check000-")
+            cluster.dispatcher.close()
+        defaults = [
+            f"{what} pool {name}"
+            for what, name in (("default", cluster.default_compute), ("zero-slot", cluster.default_aux))
+            if name
+        ]
+        runtime = (
+            f"containers by {cluster.container_runtime}" if cluster.container_runtime != "none" else "no containers"
+        )
+        lines.append(f"cluster {cluster.name}: {', '.join([manager.type, runtime, *defaults])}")
+    lines += [
+        f"pool {pool.pool_name}: partition {pool.provider.partition}"
+        + ("" if pool.task_container_defaults is None else ", with defaults of its own")
+        for pool in config.resource_pools
+    ]
+    return [*lines, "The configuration is right. `trainmaster doctor` also asks the clusters."]
+
+
+def warn_of_strangers(store: Store, clusters: Clusters) -> None:
+    """Live jobs whose cluster the configuration does not name would wait in silence for ever: say so."""
+    known = {cluster.name for cluster in clusters}
+    for name, count in clusters_.live_jobs(store).items():
+        if name not in known:
+            log.warning(
+                "%d live jobs belong to the resource manager %r, which the configuration does not name: they stay as "
+                "they are until it does again",
+                count,
+                name,
+            )
+
+
+def job_root_of(manager: Manager, data: Path) -> Path:
+    """Where the job folders of a resource manager lie."""
+    return Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
+
+
+def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str) -> Cluster:
+    """One configured resource manager with its job folders in `root`. Raises BadSite."""
+    setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        dispatcher = registry.make(manager.type, setup)
+    except Rejected as error:
+        raise BadSite(str(error)) from None
+    except OSError as error:
+        raise BadSite(f"job_storage_root: {root} cannot be made: {error.strerror}.") from None
+    return Cluster(
+        name=manager.cluster_name,
+        dispatcher=dispatcher,
+        job_root=root,
+        master_url=url_of(config, manager),
+        container_runtime=manager.container_run_type,
+        derived=_derived(config),
+        default_compute=getattr(manager, "default_compute_resource_pool", None),
+        default_aux=getattr(manager, "default_aux_resource_pool", None),
+        walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
+    )
+
+
+def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping[str, Any]]:
+    """What the configuration adds to the experiments of a pool; checkpoints go below the data folder unless it says
+    where."""
+    fallback: list[dict[str, Any]] = []
+    if config.checkpoint_storage is None:
+        (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
+        fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
+    return [*task_container_fragments(config, pool), *fallback]
+
+
+def _check_jobs_keep_their_cluster(name: str, old: Manager, new: Manager | None, live: int, data: Path) -> None:
+    if not live:
+        return
+    jobs = f"{live} live job{'s' if live != 1 else ''}"
+    if new is None:
+        raise BadSite(
+            f"The resource manager {name!r} has {jobs} and is no longer named. Let them end or kill them before it is "
+            "taken out."
+        )
+    if new.type != old.type:
+        raise BadSite(f"The type of the resource manager {name!r} cannot change while it has {jobs}.")
+    if job_root_of(new, data) != job_root_of(old, data):
+        raise BadSite(f"The job_storage_root of the resource manager {name!r} cannot change while it has {jobs}.")
+
+
+def _derived(config: MasterConfig) -> list[DerivedPool]:
+    return [DerivedPool(pool.pool_name, pool.provider.partition, pool.description) for pool in config.resource_pools]
+
+
+def url_of(config: MasterConfig, manager: Manager) -> str:
+    """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
+    host = getattr(manager, "master_host", None)
+    return f"http://{shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
+
+
+def shown(host: str) -> str:
+    """A host as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _announce(cluster: Cluster, url: str) -> None:
+    """Leave our address where jobs look for it when they cannot reach the one they know."""
+    path = cluster.master_url_file
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(f"{url}\n")
+    temporary.chmod(0o644)
+    temporary.replace(path)
