@@ -16,7 +16,7 @@ from trainmaster.client.errors import NotAllowed
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 from trainmaster.config.master import parse_master
-from trainmaster.master import serve, site
+from trainmaster.master import site
 
 
 def trainmaster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

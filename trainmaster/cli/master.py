@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.session import connect
@@ -15,6 +16,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--json", action="store_true", help="print JSON")
     p = verbs.add("pools", _pools, "resource pools with their slots", "det master pools")
     render.add_format_options(p)
+    p = verbs.add(
+        "resume", _resume, "go on with a pool that rests after failures (administrators)", "det master resume gpu"
+    )
+    p.add_argument("pool", metavar="POOL")
+
+
+def _resume(args: argparse.Namespace) -> None:
+    connect(args).resume_pool(args.pool)
+    print(f"Pool {args.pool} goes on.")
 
 
 def _info(args: argparse.Namespace) -> None:
@@ -27,7 +37,7 @@ def _info(args: argparse.Namespace) -> None:
 
 def _pools(args: argparse.Namespace) -> None:
     pools = connect(args).pools()
-    headers = ["Name", "Cluster", "Slot Type", "Slots", "Used", "Nodes", "Default", "Description"]
+    headers = ["Name", "Cluster", "Slot Type", "Slots", "Used", "Nodes", "Default", "State", "Description"]
     rows = [
         [
             p["name"],
@@ -37,8 +47,14 @@ def _pools(args: argparse.Namespace) -> None:
             p["slotsUsed"],
             p["numAgents"],
             p["defaultComputePool"],
+            _state(p),
             p["description"],
         ]
         for p in pools
     ]
     render.show(args, headers, rows, pools)
+
+
+def _state(pool: dict[str, Any]) -> str:
+    resting = (pool.get("details") or {}).get("resting")
+    return f"rests: {resting['failures']} jobs in a row were not started" if resting else "up"

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.models import Checkpoint, Experiment, LogLine, QueuedJob, StoryEvent, Trial
@@ -222,6 +223,10 @@ class Master:
 
     def pools(self) -> list[Json]:
         return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
+
+    def resume_pool(self, name: str) -> None:
+        """Go on with a pool that rests after failures (administrators only)."""
+        self._http.request("POST", f"/api/x1/resource-pools/{quote(name, safe='')}/resume")
 
     def _pages(
         self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool

@@ -11,7 +11,9 @@ from sqlalchemy import text
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
-from trainmaster.master.services import queue
+from trainmaster.master.services import queue, standing
+from trainmaster.master.services.clock import from_epoch
+from trainmaster.master.services.errors import Forbidden, NotFound
 from trainmaster.master.services.paging import cut
 
 router = APIRouter()
@@ -93,14 +95,28 @@ def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, 
     compute = services.clusters.resolve("", 1).pool.name if served else ""
     aux = services.clusters.resolve("", 0).pool.name if served else ""
     window = cut(offset, limit, len(served))
+    resting = standing.rests(services.store)
     shown = []
     for entry in served[window.start : window.end]:
         name = entry.pool.name
         queued, scheduled = counts.get(name, (0, 0))
-        shown.append(
-            ResourcePool.of(entry, compute=name == compute, aux=name == aux, queued=queued, scheduled=scheduled)
-        )
+        pool = ResourcePool.of(entry, compute=name == compute, aux=name == aux, queued=queued, scheduled=scheduled)
+        if rest := resting.get(name):
+            until = rfc3339(from_epoch(rest.until))
+            pool.details = {"resting": {"failures": rest.failures, "until": until, "why": rest.why}}
+        shown.append(pool)
     return PoolsAnswer(resource_pools=shown, pagination=Pagination.of(window))
+
+
+@router.post("/api/x1/resource-pools/{name}/resume", tags=["queue"])
+def resume_pool(name: str, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
+    """Go on with a pool that rests after failures, at once."""
+    if not caller.admin:
+        raise Forbidden("Only administrators can tell a resource pool to go on.")
+    if name not in {served.pool.name for served in services.clusters.pools()}:
+        raise NotFound(f"There is no resource pool {name!r}.")
+    standing.resume(services.store, name)
+    return {}
 
 
 @router.get("/api/v1/job-queues-v2", tags=["queue"])

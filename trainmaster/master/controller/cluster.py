@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from trainmaster.dispatchers.base import (
@@ -23,7 +24,7 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
-from trainmaster.master.services import allocations, endings, sightings, submission
+from trainmaster.master.services import allocations, endings, sightings, standing, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
@@ -113,7 +114,11 @@ class ClusterLoop:
     def _submit_due(self) -> None:
         self._submitting = {key: future for key, future in self._submitting.items() if not future.done()}
         room = BATCH - len(self._submitting)
-        for allocation_id in submission.due(self._store, self._cluster.name, room) if room > 0 else ():
+        if room <= 0:
+            return
+        resting = standing.rests(self._store)
+        due = submission.due(self._store, self._cluster.name, room, list(resting))
+        for allocation_id in (*due, *standing.trial_runs(self._store, self._cluster.name, resting)):
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
 
@@ -131,7 +136,9 @@ class ClusterLoop:
         if ticket is None:
             return
         try:
-            ref = self._dispatcher.submit(submission.spec_of(self._store, self._settings, ticket))
+            spec = submission.spec_of(self._store, self._settings, ticket)
+            avoid = standing.avoided_nodes(self._store, self._cluster.name, allocation_id)
+            ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except Rejected as error:
             endings.rejected(self._store, self._settings, allocation_id, str(error))
         except Transient as error:

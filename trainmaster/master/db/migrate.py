@@ -30,17 +30,21 @@ def current(engine: Engine) -> str | None:
         return MigrationContext.configure(connection).get_current_revision()
 
 
-def upgrade(engine: Engine) -> None:
+def revisions() -> list[str]:
+    """All revisions that this version knows, the oldest first."""
+    return [script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()][::-1]
+
+
+def upgrade(engine: Engine, to: str = "head") -> None:
     """Run every migration the database has not seen, in one transaction. Raises SchemaTooNew."""
     config = _config()
-    script = ScriptDirectory.from_config(config)
     with engine.begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         found = MigrationContext.configure(connection).get_current_revision()
-        if found and found not in {revision.revision for revision in script.walk_revisions()}:
+        if found and found not in revisions():
             raise SchemaTooNew(
                 f"The database is at revision {found}, which this version of trainmaster does not know: it was written "
                 "by a newer one. Start that version, or restore a backup taken before the upgrade."
             )
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, to)

@@ -271,7 +271,17 @@ class Allocation(Base):
     __table_args__ = (
         Index("ix_allocations_live", "dispatcher", "id", postgresql_where=text("ended_at IS NULL")),
         Index("ix_allocations_uncollected", "dispatcher", postgresql_where=text("NOT collected")),
+        Index("ix_allocations_setbacks", "ended_at", postgresql_where=text("outcome = 'infrastructure'")),
+        Index("ix_allocations_leased", "pool", "leased_at"),
     )
+
+
+class PoolStanding(Base):
+    """When an administrator last told a pool that rested after failures to go on."""
+
+    __tablename__ = "pool_standing"
+    pool: Mapped[str] = mapped_column(primary_key=True)
+    resumed_at: Mapped[Time]
 
 
 class Node(Base):

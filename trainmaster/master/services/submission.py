@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,8 +40,8 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
             allocation.dispatcher = by_pool.get(allocation.pool, "")
 
 
-def due(store: Store, cluster: str, limit: int) -> list[str]:
-    """Allocations whose turn to be submitted has come, oldest first."""
+def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -> list[str]:
+    """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`."""
     query = (
         select(Allocation.id)
         .where(
@@ -50,6 +50,7 @@ def due(store: Store, cluster: str, limit: int) -> list[str]:
             Allocation.submission == Submission.NEW.value,
             Allocation.kill_at.is_(None),
             Allocation.not_before <= now(),
+            Allocation.pool.not_in(resting),
         )
         .order_by(Allocation.created_at, Allocation.trial_id)
         .limit(limit)

@@ -1,0 +1,98 @@
+"""A cluster that cannot start jobs: its pool rests, bad nodes are avoided, nobody is charged for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e import flaky, trainings
+from tests.e2e.master import MasterProcess, ended_as, files, log_text, make_folder, only_trial, remove_folder, wait_for
+from trainmaster.client.errors import APIError
+from trainmaster.client.master import Master
+
+FLAKY = """\
+resource_manager: {{type: flaky, slots: 4, poll_interval: 0.2, job_storage_root: {root}}}
+"""
+
+
+@pytest.fixture
+def master() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    root = folder / "jobs"
+    root.mkdir()
+    process = MasterProcess(folder, FLAKY.format(root=root), environment=flaky.announce(folder / "plugin"))
+    process.start()
+    yield process
+    process.clean_up()
+    remove_folder(folder)
+
+
+def asked(process: MasterProcess) -> list[list[str]]:
+    """Every submit so far: the nodes that it was told to avoid."""
+    path = process.folder / "jobs" / "asked.txt"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [[node for node in line.split(" ")[1].split(",") if node] for line in lines]
+
+
+def create(master: Master, **hparams: object) -> int:
+    searcher = {"name": "random", "metric": "error", "max_trials": hparams.pop("trials", 1)}
+    return master.create_experiment(
+        trainings.experiment(searcher, epochs=2, **hparams), files(train__py=trainings.COUNTING)
+    ).id
+
+
+def test_a_pool_whose_jobs_do_not_start_rests_until_somebody_says_go(master: MasterProcess) -> None:
+    broken = master.folder / "jobs" / "broken"
+    broken.touch()
+    client = master.client("admin")
+    number = create(client, trials=6)
+    wait_for(lambda: "resting" in client.pools()[0]["details"], "the rest of the pool", 90)
+    resting = client.pools()[0]["details"]["resting"]
+    assert resting["failures"] >= 5
+    assert resting["why"].startswith("A node of the job failed on n7")
+    (waiting,) = client.jobs()
+    assert waiting.explanation.startswith("Pool default rests: the cluster could not start the last ")
+    assert any("Pool default rests" in log_text(client, trial.id) for trial in client.trials(number))
+
+    # What rests is not asked again at once, though trials wait whose turn has come.
+    before = len(asked(master))
+    assert before <= 7
+    # Somebody else's job tells whether it works again, without waiting for the end of the rest.
+    broken.unlink()
+    other = create(client)
+    ended_as(client, other, "COMPLETED")
+    assert len(asked(master)) >= before + 1
+    wait_for(lambda: client.pools()[0]["details"] == {}, "the end of the rest")
+    ended_as(client, number, "COMPLETED")
+    assert [trial.restarts for trial in client.trials(number)] == [0] * 6
+
+
+def test_an_administrator_says_go(master: MasterProcess) -> None:
+    broken = master.folder / "jobs" / "broken"
+    broken.touch()
+    client = master.client("admin")
+    number = create(client, trials=6)
+    wait_for(lambda: "resting" in client.pools()[0]["details"], "the rest of the pool", 90)
+    broken.unlink()
+    with pytest.raises(APIError, match="Only administrators"):
+        master.client("determined").resume_pool("default")
+    with pytest.raises(APIError, match="There is no resource pool 'deflaut'"):
+        client.resume_pool("deflaut")
+    client.resume_pool("default")
+    ended_as(client, number, "COMPLETED")
+
+
+def test_a_node_that_lost_a_job_is_avoided_by_the_next_attempt(master: MasterProcess) -> None:
+    broken = master.folder / "jobs" / "broken"
+    broken.touch()
+    client = master.client()
+    number = create(client)
+    wait_for(lambda: asked(master), "the first submit")
+    broken.unlink()
+    ended_as(client, number, "COMPLETED")
+    assert asked(master) == [[], [flaky.NODE]]
+    assert only_trial(client, number).restarts == 0
+    # One trial's misfortune is not yet everybody's.
+    ended_as(client, create(client), "COMPLETED")
+    assert asked(master)[-1] == []

@@ -1,0 +1,48 @@
+"""When a pool is given a rest: several jobs in a row that its cluster could not start. Pure; times are epoch seconds.
+
+A job counts when its cluster lost it before the runtime in it came up; a runtime that comes up closes the matter. While
+a pool rests its jobs wait, one at a time is tried, and the trials are not charged for what is not their fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+THRESHOLD = 5  # jobs in a row
+FIRST_REST = 60.0  # seconds; doubled with every further failure
+LONGEST_REST = 1800.0
+MEMORY = 86400.0  # seconds after which a failure says nothing about a pool any more
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that its cluster could not start. `group`: its experiment."""
+
+    at: float
+    group: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Rest:
+    """`failures` jobs in a row were not started; nobody but a trial run starts before `until`."""
+
+    failures: int
+    until: float
+    why: str
+    groups: frozenset[int]  # whose jobs failed: a trial run of anybody else tells more
+
+    @property
+    def text(self) -> str:
+        return f"the cluster could not start the last {self.failures} jobs there ({self.why.rstrip('.')})"
+
+
+def rest(failures: Sequence[Failure], closed_at: float, now: float) -> Rest | None:
+    """Whether a pool rests. `closed_at`: when a runtime last came up there, or an administrator said go."""
+    counting = [one for one in failures if one.at > max(closed_at, now - MEMORY)]
+    if len(counting) < THRESHOLD:
+        return None
+    last = max(counting, key=lambda one: one.at)
+    pause = min(FIRST_REST * 2 ** min(len(counting) - THRESHOLD, 10), LONGEST_REST)
+    return Rest(len(counting), last.at + pause, last.why, frozenset(one.group for one in counting))

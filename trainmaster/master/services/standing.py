@@ -1,0 +1,126 @@
+"""How far pools and nodes can be trusted at present, read from how their last jobs went. Nothing is kept beside that,
+but when an administrator said go."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from trainmaster.master.db.tables import Allocation, PoolStanding, Trial
+from trainmaster.master.lifecycle.breaker import MEMORY, Failure, Rest, rest
+from trainmaster.master.lifecycle.states import OutcomeKind, Submission
+from trainmaster.master.services import logs
+from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.submission import explain
+
+AVOID_FOR = 3600.0  # seconds for which a node that lost a job is avoided
+MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
+
+
+def rests(store: Store) -> dict[str, Rest]:
+    """Pools that rest, by name."""
+    time = now()
+    since = time - dt.timedelta(seconds=MEMORY)
+    failed = (
+        select(Allocation.pool, Allocation.ended_at, Allocation.exit_text, Trial.experiment_id)
+        .join(Trial, Trial.id == Allocation.trial_id)
+        .where(
+            Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
+            Allocation.lease_job.is_(None),
+            Allocation.submitted_at.is_not(None),
+            Allocation.ended_at > since,
+        )
+    )
+    failures: dict[str, list[Failure]] = defaultdict(list)
+    with store.transaction() as session:
+        for pool, ended_at, text, experiment_id in session.execute(failed).tuples():
+            if ended_at is not None:
+                failures[pool].append(Failure(epoch(ended_at), experiment_id, text))
+        if not failures:
+            return {}
+        names = list(failures)
+        led = select(Allocation.pool, func.max(Allocation.leased_at)).where(Allocation.pool.in_(names))
+        closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)).tuples() if at}
+        told = select(PoolStanding.pool, PoolStanding.resumed_at).where(PoolStanding.pool.in_(names))
+        for pool, at in session.execute(told).tuples():
+            closed[pool] = max(at, closed.get(pool, at))
+    found = {
+        pool: rest(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
+        for pool, those in failures.items()
+    }
+    return {pool: one for pool, one in found.items() if one is not None}
+
+
+def resume(store: Store, pool: str) -> None:
+    """An administrator says go: what failed before counts no more."""
+    with store.transaction() as session:
+        statement = insert(PoolStanding).values(pool=pool, resumed_at=now())
+        changed = {"resumed_at": statement.excluded.resumed_at}
+        session.execute(statement.on_conflict_do_update(index_elements=[PoolStanding.pool], set_=changed))
+        wake(session, "controller")
+
+
+def trial_runs(store: Store, cluster: str, resting: Mapping[str, Rest]) -> list[str]:
+    """The allocations of resting pools that may be submitted nevertheless: at most one a pool, none while one is under
+    way. One of an experiment that had no failure goes at once, any other when the rest is over. The others' logs say
+    why they wait."""
+    found: list[str] = []
+    for pool, one in resting.items():
+        mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
+        with store.transaction() as session:
+            under_way = select(func.count()).where(
+                *mine, Allocation.submission != Submission.NEW.value, Allocation.lease_job.is_(None)
+            )
+            waiting = (
+                select(Allocation, Trial.experiment_id)
+                .join(Trial, Trial.id == Allocation.trial_id)
+                .where(
+                    *mine,
+                    Allocation.submission == Submission.NEW.value,
+                    Allocation.kill_at.is_(None),
+                    Allocation.not_before <= now(),
+                )
+                .order_by(Trial.experiment_id.in_(one.groups), Allocation.created_at, Allocation.trial_id)
+            )
+            rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).tuples().all()
+            if rows and not session.scalar(under_way):
+                allocation, experiment_id = rows[0]
+                if experiment_id not in one.groups or epoch(now()) >= one.until:
+                    found.append(allocation.id)
+            notes = logs.Notes()
+            _tell(notes, (row for row, _ in rows if row.id not in found), one)
+            session.flush()
+            notes.write(session)
+    return found
+
+
+def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
+    for allocation in waiting:
+        until = from_epoch(one.until).strftime("%H:%M UTC")
+        text = f"Pool {allocation.pool} rests: {one.text}. It is tried again one job at a time, next at {until}."
+        explain(notes, allocation, text, level="WARNING")
+
+
+def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
+    """Nodes that this attempt had better not run on: those that lost an earlier attempt of the same trial in the last
+    hour, and those that lost jobs of two trials. The worst first, not more than MOST_AVOIDED."""
+    since = now() - dt.timedelta(seconds=AVOID_FOR)
+    query = select(Allocation.trial_id, Allocation.observed).where(
+        Allocation.dispatcher == cluster,
+        Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
+        Allocation.observed_state == "INFRASTRUCTURE",
+        Allocation.ended_at > since,
+    )
+    blamed: dict[str, set[int]] = defaultdict(set)
+    with store.transaction() as session:
+        trial_id = session.scalar(select(Allocation.trial_id).where(Allocation.id == allocation_id))
+        for trial, observed in session.execute(query).tuples():
+            for node in (observed or {}).get("nodes") or ():
+                blamed[str(node)].add(trial or 0)
+    weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
+    return [node for node, _ in weight.most_common(MOST_AVOIDED)]
