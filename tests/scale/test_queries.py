@@ -209,7 +209,7 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
     [
         lambda store: submission.due(store, "default", 64),
         lambda store: submission.next_due(store, "default"),
-        lambda store: sightings.live_ids(store, "default"),
+        lambda store: sightings.any_live(store, "default"),
         lambda store: endings.to_kill(store, "default"),
         lambda store: endings.enforce_deadlines(store),
         lambda store: endings.silent(store, "default"),

@@ -182,7 +182,7 @@ class ClusterLoop:
     def _observe_if_due(self) -> None:
         if time.monotonic() - self._observed_at < self._poll_interval():
             return
-        if not sightings.live_ids(self._store, self._cluster.name) and self._observed_at:
+        if self._observed_at and not sightings.any_live(self._store, self._cluster.name):
             return  # nothing of ours is there: ask nothing
         self._observed_at = time.monotonic()
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from trainmaster.master.services.store import Store
 from trainmaster.master.services.submission import explain, mark_submitted
 
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
+LOCKED_AT_ONCE = 500  # rows a statement
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
 
@@ -32,13 +33,39 @@ class Sightings:
     resubmit: list[str]  # allocations whose submit has certainly not happened
 
 
-def live_ids(store: Store, cluster: str) -> list[str]:
-    """Allocations that some scheduler may know of."""
+def any_live(store: Store, cluster: str) -> bool:
+    """Whether some scheduler may know of a job of ours."""
     query = select(Allocation.id).where(
         Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission != Submission.NEW.value
     )
     with store.transaction() as session:
-        return list(session.scalars(query.order_by(Allocation.id)))
+        return session.scalar(query.limit(1)) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """What a look compares of a live attempt: a few columns, because there may be thousands."""
+
+    id: str
+    token: str
+    submission: str
+    native_id: str | None
+    lease_job: str | None
+    absent_since: dt.datetime | None
+    observed_state: str
+    observed: dict[str, Any] | None
+
+
+_LIVE = (
+    Allocation.id,
+    Allocation.token,
+    Allocation.submission,
+    Allocation.native_id,
+    Allocation.lease_job,
+    Allocation.absent_since,
+    Allocation.observed_state,
+    Allocation.observed,
+)
 
 
 def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: float) -> Sightings:
@@ -47,21 +74,20 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
     found = Sightings([], [], [])
+    news: dict[str, Observation | None] = {}
     taken = from_epoch(snapshot.taken_at)
     notes = logs.Notes()
     with store.transaction() as session:
-        query = select(Allocation).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
-        live = {allocation.token: allocation for allocation in session.scalars(query.order_by(Allocation.id))}
-        for token, allocation in live.items():
+        query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
+        live = {row.token: _Live(*row) for row in session.execute(query.order_by(Allocation.id))}
+        for token, known in live.items():
             observations = seen.get(token, [])
-            mine = _choose(allocation, observations) if observations else None
+            mine = _choose(known, observations) if observations else None
             found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
-            if allocation.submission == Submission.NEW or not _is_news(allocation, mine):
-                continue  # most of thousands of jobs are as they were: no lock, no write
-            session.refresh(allocation, with_for_update=True)
-            if allocation.ended_at is not None:
-                continue
-            if mine is not None:
+            if known.submission != Submission.NEW and _is_news(known, mine):
+                news[known.id] = mine  # most of thousands of jobs are as they were: no lock, no write
+        for allocation in _locked(session, list(news)):
+            if (mine := news[allocation.id]) is not None:
                 _take_observation(notes, allocation, mine, taken)
             else:
                 _take_absence(allocation, taken, quiet_period, found)
@@ -75,25 +101,34 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     return found
 
 
-def _choose(allocation: Allocation, observations: Sequence[Observation]) -> Observation:
+def _locked(session: Session, ids: Sequence[str]) -> Iterator[Allocation]:
+    """The attempts of `ids` that have not ended meanwhile, locked in the order of their ids."""
+    for at in range(0, len(ids), LOCKED_AT_ONCE):
+        query = select(Allocation).where(
+            Allocation.id.in_(ids[at : at + LOCKED_AT_ONCE]), Allocation.ended_at.is_(None)
+        )
+        yield from session.scalars(query.order_by(Allocation.id).with_for_update())
+
+
+def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
     """Which of several jobs under one token counts: the leased one, else the one we know, else the oldest."""
-    for wanted in (allocation.lease_job, allocation.native_id):
+    for wanted in (known.lease_job, known.native_id):
         for observation in observations:
             if observation.job_id == wanted:
                 return observation
     return min(observations, key=lambda o: (o.submitted_at or 0.0, len(o.job_id), o.job_id))
 
 
-def _is_news(allocation: Allocation, seen: Observation | None) -> bool:
+def _is_news(known: _Live, seen: Observation | None) -> bool:
     """Whether a look at the scheduler tells something that the row does not say."""
     if seen is None:
-        return allocation.absent_since is None or allocation.submission == Submission.UNKNOWN
-    if allocation.absent_since is not None or allocation.submission != Submission.SUBMITTED:
+        return known.absent_since is None or known.submission == Submission.UNKNOWN
+    if known.absent_since is not None or known.submission != Submission.SUBMITTED:
         return True
-    known = allocation.observed or {}
+    before = known.observed or {}
     return seen.state is not JobState.UNKNOWN and (
-        allocation.observed_state != seen.state.value
-        or any(known.get(key) != value for key, value in _record_of(seen).items())
+        known.observed_state != seen.state.value
+        or any(before.get(key) != value for key, value in _record_of(seen).items())
     )
 
 
