@@ -1,8 +1,8 @@
 """The one place that runs commands: a deadline on each, a scrubbed environment, no shell.
 
-It drives a plumbum machine, so the same builders and parsers serve this machine and, given another machine object, one
-behind SSH. The environment is set by `env -i` in front of the command, because a remote login would otherwise add its
-own; nothing of the master's (SLURM_*, SBATCH_*, conda, LD_*) gets through. No secret is ever passed this way.
+`Runner` is what dispatchers use: this machine under the master's own account (`Shell`, here), or another account or
+machine (`trainmaster.dispatchers.access`), with the same builders and parsers. The environment is made anew by
+`env -i`; nothing of the master's (SLURM_*, SBATCH_*, conda, LD_*) gets through. No secret is ever passed this way.
 """
 
 from __future__ import annotations
@@ -13,17 +13,22 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import plumbum
 from plumbum.commands.processes import CommandNotFound, ProcessTimedOut
+
+from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Unreachable
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one command did. `timed_out` means that we ended it: what it had done by then is not known."""
+    """What one command did. `timed_out` means that we ended it: what it had done by then is not known.
+
+    The last three are sentences about the way to the command, empty when there is nothing to say.
+    """
 
     argv: tuple[str, ...]
     returncode: int
@@ -32,27 +37,49 @@ class Outcome:
     seconds: float
     timed_out: bool = False
     not_found: bool = False
+    unreached: str = ""  # why the command was certainly never started
+    cut: str = ""  # how the connection was lost after the command may have begun
+    refused: str = ""  # why it may not be run as that user at all
 
     @property
     def ok(self) -> bool:
-        return self.returncode == 0 and not self.timed_out and not self.not_found
+        return self.returncode == 0 and not self.timed_out and not self.not_found and self.way_failure() is None
+
+    def way_failure(self, token: str | None = None, *, repeatable: bool = True) -> DispatcherError | None:
+        """The error of the way to the command, before anything that the command itself said; None when it was run to
+        its end. What is `repeatable` and was cut can simply be asked again; anything else may have happened."""
+        if self.refused:
+            return Rejected(self.refused, token=token)
+        if self.unreached:
+            return Unreachable(self.unreached, token=token)
+        if self.cut:
+            return (Unreachable if repeatable else Ambiguous)(self.cut, token=token)
+        return None
+
+
+class Runner(Protocol):
+    """Runs commands somewhere as somebody. `path` and `environment` are what every command gets."""
+
+    path: str
+    environment: Mapping[str, str]
+
+    def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> Outcome:
+        """Run `argv` and wait at most `deadline` seconds. Never raises for what the command or the way to it does."""
 
 
 class Shell:
-    """Runs commands on one machine as the account that the machine object stands for."""
+    """Runs commands on this machine as the account of this process."""
 
     def __init__(
         self,
         environment: Mapping[str, str] | None = None,
         *,
         path: str = DEFAULT_PATH,
-        machine: Any = plumbum.local,
     ) -> None:
         """`environment` is added to the little that is always there (PATH, HOME, USER, LOGNAME, LANG, SHELL)."""
         user = getpass.getuser()
-        self._machine = machine
         self.path = path
-        self.environment = {
+        self.environment: Mapping[str, str] = {
             "PATH": path,
             "HOME": os.path.expanduser("~"),
             "USER": user,
@@ -73,7 +100,7 @@ class Shell:
         words = ("-i", *(f"{name}={value}" for name, value in self.environment.items()), *argv)
         begun = time.monotonic()
         try:
-            command = self._machine["/usr/bin/env"][words] << stdin
+            command = plumbum.local["/usr/bin/env"][words] << stdin
             code, out, err = command.run(retcode=None, timeout=deadline)
         except ProcessTimedOut:
             return Outcome(tuple(argv), -1, "", "", time.monotonic() - begun, timed_out=True)

@@ -171,3 +171,29 @@ def test_accounting_takes_the_newest_run() -> None:
         "nodes": "n[1-2]",
     }
     assert parse.accounting("") is None
+
+
+def test_everybodys_jobs_with_their_owners_and_sizes() -> None:
+    jobs, odd = parse.queue(recorded("squeue-all.out"), MARK)
+    assert odd == []
+    sizes = {job.name: (job.user, job.partition, job.num_nodes, job.cpus, job.gpus) for job in jobs}
+    assert sizes == {
+        "array": ("tmbob", "main", 1, 1, 0),
+        "held theirs": ("tmbob", "main", 2, 2, 4),
+        "theirs": ("tmbob", "main", 1, 1, 1),
+        "rec-hers": ("tmalice", "main", 1, 3, 0),
+        "rec-forged": ("tmbob", "main", 1, 1, 2),
+    }
+
+
+@pytest.mark.parametrize(
+    ("allocated", "per_job", "per_node", "gpus"),
+    [
+        ("cpu=4,node=2,gres/gpu=4,gres/gpu:a100=4", "N/A", "gres:gpu:a100:2", 4),
+        ("cpu=4,node=2", "gres/gpu:3", "N/A", 3),
+        ("cpu=4,node=2", "", "gres/gpu:a100:2,gres/shard:8", 4),
+        ("", "", "", 0),
+    ],
+)
+def test_gpus_of_a_job(allocated: str, per_job: str, per_node: str, gpus: int) -> None:
+    assert parse.job_gpus(allocated, per_job, per_node, nodes=2) == gpus

@@ -6,10 +6,11 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.dispatchers.base import DispatcherError, Transient
-from trainmaster.dispatchers.shell import Outcome, Shell
+from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient
+from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 
@@ -41,20 +42,21 @@ class TokenBucket:
 class SlurmClient:
     """Each method is one command. They raise only the dispatcher errors."""
 
-    def __init__(self, options: SlurmOptions, shell: Shell | None = None) -> None:
-        # SLURM_TIME_FORMAT makes times epoch seconds, whatever the site's and this machine's zones are.
-        environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
-        self._shell = shell or Shell(environment, path=options.job_path)
+    def __init__(self, options: SlurmOptions, access: Access) -> None:
+        self._access = access
+        self._shell = access.shell()
         self._options = options
         self._programs = options.programs()
         self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
         self._odd: set[str] = set()
 
-    def submit(self, job: commands.Submission, script: str) -> tuple[str, str]:
-        """Job id and cluster name. Raises Rejected, Transient, Ambiguous, Unreachable."""
+    def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
+        """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
         self._bucket.wait()
         argv = commands.submit(self._programs, job)
-        outcome = self._shell.run(argv, stdin=script, deadline=self._options.submit_deadline)
+        outcome = self._access.shell(user).run(argv, stdin=script, deadline=self._options.submit_deadline)
+        if error := outcome.way_failure(job.token, repeatable=False):
+            raise error
         found = parse.submitted_id(outcome.stdout)
         # An id on standard output is proof, even when the command was ended afterwards.
         if found is None:
@@ -62,9 +64,11 @@ class SlurmClient:
         return found
 
     def queue(self) -> list[parse.QueueLine]:
-        """All jobs of this account that Slurm knows. Raises Unreachable, Transient."""
+        """All jobs that Slurm knows: everybody's, where jobs run as their users or other people's are shown; else those
+        of this account. Raises Unreachable, Transient."""
         mark = _mark()
-        outcome = self._ask(commands.queue(self._programs, mark))
+        everybody = self._access.impersonates or self._options.external_jobs
+        outcome = self._ask(commands.queue(self._programs, mark, everybody=everybody))
         jobs, odd = parse.queue(outcome.stdout, mark)
         self._note("squeue", odd)
         if odd and not jobs and mark not in outcome.stdout and outcome.stdout.strip():
@@ -78,15 +82,18 @@ class SlurmClient:
         self._note("sinfo", odd)
         return found
 
-    def cancel(self, job_ids: Sequence[str]) -> None:
-        self._order(commands.cancel(self._programs, job_ids))
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        """Each job as its user."""
+        self._order(refs, lambda job_ids: commands.cancel(self._programs, job_ids))
 
-    def signal(self, job_ids: Sequence[str], name: str) -> None:
-        self._order(commands.signal(self._programs, job_ids, name))
+    def signal(self, refs: Sequence[JobRef], name: str) -> None:
+        """Each job as its user."""
+        self._order(refs, lambda job_ids: commands.signal(self._programs, job_ids, name))
 
     def show_job(self, job_id: str) -> dict[str, str]:
         """What the controller remembers of a job; empty when it has forgotten it."""
         outcome = self._shell.run(commands.show_job(self._programs, job_id), deadline=self._options.query_deadline)
+        self._raise_for_way(outcome)
         if "Invalid job id" in outcome.stderr:
             return {}
         self._raise(outcome)
@@ -109,18 +116,25 @@ class SlurmClient:
         self._raise(outcome)
         return outcome
 
-    def _order(self, chunks: Iterable[list[str]]) -> None:
+    def _order(self, refs: Sequence[JobRef], command: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
         """Run every chunk, even when an earlier one fails: one bad job must not keep the others alive."""
         first: DispatcherError | None = None
-        for argv in chunks:
-            outcome = self._shell.run(argv, deadline=self._options.query_deadline)
-            if outcome.stderr and _only_about_ended_jobs(outcome.stderr):
-                continue
-            first = first or failures.query_failure(outcome)
+        for user, jobs in self._access.by_user(refs).items():
+            shell = self._access.shell(user)
+            for argv in command([ref.job_id for ref in jobs]):
+                outcome = shell.run(argv, deadline=self._options.query_deadline)
+                if outcome.stderr and _only_about_ended_jobs(outcome.stderr):
+                    continue
+                first = first or outcome.way_failure() or failures.query_failure(outcome)
         if first:
             raise first
 
+    def _raise_for_way(self, outcome: Outcome) -> None:
+        if error := outcome.way_failure():
+            raise error
+
     def _raise(self, outcome: Outcome) -> None:
+        self._raise_for_way(outcome)
         error = failures.query_failure(outcome)
         if error:
             raise error

@@ -20,6 +20,8 @@ QUEUE_FIELDS = (
     "Cluster",
     "Name",
 )
+# What is asked as well when the answer holds everybody's jobs.
+OWNER_FIELDS = ("UserName", "Partition", "NumNodes", "NumCPUs", "tres-alloc", "tres-per-job", "tres-per-node")
 NODE_FIELDS = (
     "Partition",
     "NodeList",
@@ -99,10 +101,13 @@ def end_mark(mark: str) -> str:
     return mark.replace("\x1f", "\x1e")
 
 
-def queue(programs: Programs, mark: str) -> list[str]:
-    """One bulk question for all jobs of this account, ended ones that Slurm still remembers included."""
-    fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in QUEUE_FIELDS)
-    return [programs.squeue, "--noheader", "--me", "--states=all", f"--Format={fields}"]
+def queue(programs: Programs, mark: str, *, everybody: bool = False) -> list[str]:
+    """One bulk question for all jobs of this account, or of everybody, ended ones that Slurm still remembers included.
+    It costs the controller two requests either way."""
+    whose = () if everybody else ("--me",)
+    names = (*QUEUE_FIELDS[:-1], *(OWNER_FIELDS if everybody else ()), QUEUE_FIELDS[-1])
+    fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in names)
+    return [programs.squeue, "--noheader", *whose, "--states=all", f"--Format={fields}"]
 
 
 def nodes(programs: Programs, mark: str) -> list[str]:

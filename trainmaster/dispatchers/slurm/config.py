@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
+from trainmaster.dispatchers.access.config import AccessOptions
 from trainmaster.dispatchers.base import Rejected, SlotType
 from trainmaster.dispatchers.shell import DEFAULT_PATH
 from trainmaster.dispatchers.slurm.commands import Programs
@@ -17,7 +18,6 @@ from trainmaster.dispatchers.slurm.resources import GpuDialect
 
 
 class _Section(BaseModel):
-    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -31,9 +31,13 @@ class CommandPaths(_Section):
     sacct: str | None = None
     scontrol: str | None = None
 
-    def programs(self, path: str) -> Programs:
-        """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH."""
-        found = {name: given or shutil.which(name, path=path) or name for name, given in self.model_dump().items()}
+    def programs(self, path: str | None) -> Programs:
+        """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH. None: the
+        cluster is elsewhere, and its own PATH decides."""
+        found = {
+            name: given or (shutil.which(name, path=path) if path else None) or name
+            for name, given in self.model_dump().items()
+        }
         return Programs(**found)
 
 
@@ -47,7 +51,7 @@ class PartitionOptions(_Section):
     gres_supported: bool | None = None
 
 
-class SlurmOptions(_Section):
+class SlurmOptions(AccessOptions):
     """Options of a Slurm cluster. Times are seconds."""
 
     container_run_type: str = "apptainer"
@@ -91,11 +95,11 @@ class SlurmOptions(_Section):
 
     def programs(self) -> Programs:
         """Slurm's commands, looked for on the master's own PATH and on the jobs'."""
-        return self.commands.programs(f"{os.environ.get('PATH', '')}:{self.job_path}")
+        return self.commands.programs(None if self.ssh else f"{os.environ.get('PATH', '')}:{self.job_path}")
 
     def container(self, name: str) -> ContainerRuntime:
         """The container runtime called `name`, with its command where this machine has it."""
-        return container_runtime(name, self.container_command or shutil.which(name))
+        return container_runtime(name, self.container_command or (None if self.ssh else shutil.which(name)))
 
     @property
     def image_root(self) -> str | None:
@@ -104,7 +108,8 @@ class SlurmOptions(_Section):
     @property
     def client_environment(self) -> dict[str, str]:
         """What Slurm's commands and jobs get beside the basics; SLURM_CONF of the master's own environment too."""
-        inherited = {name: os.environ[name] for name in ("SLURM_CONF",) if name in os.environ}
+        names = () if self.ssh else ("SLURM_CONF",)
+        inherited = {name: os.environ[name] for name in names if name in os.environ}
         return {**inherited, **self.environment}
 
     def partition(self, name: str) -> PartitionOptions:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.dispatchers.access.ways import Folder, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
     DispatcherError,
     Explanation,
+    ExternalJob,
     JobRef,
     JobSpec,
     JobState,
@@ -30,8 +31,7 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     StagedFile,
 )
-from trainmaster.dispatchers.folder import TOKEN, JobFolder
-from trainmaster.dispatchers.shell import Shell
+from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.config import SlurmOptions
@@ -48,18 +48,19 @@ _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 
 
 class SlurmDispatcher:
-    """Jobs on a Slurm cluster, submitted by the account that the master runs under."""
+    """Jobs on a Slurm cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
     kind = "slurm"
 
-    def __init__(self, setup: Setup, shell: Shell | None = None) -> None:
-        """Raises Rejected for a wrong configuration. `shell` is for a cluster that is reached in another way."""
+    def __init__(self, setup: Setup) -> None:
+        """Raises Rejected for a wrong configuration."""
         self.name = setup.name
         self._prefix = setup.prefix
-        self._root = setup.job_root
         self._options = SlurmOptions.read(setup.options)
-        self._client = SlurmClient(self._options, shell)
-        self._account = getpass.getuser()
+        # SLURM_TIME_FORMAT makes times epoch seconds, whatever the site's and this machine's zones are.
+        environment = {**self._options.client_environment, "SLURM_TIME_FORMAT": "%s"}
+        self._access = make_access(self._options, setup.job_root, environment=environment, path=self._options.job_path)
+        self._client = SlurmClient(self._options, self._access)
         self._lock = threading.Lock()
         self._partitions: dict[str, Partition] = {}
         self._partitions_at: float | None = None
@@ -76,10 +77,10 @@ class SlurmDispatcher:
             scheduler="slurm",
             version=version,
             accounting=accounting,
-            impersonation=False,
+            impersonation=self._access.impersonates,
             quiet_period=2 * timeout,
             poll_interval=self._poll_interval(min_age),
-            problems=tuple(self._problems(version, accounting, min_age)),
+            problems=(*self._problems(version, accounting, min_age), *self._private(config), *self._access.problems()),
         )
 
     def _poll_interval(self, min_age: int | None) -> float:
@@ -88,7 +89,7 @@ class SlurmDispatcher:
 
     def _problems(self, version: str, accounting: bool, min_age: int | None) -> list[Problem]:
         found = []
-        if os.geteuid() == 0:
+        if self._access.account == "root":
             found.append(
                 Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")
             )
@@ -109,19 +110,25 @@ class SlurmDispatcher:
                     "Set slurm.slots_per_node in experiments, or tres_supported: false.",
                 )
             )
+        return found + self._container_problems()
+
+    def _container_problems(self) -> list[Problem]:
         name = self._options.container_run_type
         program = self._options.container_command or name
-        if (
-            name != "none"
-            and shutil.which(program, path=f"{os.environ.get('PATH', '')}:{self._options.job_path}") is None
-        ):
-            found.append(
-                Problem(
-                    f"The container runtime {program} is not found on this machine.",
-                    "Install it, or name its full path in container_command.",
-                )
-            )
-        return found
+        path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
+        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
+            return []
+        text = f"The container runtime {program} is not found on this machine."
+        return [Problem(text, "Install it, or name its full path in container_command.")]
+
+    def _private(self, config: Mapping[str, str]) -> list[Problem]:
+        """A site may hide jobs from everybody but their owners; ours would then look as if they were gone."""
+        hidden = "jobs" in config.get("PrivateData", "").split(",")
+        if not hidden or not self._access.impersonates:
+            return []
+        who = self._access.account
+        text = f"Slurm hides other users' jobs (PrivateData=jobs), and {who} must see those that it starts."
+        return [Problem(text, f"sacctmgr modify user {who} set adminlevel=operator", fatal=True)]
 
     def pools(self) -> Sequence[Pool]:
         return [partition.pool(self._options) for partition in self._known_partitions(fresh=True).values()]
@@ -148,10 +155,11 @@ class SlurmDispatcher:
             given = options.check(spec.options)
         except options.BadOption as error:
             found.append(_sentence(error))
-        found += self._account_complaints(spec)
+        found += filter(None, [self._access.objection(spec.user)])
         try:
-            runtime = self._options.container(spec.container.runtime)
-            found += runtime.check(self._image(spec))
+            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
+            if self._access.is_own(spec.user) or not image:
+                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
         except UnknownRuntime as error:
             found.append(str(error))
         try:
@@ -164,11 +172,6 @@ class SlurmDispatcher:
         else:
             found += partition.complaints(spec, self._request(spec, partition), options.walltime(given))
         return found
-
-    def _account_complaints(self, spec: JobSpec) -> list[str]:
-        if spec.user in (None, self._account):
-            return []
-        return [f"Jobs run here as {self._account}, the account of the master; they cannot run as {spec.user}."]
 
     def _image(self, spec: JobSpec) -> str:
         return resolve_image(spec.container.image, self._options.image_root)
@@ -187,23 +190,22 @@ class SlurmDispatcher:
     # -- submit ----------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = JobFolder(self._root, spec.token)
+        folder = self._access.folder(spec.token, spec.user)
         if not spec.token.startswith(self._prefix):
             raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
-        complaints = self._account_complaints(spec)
-        if complaints:
-            raise Rejected(complaints[0], token=spec.token)
+        if objection := self._access.objection(spec.user):
+            raise Rejected(objection, token=spec.token)
         try:
             given = options.check(spec.options)
             job, script, start = self._prepare(spec, folder, given)
         except (options.BadOption, ControlCharacter, UnknownRuntime) as error:
             raise Rejected(_sentence(error), token=spec.token) from None
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode(), 0o600)})
-        job_id, cluster = self._client.submit(job, script)
-        return JobRef(spec.token, job_id, cluster)
+        job_id, cluster = self._client.submit(job, script, spec.user)
+        return JobRef(spec.token, job_id, cluster, spec.user)
 
     def _prepare(
-        self, spec: JobSpec, folder: JobFolder, given: dict[str, str | None]
+        self, spec: JobSpec, folder: Folder, given: dict[str, str | None]
     ) -> tuple[commands.Submission, str, str]:
         """The sbatch call, the job script and start.sh of a job."""
         try:
@@ -240,7 +242,7 @@ class SlurmDispatcher:
         )
         return job, script, self._start_script(spec, folder)
 
-    def _start_script(self, spec: JobSpec, folder: JobFolder) -> str:
+    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
         libraries = self._options.gpu_libraries and spec.slots > 0
         return self._options.container(spec.container.runtime).start_script(
             Start(
@@ -258,17 +260,35 @@ class SlurmDispatcher:
 
     def observe(self) -> Snapshot:
         taken_at = time.time()
-        jobs = self._client.queue()
-        ours = (job for job in jobs if job.name.startswith(self._prefix) and TOKEN.fullmatch(job.name))
-        return Snapshot(taken_at=taken_at, jobs=tuple(_observation(job) for job in ours))
+        ours: list[Observation] = []
+        others: list[QueueLine] = []
+        for job in self._client.queue():
+            if job.name.startswith(self._prefix) and TOKEN.fullmatch(job.name):
+                ours.append(_observation(job, self._access.name(job.user) if job.user else None))
+            else:
+                others.append(job)
+        return Snapshot(taken_at, tuple(ours), tuple(self._external(others)) if self._options.external_jobs else ())
+
+    def _external(self, jobs: Sequence[QueueLine]) -> Iterator[ExternalJob]:
+        """Jobs of others that wait or run."""
+        with self._lock:
+            cpus = {name for name, partition in self._partitions.items() if partition.slot_type is SlotType.CPU}
+        for job in jobs:
+            state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+            if not state.terminal:
+                slots = job.cpus if job.partition in cpus else job.gpus
+                submitted = job.submitted_at
+                yield ExternalJob(
+                    job.job_id, job.partition, job.user, state, job.name[:100], job.num_nodes, slots, submitted
+                )
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         if refs:
-            self._client.cancel([ref.job_id for ref in refs])
+            self._client.cancel(refs)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
         if refs:
-            self._client.signal([ref.job_id for ref in refs], _SIGNALS[signal])
+            self._client.signal(refs, _SIGNALS[signal])
 
     def explain(self, ref: JobRef) -> Explanation:
         """From the controller while it remembers, then from accounting; the controller does not know who cancelled
@@ -292,17 +312,18 @@ class SlurmDispatcher:
 
     # -- the job folder --------------------------------------------------------------------------------
 
-    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
-        return JobFolder(self._root, token).collect()
+    def collect(self, token: str, user: str | None = None) -> Remains:
+        return self._access.folder(token, user).collect()
 
-    def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
-        JobFolder(self._root, token).forget()
+    def forget(self, token: str, user: str | None = None) -> None:
+        self._access.folder(token, user).forget()
 
     def log_path(self, token: str) -> Path | None:
-        return JobFolder(self._root, token).output
+        return self._access.output(token)
 
     def close(self) -> None:
-        """Nothing is held open; every command stands for itself."""
+        """Let go of connections; jobs go on."""
+        self._access.close()
 
 
 @dataclass(frozen=True)
@@ -351,7 +372,7 @@ class _Facts:
         )
 
 
-def _observation(job: QueueLine) -> Observation:
+def _observation(job: QueueLine, user: str | None) -> Observation:
     state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
     begun = state not in (JobState.QUEUED, JobState.HELD)
     # For a job that waits, Slurm prints when it may start; that is a guess, not a fact.
@@ -373,6 +394,7 @@ def _observation(job: QueueLine) -> Observation:
         ends_at=job.ends_at if begun else None,
         submitted_at=job.submitted_at,
         never=refused or (not begun and reason.never),
+        user=user,
     )
 
 

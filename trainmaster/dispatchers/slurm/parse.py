@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.slurm.commands import end_mark
+from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
 from trainmaster.dispatchers.slurm.states import Exit
 
+_QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 ABSENT = frozenset({"", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
 
@@ -30,6 +31,12 @@ class QueueLine:
     nodes: tuple[str, ...]
     cluster: str
     name: str
+    # Of a listing of everybody's jobs only.
+    user: str = ""
+    partition: str = ""
+    num_nodes: int = 0
+    cpus: int = 0
+    gpus: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
     """Jobs of `squeue -O` with `mark` after every field and commands.end_mark after the last, and the lines that are
     no jobs.
 
-    The order of fields is commands.QUEUE_FIELDS; the name stands last.
+    The order of fields is commands.QUEUE_FIELDS, with OWNER_FIELDS before the name where everybody was asked for.
     """
     jobs: list[QueueLine] = []
     odd: list[str] = []
@@ -76,10 +83,11 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
         # A banner of the login shell stands before the first record, on lines of its own.
         lead, _, job_id = fields[0].rpartition("\n")
         odd += [line for line in lead.splitlines() if line.strip()]
-        if len(fields) != 11 or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
+        if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
             odd.append(record.strip()[:200])
             continue
-        _, state, reason, status, derived, submit, start, end_time, nodes, cluster, name = fields
+        _, state, reason, status, derived, submit, start, end_time, nodes, cluster, *owner, name = fields
+        user, partition, num_nodes, cpus, *tres = owner or [""] * len(OWNER_FIELDS)
         jobs.append(
             QueueLine(
                 job_id=job_id,
@@ -92,6 +100,11 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
                 ends_at=epoch(end_time),
                 nodes=tuple(expand_hosts(nodes)),
                 cluster="" if cluster in ABSENT else cluster,
+                user=user,
+                partition=partition,
+                num_nodes=int(num_nodes) if num_nodes.isdigit() else 0,
+                cpus=int(cpus) if cpus.isdigit() else 0,
+                gpus=job_gpus(*tres, nodes=int(num_nodes) if num_nodes.isdigit() else 0),
                 name=name,
             )
         )
@@ -151,6 +164,14 @@ def gpus(text: str) -> tuple[int, tuple[str, ...]]:
             if found[1] and found[1] != "(null)":
                 types.append(found[1])
     return total, tuple(types)
+
+
+def job_gpus(allocated: str, per_job: str, per_node: str, *, nodes: int) -> int:
+    """GPUs of a job: "cpu=4,node=1,gres/gpu=2" where the site tracks them, else what "gres:gpu:2" asks for."""
+    if found := re.search(r"(?:^|,)gres/gpu=(\d+)", allocated):
+        return int(found[1])
+    wanted, each = (gpus(re.sub(r"(^|,)gres[:/]", r"\1", text))[0] for text in (per_job, per_node))
+    return wanted or each * nodes
 
 
 def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:

@@ -1,0 +1,94 @@
+"""Commands and job folders of another account or machine, through the helper program there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
+from trainmaster.dispatchers.access.wires import Cut, NotStarted
+from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.folder import check_names
+from trainmaster.dispatchers.shell import Outcome
+
+FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
+
+
+class FarShell:
+    """Runs commands as another account or on another machine; a `trainmaster.dispatchers.shell.Runner`."""
+
+    def __init__(self, there: Helper, user: str | None, environment: Mapping[str, str], path: str) -> None:
+        self._there = there
+        self._user = user
+        self.path = path
+        self.environment: Mapping[str, str] = {"PATH": path, **environment}
+
+    def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> Outcome:
+        words = tuple(argv)
+        begun = time.monotonic()
+
+        def outcome(returncode: int = -1, stdout: str = "", stderr: str = "", **what: Any) -> Outcome:
+            return Outcome(words, returncode, stdout, stderr, time.monotonic() - begun, **what)
+
+        try:
+            said = self._there.ask("run", deadline, argv=words, environment=self.environment, stdin=stdin)
+        except RefusedThere as error:
+            return outcome(refused=_sentence(error))
+        except (NotStarted, FailedThere) as error:
+            return outcome(unreached=_sentence(error))
+        except Cut as error:
+            return outcome(cut=_sentence(error))
+        if said.get("not_found"):
+            return outcome(127, stderr=str(said["stderr"]), not_found=True)
+        stdout = helper.unpack(said["stdout"]).decode(errors="replace")
+        return outcome(int(said["returncode"]), stdout, str(said["stderr"]), timed_out=bool(said["timed_out"]))
+
+
+class FarFolder:
+    """The folder of one job of another account or on another machine."""
+
+    def __init__(self, there: Helper, root: Path, token: str) -> None:
+        self._there = there
+        self._root = root
+        self.token = token
+        self.path = root / token
+
+    def stage(self, files: Mapping[str, StagedFile]) -> None:
+        """As JobFolder.stage; also raises Unreachable."""
+        check_names(self.token, files)
+        packed = {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
+        self._ask("stage", "cannot be written", files=packed)
+
+    def collect(self) -> Remains:
+        """As JobFolder.collect; also raises Unreachable."""
+        said = self._ask("collect", "cannot be read")
+        return Remains(
+            exits={int(rank): helper.unpack(content) for rank, content in said["exits"].items()},
+            streams={name: helper.unpack(content) for name, content in said["streams"].items()},
+            output_tail=helper.unpack(said["output_tail"]).decode(errors="replace"),
+        )
+
+    def forget(self) -> None:
+        """As JobFolder.forget; also raises Unreachable."""
+        self._ask("forget", "could not be removed completely")
+
+    def _ask(self, verb: str, what: str, **fields: Any) -> Mapping[str, Any]:
+        try:
+            return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
+        except RefusedThere as error:
+            raise Rejected(_sentence(error), token=self.token) from None
+        except FailedThere as error:
+            raise Transient(f"The job folder {self.path} {what}: {error}.", token=self.token) from None
+        except Cut as error:
+            # Each of these may be done again, whether or not it was done.
+            raise Transient(f"The job folder {self.path} {what}: {error}", token=self.token) from None
+        except NotStarted as error:
+            raise Unreachable(str(error), token=self.token) from None
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,0 +1,93 @@
+"""Looking at how a cluster is reached, for `trainmaster doctor`: who may do what, and who could do too much."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
+from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
+from trainmaster.dispatchers.access.wires import Cut, NotStarted
+from trainmaster.dispatchers.base import Problem
+from trainmaster.dispatchers.shell import Runner
+
+DEADLINE = 30.0  # seconds a question
+SHOW = "`trainmaster helper show` prints what belongs there."
+Facts = Mapping[str, list[int] | None]  # path -> mode and owner's uid
+
+
+class Inspection:
+    """One look, as the account of the master on the cluster's side."""
+
+    def __init__(self, options: AccessOptions, root: Path, account: str, shell: Runner, there: Helper) -> None:
+        self._options, self._root, self._account, self._shell, self._there = options, root, account, shell, there
+
+    def problems(self) -> list[Problem]:
+        found = self._identity()
+        if self._options.impersonation is Impersonation.NONE:
+            return found
+        program = PurePosixPath(self._options.helper)
+        paths = [str(self._root), helper.POLICY, *map(str, (program, *program.parents))]
+        try:
+            facts: Facts = self._there.ask("check", DEADLINE, paths=paths)["paths"]
+        except (NotStarted, Cut, RefusedThere, FailedThere) as error:
+            return [*found, Problem(f"The cluster's side cannot be looked at: {error}", "Mend this first.", fatal=True)]
+        found += self._job_root(facts[str(self._root)])
+        if self._options.impersonation is Impersonation.SUDO:
+            found += self._installed(facts) or self._sudo()
+        return found
+
+    def _identity(self) -> list[Problem]:
+        key = self._options.ssh.identity_file if self._options.ssh else None
+        if key is None or "{user}" in key:
+            return []
+        try:
+            mode = os.stat(os.path.expanduser(key)).st_mode
+        except OSError as error:
+            return [Problem(f"ssh.identity_file: {key} cannot be read: {error.strerror}.", "Make a key.", fatal=True)]
+        if mode & 0o077:
+            return [Problem(f"ssh.identity_file: {key} can be read by others.", f"chmod 600 {key}", fatal=True)]
+        return []
+
+    def _job_root(self, facts: list[int] | None) -> list[Problem]:
+        root, mend = self._root, f"mkdir -p {self._root} && chmod 1777 {self._root}"
+        if facts is None or not stat.S_ISDIR(facts[0]):
+            return [Problem(f"The folder of jobs {root} does not exist on the cluster.", mend, fatal=True)]
+        if not facts[0] & stat.S_ISVTX and facts[0] & 0o022:
+            text = f"The folder of jobs {root} is not sticky: users can replace each other's job folders."
+            return [Problem(text, mend, fatal=True)]
+        if not facts[0] & 0o022:
+            return [Problem(f"Users cannot make their job folders in {root}.", mend, fatal=True)]
+        return []
+
+    def _installed(self, facts: Facts) -> list[Problem]:
+        """The program, the folders above it and its configuration must be root's alone."""
+        program = self._options.helper
+        if facts[program] is None:
+            return [Problem(f"The helper {program} is not installed.", SHOW, fatal=True)]
+        if facts[helper.POLICY] is None:
+            return [Problem(f"The helper's configuration {helper.POLICY} does not exist.", SHOW, fatal=True)]
+        found = []
+        for path, known in facts.items():
+            if path == str(self._root) or known is None:
+                continue
+            mode, owner = known
+            if owner != 0 or (mode & 0o022 and not mode & stat.S_ISVTX):
+                text = f"{path} can be changed by others than root, who could then act as any user."
+                found.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))
+        return found
+
+    def _sudo(self) -> list[Problem]:
+        program = self._options.helper
+        listed = self._shell.run(["sudo", "-n", "-l"], deadline=DEADLINE)
+        rules = [line for line in listed.stdout.splitlines() if program in line]
+        if not any("NOPASSWD" in line for line in rules):
+            text = f"sudo does not let {self._account} run {program} without a password."
+            return [Problem(text, SHOW, fatal=True)]
+        if any("SETENV" in line and "NOSETENV" not in line for line in rules):
+            text = f"sudo lets {self._account} set the environment of {program} (SETENV)."
+            return [Problem(text, f"Remove SETENV from the rule. {SHOW}", fatal=True)]
+        return []
