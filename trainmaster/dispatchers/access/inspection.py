@@ -22,8 +22,12 @@ Facts = Mapping[str, list[int] | None]  # path -> mode and owner's uid
 class Inspection:
     """One look, as the account of the master on the cluster's side."""
 
-    def __init__(self, options: AccessOptions, root: Path, account: str, shell: Runner, there: Helper) -> None:
-        self._options, self._root, self._account, self._shell, self._there = options, root, account, shell, there
+    def __init__(
+        self, options: AccessOptions, root: Path, account: str, shell: Runner, there: Helper, installed: Helper
+    ) -> None:
+        """`there`: our own helper; `installed`: the one that is installed, run as the account of the master."""
+        self._options, self._root, self._account = options, root, account
+        self._shell, self._there, self._program = shell, there, installed
 
     def problems(self) -> list[Problem]:
         found = self._identity()
@@ -37,7 +41,7 @@ class Inspection:
             return [*found, Problem(f"The cluster's side cannot be looked at: {error}", "Mend this first.", fatal=True)]
         found += self._job_root(facts[str(self._root)])
         if self._options.impersonation is Impersonation.SUDO:
-            found += self._installed(facts) or self._sudo()
+            found += self._installed(facts) or [*self._version(), *self._sudo()]
         return found
 
     def _identity(self) -> list[Problem]:
@@ -79,6 +83,16 @@ class Inspection:
                 text = f"{path} can be changed by others than root, who could then act as any user."
                 found.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))
         return found
+
+    def _version(self) -> list[Problem]:
+        try:
+            self._program.ask("check", DEADLINE)
+        except RefusedThere:
+            pass  # the account of the master need not be one that jobs may run as
+        except (NotStarted, Cut, FailedThere) as error:
+            text = str(error)
+            return [Problem(f"{text[:1].upper()}{text[1:].rstrip('.')}.", SHOW, fatal=True)]
+        return []
 
     def _sudo(self) -> list[Problem]:
         program = self._options.helper

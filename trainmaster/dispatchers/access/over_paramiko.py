@@ -10,7 +10,6 @@ import getpass
 import logging
 import os
 import shlex
-import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from trainmaster.dispatchers.access.openssh import host_key_changed, host_key_un
 from trainmaster.dispatchers.access.wires import CHUNK, COMPLAINT, NotStarted, Wire
 
 KEEPALIVE = 15  # seconds between two signs of life on an idle connection
-SULK = 2.0  # seconds after a failed connection in which others that waited for it are told the same
 # Its lines about lost connections reach the administrator as our sentences.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -70,6 +68,7 @@ class ParamikoLine:
         return f"{self._options.host}:{self._options.port}"
 
     def _connected(self, until: float) -> paramiko.Transport:
+        asked = time.monotonic()
         if not self._lock.acquire(timeout=max(0.0, until - time.monotonic())):
             raise NotStarted(f"{self._where} does not answer.")
         try:
@@ -77,8 +76,8 @@ class ParamikoLine:
             if transport is not None and transport.is_active():
                 return transport
             self._disconnect()
-            if self._failed and time.monotonic() - self._failed[0] < SULK:
-                raise NotStarted(self._failed[1])
+            if self._failed and self._failed[0] > asked:
+                raise NotStarted(self._failed[1])  # others waited for the same; it need not be tried for each
             try:
                 made = self._connect(until)
             except NotStarted as error:
@@ -184,6 +183,7 @@ class _ChannelWire:
 
 
 def _text(error: BaseException) -> str:
-    if isinstance(error, socket.timeout | TimeoutError):
+    # paramiko says the former when a server accepts the connection and then never speaks.
+    if "No existing session" in str(error) or isinstance(error, TimeoutError):
         return "no answer in time"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")

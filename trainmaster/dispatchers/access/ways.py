@@ -20,6 +20,7 @@ from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.shell import DEFAULT_PATH, Runner, Shell
 
 SUDO = "/usr/bin/sudo"
+PYTHON = "/usr/bin/python3"
 FIRST_ORDINARY_UID = 1000  # what the helper itself refuses below is in its own configuration
 
 
@@ -44,7 +45,7 @@ class Access:
         self.here = options.ssh is None
         self.account = (options.ssh and options.ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
         self._options, self._root, self._environment, self._path = options, root, environment, path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._lines: dict[str | None, Line] = {}
         self._helpers: dict[str | None, Helper] = {}
 
@@ -60,14 +61,14 @@ class Access:
                 "Jobs run here under the account of the user who asks, and none is linked: an administrator can do it "
                 "with `det user link-with-agent-user`."
             )
+        if user == "root" and self.impersonates:
+            return "Jobs never run as root; link the user to an ordinary account."
         if user is None or user == self.account:
             return None
         if not self.impersonates:
             return f"Jobs run here as {self.account}, the account of the master; they cannot run as {user}."
         if not is_account_name(user):
             return f"{user!r} cannot be the name of an account."
-        if user == "root":
-            return "Jobs never run as root; link the user to an ordinary account."
         if self.here:
             try:
                 uid = pwd.getpwnam(user).pw_uid
@@ -112,7 +113,12 @@ class Access:
 
     def problems(self) -> list[Problem]:
         """What an administrator should mend before jobs can run as they should."""
-        return Inspection(self._options, self._root, self.account, self.shell(), self._inspector()).problems()
+        with self._lock:
+            line = self._line(None)
+        installed = Helper(line, [self._options.helper])
+        return Inspection(
+            self._options, self._root, self.account, self.shell(), self._inspector(), installed
+        ).problems()
 
     def close(self) -> None:
         """Let go of connections; commands that run are cut."""
@@ -129,7 +135,9 @@ class Access:
         """The helper as the account of the master, with no rights but its own."""
         if not self.here:
             return self._helper(None)
-        return Helper(self._line(None), talk.bootstrap("/usr/bin/python3"), source=talk.own_source())
+        with self._lock:
+            line = self._line(None)
+        return Helper(line, talk.bootstrap(PYTHON), source=talk.own_source())
 
     def _helper(self, user: str | None) -> Helper:
         """The helper as `user`; None is the account that logs in over SSH."""
@@ -151,7 +159,7 @@ class Access:
         if user is not None and options.impersonation is Impersonation.SUDO:
             argv = [SUDO, "-n", "-H", "-u", user, "--", options.helper]
             return Helper(line, argv, user=user, explain=explain)
-        python = ssh.python if ssh else "/usr/bin/python3"
+        python = ssh.python if ssh else PYTHON
         return Helper(line, talk.bootstrap(python), source=talk.own_source(), user=login, explain=explain)
 
     def _line(self, login: str | None) -> Line:

@@ -1,0 +1,56 @@
+"""A real sshd and a real sudo with the helper installed, each for as long as a test needs it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.packages import Unavailable
+from tests.dispatchers.access.installed import Installed
+from tests.dispatchers.access.sshd import Sshd
+
+
+@pytest.fixture(scope="session")
+def _sshd() -> Iterator[Sshd]:
+    folder = Path(tempfile.mkdtemp(prefix="tm-sshd-", dir="/var/tmp"))
+    folder.chmod(0o711)
+    try:
+        server = Sshd(folder / "server")
+    except Unavailable as reason:
+        pytest.skip(f"no sshd: {reason}")
+    yield server
+    server.stop()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def sshd(_sshd: Sshd) -> Iterator[Sshd]:
+    """Running when the test begins, whatever the one before did to it."""
+    _sshd.start_if_stopped()
+    _sshd.trust()
+    yield _sshd
+    _sshd.cut()
+
+
+@pytest.fixture(scope="session")
+def _installed() -> Iterator[Installed]:
+    try:
+        installed = Installed()
+    except Unavailable as reason:
+        pytest.skip(f"no sudo: {reason}")
+    yield installed
+    installed.remove()
+
+
+@pytest.fixture
+def installed(_installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """The helper as an administrator installs it, with a folder for jobs of its own."""
+    root = Path(tempfile.mkdtemp(prefix="tm-jobs-", dir="/var/tmp"))
+    root.chmod(0o1777)
+    _installed.allow(root)
+    yield _installed
+    shutil.rmtree(root)
