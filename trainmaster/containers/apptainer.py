@@ -44,6 +44,7 @@ FORWARDED = (
     Pattern("TRAINMASTER_", open=True),
     Pattern("SLURM_", open=True),
     Pattern("SLURMD_NODENAME"),
+    Pattern("PBS_JOBID"),
     Pattern("CUDA_VISIBLE_DEVICES"),
     Pattern("CUDA_DEVICE_ORDER"),
     Pattern("CUDA_MPS_", open=True),

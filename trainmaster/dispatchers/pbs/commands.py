@@ -1,0 +1,136 @@
+"""Argument vectors of PBS's commands. Pure: nothing is run here, and nothing passes a shell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from trainmaster.dispatchers.pbs.formats import Format
+
+CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
+# Times are printed and read in the zone of the command that asks.
+IN_UTC = ("/usr/bin/env", "TZ=UTC0")
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where PBS's commands stand."""
+
+    qsub: str = "qsub"
+    qstat: str = "qstat"
+    qselect: str = "qselect"
+    qdel: str = "qdel"
+    qsig: str = "qsig"
+    pbsnodes: str = "pbsnodes"
+
+
+Listing = Callable[[Programs, Format, str], list[str]]
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What qsub is asked for."""
+
+    token: str
+    queue: str
+    select: str
+    place: str
+    command: Sequence[str]  # what runs on the first host
+    resources: Mapping[str, str] = field(default_factory=dict)  # of the whole job
+    user_options: Mapping[str, str] = field(default_factory=dict)  # letters and values, checked by options.check
+    project: str | None = None
+
+
+def submit(programs: Programs, job: Submission) -> list[str]:
+    """qsub with a command in place of a script.
+
+    With a script, on standard input or not, the process that PBS starts and signals is a login shell that waits for the
+    script; SIGUSR2 (qsig) kills that shell and with it the job, and SIGTERM (qdel, walltime) leaves the script no time.
+    With a command, that process is ours, and no login profile is read.
+
+    `-f` keeps qsub from leaving a process behind that serves later submits; it outlives its caller and holds the
+    caller's pipes (openpbs#1831, openpbs#609). `-R oe` drops what PBS itself captures: the job writes its own output
+    into its folder, at once; otherwise PBS copies a file over it at the end, or mails the user when it cannot. No
+    variable is exported (`-v`, `-V`): anybody may read them.
+    """
+    words = [
+        programs.qsub,
+        "-f",
+        "-N",
+        job.token,
+        "-q",
+        job.queue,
+        "-r",
+        "n",
+        "-j",
+        "oe",
+        "-R",
+        "oe",
+        "-o",
+        "/dev/null",
+    ]
+    words += ["-m", job.user_options.get("m", "n"), "-W", "umask=0077"]
+    words += ["-l", f"select={job.select}", "-l", f"place={job.place}"]
+    for name, value in job.resources.items():
+        words += ["-l", f"{name}={value}"]
+    for letter, value in job.user_options.items():
+        if letter not in ("m", "P"):
+            words += [f"-{letter}", value]
+    project = job.user_options.get("P") or job.project
+    if project:
+        words += ["-P", project]
+    return [*words, "--", *job.command]
+
+
+def jobs(programs: Programs, form: Format, mark: str) -> list[str]:
+    """One bulk question for all jobs that have not ended, everybody's."""
+    return [*IN_UTC, programs.qstat, "-f", *form.words(mark)]
+
+
+def ended_since(programs: Programs, since: float) -> list[str]:
+    """Ids of jobs in the history that changed since an epoch second. The history itself may hold two weeks of a site's
+    jobs: far too much to be printed at every look."""
+    moment = datetime.fromtimestamp(since, UTC).strftime("%Y%m%d%H%M.%S")
+    return [*IN_UTC, programs.qselect, "-x", "-s", "FM", f"-tm.gt.{moment}"]
+
+
+def ended(programs: Programs, form: Format, mark: str, job_ids: Sequence[str]) -> Iterator[list[str]]:
+    """All there is on ended jobs; `-E` asks for each hundred of them at once."""
+    for chunk in _chunks(job_ids):
+        yield [*IN_UTC, programs.qstat, "-x", "-f", "-E", *form.words(mark), *chunk]
+
+
+def one(programs: Programs, form: Format, mark: str, job_id: str, *, history: bool) -> list[str]:
+    return [*IN_UTC, programs.qstat, *(["-x"] if history else []), "-f", *form.words(mark), job_id]
+
+
+def queues(programs: Programs, form: Format, mark: str) -> list[str]:
+    return [programs.qstat, "-Q", "-f", *form.words(mark)]
+
+
+def server(programs: Programs, form: Format, mark: str) -> list[str]:
+    return [programs.qstat, "-B", "-f", *form.words(mark)]
+
+
+def nodes(programs: Programs, form: Format, mark: str) -> list[str]:
+    return [programs.pbsnodes, "-a", *form.words(mark)]
+
+
+def version(programs: Programs) -> list[str]:
+    return [programs.qstat, "--version"]
+
+
+def cancel(programs: Programs, job_ids: Sequence[str]) -> Iterator[list[str]]:
+    for chunk in _chunks(job_ids):
+        yield [programs.qdel, *chunk]
+
+
+def signal(programs: Programs, job_ids: Sequence[str], name: str) -> Iterator[list[str]]:
+    """A signal to every process of the job on its first host; the script hands it on to the others."""
+    for chunk in _chunks(job_ids):
+        yield [programs.qsig, "-s", f"SIG{name}", *chunk]
+
+
+def _chunks(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (job_ids[at : at + CHUNK] for at in range(0, len(job_ids), CHUNK))

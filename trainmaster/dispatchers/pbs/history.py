@@ -1,0 +1,34 @@
+"""Ended jobs that PBS still lists, asked for once each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from trainmaster.dispatchers.pbs.parse import Job
+
+
+class RecentlyEnded:
+    """Remembers what is known of the jobs that ended lately, so that each is asked about a single time: how a job ended
+    does not change any more. Not for several threads at once."""
+
+    def __init__(self, ours: Callable[[Job], bool]) -> None:
+        self._ours = ours
+        self._known: dict[str, Job | None] = {}
+
+    def unknown(self, listed: Iterable[str]) -> list[str]:
+        """Ids of which nothing is known yet. What is listed no more is forgotten."""
+        ids = dict.fromkeys(listed)
+        self._known = {job_id: job for job_id, job in self._known.items() if job_id in ids}
+        return [job_id for job_id in ids if job_id not in self._known]
+
+    def learn(self, asked: Sequence[str], jobs: Iterable[Job]) -> None:
+        """What came back of those that were asked for; of others' jobs only that they are."""
+        found = {job.job_id: job for job in jobs}
+        for job_id in asked:
+            job = found.get(job_id)
+            self._known[job_id] = job if job is not None and self._ours(job) else None
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Ours."""
+        return [job for job in self._known.values() if job is not None]

@@ -1,0 +1,203 @@
+"""The user's `pbs.pbsbatch_args`: a typed allow-list.
+
+Every argument is read as qsub's getopt would read it, checked, and written anew; nothing of the user's own spelling
+reaches the command. Determined allowed -A -a -f -l -m -M -N -p -P and refused the rest; so do we. Of these, -f is given
+always, and -N is read and left out: the job's name is the token by which the master finds its jobs again.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.dispatchers.pbs.parse import duration
+from trainmaster.dispatchers.pbs.resources import JOB_WIDE, PER_CHUNK
+
+
+class BadOption(ValueError):
+    """An argument that may not be given, or has a wrong value. The message is for the user."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What values an option takes: `pattern` must match in full; `words` says it to the user."""
+
+    pattern: str
+    words: str
+
+
+ALLOWED: Mapping[str, Kind] = {
+    "A": Kind(r"[A-Za-z0-9_.@+-]{1,128}", "an account's name"),
+    "a": Kind(r"(?:\d{2}){4,6}(?:\.\d{2})?|\d{4}(?:\.\d{2})?", "a moment such as 203001311200 ([[CC]YY]MMDDhhmm[.SS])"),
+    "m": Kind(r"n|[abej]{1,4}", "n, or letters of a, b, e and j"),
+    "M": Kind(r"[A-Za-z0-9_.%+@-]+(?:,[A-Za-z0-9_.%+@-]+)*", "mail addresses separated by commas"),
+    "N": Kind(r"[A-Za-z0-9_.+-]{1,230}", "a name"),
+    "p": Kind(r"[+-]?\d{1,4}", "a whole number from -1024 to 1023"),
+    "P": Kind(r"[A-Za-z0-9_.@-]{1,128}", "a project's name"),
+}
+# qsub's other options: ours, or harmful in a job that the master watches.
+RESERVED = frozenset("cCeGhIjJkoqrRSuvVWXz")
+_INSTEAD = {
+    "q": "; set resources.resource_pool",
+    "J": "; the searcher decides how many jobs there are",
+    "r": "; set max_restarts",
+    "v": "; set environment.environment_variables",
+    "V": "; set environment.environment_variables",
+}
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+# qsub takes quoted strings with more in them; a resource's value has never needed it.
+_VALUE = re.compile(r"[A-Za-z0-9_./:@%+^-]{1,256}")
+_CHUNK_VALUE = re.compile(r"[A-Za-z0-9_./@%^-]{1,256}")
+_SHARING = ("excl", "exclhost", "shared")
+_MEMORY = re.compile(r"\d{1,15}([kmgtp]?[bw])?", re.IGNORECASE)
+
+
+@dataclass
+class Given:
+    """What the user asked for, checked. `chunks` is the number of nodes that a select statement named."""
+
+    options: dict[str, str] = field(default_factory=dict)  # qsub's letters
+    resources: dict[str, str] = field(default_factory=dict)  # of the whole job
+    per_node: dict[str, str] = field(default_factory=dict)  # of every chunk
+    place: list[str] = field(default_factory=list)
+    chunks: int | None = None
+
+    @property
+    def walltime(self) -> int | None:
+        """The time limit that was asked for, in seconds; None when none was."""
+        return duration(self.resources.get("walltime", ""))
+
+
+def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
+    """The user's `pbsbatch_args`; the last of several wins, as with qsub. Raises BadOption."""
+    given = Given()
+    for argument in arguments:
+        for letter, value in _read(argument):
+            if letter == "f":
+                continue
+            if letter == "l":
+                _resources(value, given, gpu_resource)
+                continue
+            kind = ALLOWED[letter]
+            if not re.fullmatch(kind.pattern, value):
+                raise BadOption(f"PBS option -{letter} takes {kind.words}, not {value!r}")
+            if letter == "p" and not -1024 <= int(value) <= 1023:
+                raise BadOption(f"PBS option -p takes {kind.words}, not {value!r}")
+            if letter != "N":
+                given.options[letter] = value
+    return given
+
+
+def _read(argument: str) -> list[tuple[str, str]]:
+    """One entry of the list as letters and values, as getopt(3) takes it apart."""
+    if any(ord(character) < 32 or ord(character) == 127 for character in argument):
+        raise BadOption(f"PBS option {argument!r} holds a control character; write each option on one line")
+    try:
+        words = shlex.split(argument)
+    except ValueError as error:
+        raise BadOption(f"PBS option {argument!r} is not well quoted: {error}") from None
+    found: list[tuple[str, str]] = []
+    while words:
+        word = words.pop(0)
+        if word.startswith("--") or word == "-":
+            raise BadOption(f"PBS option {word} is not configurable")
+        if not word.startswith("-"):
+            raise BadOption(f"PBS option {word!r} does not begin with '-'")
+        letter, rest = word[1], word[2:]
+        if letter in RESERVED:
+            raise BadOption(f"PBS option -{letter} is not configurable{_INSTEAD.get(letter, '')}")
+        if letter == "f":
+            if rest:
+                words.insert(0, f"-{rest}")  # getopt reads -fz as -f -z
+            found.append(("f", ""))
+            continue
+        if letter != "l" and letter not in ALLOWED:
+            raise BadOption(f"PBS option -{letter} is not configurable: it is not on the list of known options")
+        if not rest and not words:
+            raise BadOption(f"PBS option -{letter} needs a value")
+        found.append((letter, rest or words.pop(0)))
+    return found
+
+
+def _resources(text: str, given: Given, gpu_resource: str) -> None:
+    """One `-l` list: select=..., place=..., or resources separated by commas."""
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not _RESOURCE.fullmatch(name) or not equals or not value:
+            raise BadOption(f"PBS option -l takes resources such as walltime=1:00:00, not {part!r}")
+        if name == "select":
+            _select(value, given, gpu_resource)
+        elif name == "place":
+            _place(value, given)
+        elif name == "nodes":
+            raise BadOption(
+                "PBS option -l nodes is of old; set resources.slots_per_trial and pbs.slots_per_node, and what every "
+                "node needs in -l select=ncpus=...:mem=..."
+            )
+        elif name in PER_CHUNK or name in (gpu_resource, "mpiprocs"):
+            _of_chunk(name, value, given, gpu_resource)
+        else:
+            _of_job(name, value, given)
+
+
+def _of_job(name: str, value: str, given: Given) -> None:
+    if not _VALUE.fullmatch(value):
+        raise BadOption(f"PBS resource {name} has a value with characters that are not taken: {value!r}")
+    if (
+        name in ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput")
+        and duration(value) is None
+    ):
+        raise BadOption(f"PBS resource {name} takes a time such as 3600 or 1:30:00, not {value!r}")
+    given.resources[name] = value
+
+
+def _select(text: str, given: Given, gpu_resource: str) -> None:
+    """`[N:]name=value:...`: what every node gets beside its slots."""
+    if "+" in text:
+        raise BadOption("PBS option -l select may describe one kind of node only: all nodes of a trial are alike")
+    first, *others = text.split(":")
+    if first.isdigit():
+        given.chunks = int(first)
+    else:
+        others = [first, *others]
+    for part in others:
+        name, equals, value = part.partition("=")
+        if not _RESOURCE.fullmatch(name) or not equals:
+            raise BadOption(f"PBS option -l select takes resources such as ncpus=8, not {part!r}")
+        _of_chunk(name, value, given, gpu_resource)
+
+
+def _of_chunk(name: str, value: str, given: Given, gpu_resource: str) -> None:
+    if name == gpu_resource:
+        raise BadOption(
+            f"PBS resource {name} is not configurable; set resources.slots_per_trial and pbs.slots_per_node"
+        )
+    if name == "mpiprocs":
+        raise BadOption("PBS resource mpiprocs is not configurable: one process starts the workers of each node")
+    if name in JOB_WIDE:
+        raise BadOption(f"PBS resource {name} is one of the whole job; write it as -l {name}={value}")
+    if name in ("ncpus", "ompthreads") and not re.fullmatch(r"[1-9]\d{0,5}", value):
+        raise BadOption(f"PBS resource {name} takes a whole number above 0, not {value!r}")
+    if name in ("mem", "vmem", "hbmem") and not _MEMORY.fullmatch(value):
+        raise BadOption(f"PBS resource {name} takes a size such as 4gb, not {value!r}")
+    if not _CHUNK_VALUE.fullmatch(value):
+        raise BadOption(f"PBS resource {name} has a value with characters that are not taken: {value!r}")
+    given.per_node[name] = value
+
+
+def _place(text: str, given: Given) -> None:
+    """`excl`, `exclhost`, `shared` and `group=NAME`; how the nodes lie is ours to say."""
+    for part in text.split(":"):
+        if part == "scatter":
+            continue
+        if part in _SHARING:
+            given.place = [word for word in given.place if word not in _SHARING] + [part]
+        elif re.fullmatch(r"group=[A-Za-z][A-Za-z0-9_-]{0,63}", part):
+            given.place = [word for word in given.place if not word.startswith("group=")] + [part]
+        else:
+            raise BadOption(
+                f"PBS option -l place takes scatter, excl, exclhost, shared and group=NAME, not {part!r}: every node "
+                "of a trial is a host of its own"
+            )

@@ -1,0 +1,201 @@
+"""Queues as resource pools, and what can be said of a job before it is submitted. Pure.
+
+The hosts of a queue are those whose virtual nodes serve it: nodes that are bound to a queue (attribute `queue`) serve no
+other, partitions must agree, and a node must have what a queue adds to every chunk (`default_chunk.Qlist = gpu`, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.dispatchers.base import JobSpec, Pool, SlotType
+from trainmaster.dispatchers.pbs.config import PbsOptions, Place
+from trainmaster.dispatchers.pbs.formats import Record
+from trainmaster.dispatchers.pbs.parse import duration, integer, truth
+from trainmaster.dispatchers.pbs.resources import Request
+
+# States in which a node takes no jobs until somebody or something mends it (pbs_node_attributes(7B)).
+_AWAY = frozenset({"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "sleep"})
+
+
+@dataclass
+class Host:
+    """A machine: its virtual nodes together, because a chunk may use several of them."""
+
+    name: str
+    vnodes: int = 0
+    cpus: int = 0
+    cpus_used: int = 0
+    gpus: int = 0
+    gpus_used: int = 0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """An execution queue with the hosts that serve it."""
+
+    name: str
+    slot_type: SlotType
+    hosts: tuple[Host, ...]  # those that are up
+    known_hosts: int  # those that are down too
+    enabled: bool
+    started: bool
+    is_default: bool
+    routed_only: bool = False
+    max_walltime: int | None = None
+    default_walltime: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)  # of one job: resources_max
+
+    @property
+    def _cpus(self) -> bool:
+        return self.slot_type is SlotType.CPU
+
+    def slots_of(self, host: Host) -> int:
+        return host.cpus if self._cpus else host.gpus
+
+    @property
+    def node_size(self) -> int:
+        """Slots of the largest host."""
+        return max((self.slots_of(host) for host in self.hosts), default=0)
+
+    def pool(self, options: PbsOptions) -> Pool:
+        total = sum(self.slots_of(host) for host in self.hosts)
+        used = sum(host.cpus_used if self._cpus else host.gpus_used for host in self.hosts)
+        return Pool(
+            name=self.name,
+            slot_type=self.slot_type,
+            slots_total=total,
+            slots_used=min(total, used),
+            nodes=len(self.hosts),
+            slots_per_node=self.node_size,
+            description=options.queue(self.name).description or "PBS-managed pool of resources",
+            is_default=self.is_default,
+            max_walltime=self.max_walltime,
+            up=self.enabled and self.started and not self.routed_only and bool(self.hosts),
+        )
+
+    def complaints(self, spec: JobSpec, request: Request, walltime: int | None, options: PbsOptions) -> list[str]:
+        """Why a job can never run in this queue."""
+        found = []
+        if self.routed_only:
+            return [f"Queue {self.name} takes jobs only from another queue (from_route_only)."]
+        kind = "CPUs" if self._cpus else "GPUs"
+        # A site that does not tell PBS of its GPUs shows none; then nothing is known.
+        size = self.node_size
+        each = request.cpus if self._cpus else request.gpus
+        if size and each > size:
+            found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
+        elif self.known_hosts and request.chunks > self._places(options.place):
+            found.append(
+                f"The job needs {request.chunks} nodes, and pool {self.name} has {self._places(options.place)}."
+            )
+        total = sum(self.slots_of(host) for host in self.hosts)
+        if size and spec.slots > total:
+            found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
+        if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
+            found.append(
+                f"The job asks for {walltime} s (-l walltime), and pool {self.name} allows {self.max_walltime} s."
+            )
+        asked = {"ncpus": request.cpus * request.chunks, options.gpu_resource: request.gpus * request.chunks}
+        for name, wanted in {**asked, "nodect": request.chunks}.items():
+            limit = self.limits.get(name)
+            if limit is not None and wanted > limit:
+                found.append(f"The job asks for {wanted} of {name}, and queue {self.name} allows {limit} at most.")
+        return found
+
+    def _places(self, place: Place) -> int:
+        """How many chunks can be placed at most; hosts that are down count, because they may come back."""
+        if place is Place.FREE:
+            return max(1, sum(self.slots_of(host) for host in self.hosts)) if self.hosts else self.known_hosts
+        if place is Place.VSCATTER:
+            return sum(host.vnodes for host in self.hosts) or self.known_hosts
+        return self.known_hosts
+
+
+def queues(
+    listed: Sequence[Record], nodes: Sequence[Record], server: Record | None, options: PbsOptions
+) -> dict[str, Queue]:
+    """The execution queues of a server, in its order."""
+    of_server = server or Record("", {})
+    found = {}
+    for record in listed:
+        if not record.get("queue_type").lower().startswith("e"):
+            continue
+        serving = [node for node in nodes if _serves(node, record, nodes)]
+        up = [node for node in serving if not _words(node.get("state")) & _AWAY]
+        hosts = _hosts(up, options.gpu_resource)
+        found[record.name] = Queue(
+            name=record.name,
+            slot_type=options.slots_are(record.name, any(_available(node, options.gpu_resource) for node in serving)),
+            hosts=hosts,
+            known_hosts=len({_host_name(node) for node in serving}),
+            enabled=truth(record.get("enabled")),
+            started=truth(record.get("started")),
+            is_default=of_server.get("default_queue").partition("@")[0] == record.name,
+            routed_only=truth(record.get("from_route_only")),
+            max_walltime=_limit("resources_max.walltime", record, of_server),
+            default_walltime=_limit("resources_default.walltime", record, of_server),
+            limits=_limits(record),
+        )
+    return found
+
+
+def _serves(node: Record, queue: Record, nodes: Sequence[Record]) -> bool:
+    bound = node.get("queue")
+    if bound:
+        return bound == queue.name
+    if any(other.get("queue") == queue.name for other in nodes):
+        return False
+    if node.get("partition") != queue.get("partition"):
+        return False
+    return all(
+        value in node.get(f"resources_available.{name}").split(",")
+        for name, value in _resources(queue, "default_chunk.").items()
+        # Amounts are what a chunk takes from a node; a word is what a node must be.
+        if not value[:1].isdigit()
+    )
+
+
+def _hosts(nodes: Sequence[Record], gpu_resource: str) -> tuple[Host, ...]:
+    found: dict[str, Host] = {}
+    for node in nodes:
+        host = found.setdefault(_host_name(node), Host(_host_name(node)))
+        host.vnodes += 1
+        host.cpus += _available(node, "ncpus")
+        host.gpus += _available(node, gpu_resource)
+        exclusive = bool(_words(node.get("state")) & {"job-exclusive", "resv-exclusive"})
+        host.cpus_used += _available(node, "ncpus") if exclusive else _assigned(node, "ncpus")
+        host.gpus_used += _available(node, gpu_resource) if exclusive else _assigned(node, gpu_resource)
+    return tuple(found.values())
+
+
+def _host_name(node: Record) -> str:
+    return node.get("resources_available.host") or node.name
+
+
+def _words(state: str) -> set[str]:
+    return {word.strip().lower() for word in state.split(",")}
+
+
+def _available(node: Record, resource: str) -> int:
+    return integer(node.get(f"resources_available.{resource}")) or 0
+
+
+def _assigned(node: Record, resource: str) -> int:
+    return integer(node.get(f"resources_assigned.{resource}")) or 0
+
+
+def _resources(record: Record, prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in record.attributes.items() if name.startswith(prefix)}
+
+
+def _limit(name: str, queue: Record, server: Record) -> int | None:
+    """Seconds; the queue's word counts before the server's."""
+    found = (duration(record.get(name)) for record in (queue, server) if record.get(name))
+    return next(found, None)
+
+
+def _limits(queue: Record) -> dict[str, int]:
+    limits = {name: integer(value) for name, value in _resources(queue, "resources_max.").items()}
+    return {name: value for name, value in limits.items() if value is not None}
