@@ -147,7 +147,7 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
          ["1: db.password_file: cannot be set together with password; keep one"]),
         ("resource_manager: slurm", ["1: resource_manager: a mapping (key: value) is wanted, found the text 'slurm'"]),
         ("resource_manager: {slots: 1}",
-         ["1: resource_manager.type: is required: local, slurm, or the name of an installed dispatcher"]),
+         ["1: resource_manager.type: is required: local, slurm, pbs, or the name of an installed dispatcher"]),
         ("resource_manager: {type: local, slotz: 1}", ["1: resource_manager.slotz: unknown key; did you mean slots?"]),
         ("resource_manager: {type: slurm, slot_type: gpu}",
          ["1: resource_manager.slot_type: must be one of cuda, rocm, cpu; found the text 'gpu'; did you mean cpu?"]),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from .messages import Complaint, ConfigError
-from .resource_managers import LocalManager, ResourceManager, SlurmManager
+from .resource_managers import HpcManager, LocalManager, ResourceManager, SlurmManager
 from .shapes import AbsolutePath, Line, Name, Port, Section, Whole, wrong
 from .source import Document, read
 from .storage import CheckpointStorage
@@ -239,7 +239,7 @@ def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[
             if derived.task_container_defaults is not None:
                 yield derived.task_container_defaults
     for candidate in config.managers:
-        if isinstance(candidate, SlurmManager) and manager in (None, candidate.cluster_name):
+        if isinstance(candidate, HpcManager) and manager in (None, candidate.cluster_name):
             override = candidate.partition(partition)
             if override is not None and override.task_container_defaults is not None:
                 yield override.task_container_defaults

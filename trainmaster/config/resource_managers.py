@@ -77,11 +77,20 @@ def _project_source(value: str) -> str:
     return value
 
 
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+def _resource_name(value: str) -> str:
+    if not _RESOURCE.fullmatch(value):
+        raise wrong(f"must be the name of a PBS resource such as ngpus, found {value!r}")
+    return value
+
+
 _LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"
 
 
-class SlurmManager(_Manager):
-    """A Slurm cluster. Keys are Determined's, and a few of ours at the end."""
+class HpcManager(_Manager):
+    """What a Slurm and a PBS cluster have in common. Keys are Determined's, and a few of ours at the end."""
 
     superfluous: ClassVar[dict[str, str]] = dict.fromkeys(
         (
@@ -100,7 +109,6 @@ class SlurmManager(_Manager):
         _LAUNCHER,
     )
 
-    type: Literal["slurm"]
     metadata: dict[str, Line] = Field(default_factory=dict)
     master_host: Line | None = None
     master_port: Port | None = None
@@ -121,9 +129,8 @@ class SlurmManager(_Manager):
     poll_interval: float = Field(default=10.0, gt=0)
     """Seconds between two questions to the scheduler."""
     slots_per_node: Positive | None = None
-    commands: Commands = Commands()
     environment: dict[str, Line] = Field(default_factory=dict)
-    """For Slurm's commands and for jobs, for example SLURM_CONF."""
+    """For the scheduler's commands and for jobs, for example SLURM_CONF or PBS_CONF_FILE."""
     container_command: AbsolutePath | None = None
     """apptainer or singularity on the nodes, when PATH does not say it."""
     gpu_libraries: bool = True
@@ -140,7 +147,7 @@ class SlurmManager(_Manager):
     """Seconds before a job's time limit at which its trial is asked to save its work and leave."""
     submits_per_second: float | None = Field(default=None, gt=0)
     query_deadline: float | None = Field(default=None, gt=0)
-    """Seconds that a question to Slurm may take."""
+    """Seconds that a question to the scheduler may take."""
 
     @model_validator(mode="before")
     @classmethod
@@ -172,6 +179,43 @@ class SlurmManager(_Manager):
         return options
 
 
+class SlurmManager(HpcManager):
+    """A Slurm cluster."""
+
+    type: Literal["slurm"]
+    commands: Commands = Commands()
+
+
+class PbsCommands(Section):
+    """Where PBS's commands are, when neither PATH nor pbs.conf says it."""
+
+    qsub: AbsolutePath | None = None
+    qstat: AbsolutePath | None = None
+    qselect: AbsolutePath | None = None
+    qdel: AbsolutePath | None = None
+    qsig: AbsolutePath | None = None
+    pbsnodes: AbsolutePath | None = None
+
+
+class PbsManager(HpcManager):
+    """A PBS cluster: OpenPBS or PBS Pro. A partition is a queue; `tres_supported` changes nothing."""
+
+    type: Literal["pbs"]
+    commands: PbsCommands = PbsCommands()
+    gpu_resource: Annotated[Line, AfterValidator(_resource_name)] = "ngpus"
+    """The resource that counts a node's GPUs; sites choose its name."""
+    place: Literal["scatter", "vscatter", "free"] = "scatter"
+    """How the nodes of a trial lie: each on a host of its own, on a virtual node of its own, or anywhere."""
+    host_start: Literal["auto", "pbs_tmrsh", "pbsdsh", "ssh"] = "auto"
+    """How a job starts what runs on its other hosts; by itself it takes the first that works there."""
+    query_format: Literal["dsv", "json", "text"] = "dsv"
+    """What qstat is asked to print. Only dsv cannot be forged by the owner of a job."""
+    ended_listed_for: float | None = Field(default=None, ge=60)
+    """Seconds for which ended jobs are still looked at."""
+    submit_deadline: float | None = Field(default=None, gt=0)
+    """Seconds that qsub may take."""
+
+
 class PluginManager(_Manager):
     """Any other dispatcher that is installed; it checks its own options."""
 
@@ -186,7 +230,7 @@ class PluginManager(_Manager):
         return str(found) if found else None
 
 
-BUILT_IN = ("local", "slurm")
+BUILT_IN = ("local", "slurm", "pbs")
 
 
 def _typed(value: Any) -> Any:
@@ -207,6 +251,7 @@ def _tag(value: Any) -> str:
 ResourceManager = Annotated[
     Annotated[LocalManager, Tag("<local>")]
     | Annotated[SlurmManager, Tag("<slurm>")]
+    | Annotated[PbsManager, Tag("<pbs>")]
     | Annotated[PluginManager, Tag("<plugin>")],
     Discriminator(_tag),
     BeforeValidator(_typed),

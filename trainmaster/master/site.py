@@ -16,7 +16,7 @@ from typing import Any
 
 from trainmaster.config.master import MasterConfig, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
+from trainmaster.config.resource_managers import LocalManager, PbsManager, PluginManager, SlurmManager
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.services import clusters as clusters_
@@ -26,7 +26,7 @@ from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
-Manager = LocalManager | SlurmManager | PluginManager
+Manager = LocalManager | SlurmManager | PbsManager | PluginManager
 FIXED = ("port", "host", "data", "db", "security", "cluster_name", "master_url")
 """Keys that are read once, when the master starts."""
 

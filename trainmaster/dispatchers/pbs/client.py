@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.dispatchers.base import DispatcherError, Transient
+from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient
 from trainmaster.dispatchers.pbs import commands, failures, formats, parse
 from trainmaster.dispatchers.pbs.config import PbsOptions
 from trainmaster.dispatchers.pbs.formats import Record
-from trainmaster.dispatchers.shell import Outcome, Shell
+from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm.client import TokenBucket
 
 log = logging.getLogger(__name__)
@@ -20,17 +21,21 @@ log = logging.getLogger(__name__)
 class PbsClient:
     """Each method is one question or order. They raise only the dispatcher errors."""
 
-    def __init__(self, options: PbsOptions, shell: Shell | None = None) -> None:
-        self._shell = shell or Shell(options.client_environment, path=f"{options.job_path}:{options.pbs_bin}")
+    def __init__(self, options: PbsOptions, access: Access) -> None:
+        self._access = access
+        self._shell = access.shell()
         self._options = options
         self._programs = options.programs()
         self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
         self._odd: set[str] = set()
 
-    def submit(self, job: commands.Submission) -> str:
-        """The job's id. Raises Rejected, Transient, Ambiguous, Unreachable."""
+    def submit(self, job: commands.Submission, user: str | None = None) -> str:
+        """The id of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
         self._bucket.wait()
-        outcome = self._shell.run(commands.submit(self._programs, job), deadline=self._options.submit_deadline)
+        argv = commands.submit(self._programs, job)
+        outcome = self._access.shell(user).run(argv, deadline=self._options.submit_deadline)
+        if error := outcome.way_failure(job.token, repeatable=False):
+            raise error
         found = parse.submitted_id(outcome.stdout)
         # An id on standard output is proof, even when the command was ended afterwards.
         if found is None:
@@ -88,11 +93,13 @@ class PbsClient:
         """The server's attributes."""
         return next(iter(self._records(commands.server)), None)
 
-    def cancel(self, job_ids: Sequence[str]) -> None:
-        self._order(commands.cancel(self._programs, job_ids))
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        """Each job as its user."""
+        self._order(refs, lambda job_ids: commands.cancel(self._programs, job_ids))
 
-    def signal(self, job_ids: Sequence[str], name: str) -> None:
-        self._order(commands.signal(self._programs, job_ids, name))
+    def signal(self, refs: Sequence[JobRef], name: str) -> None:
+        """Each job as its user."""
+        self._order(refs, lambda job_ids: commands.signal(self._programs, job_ids, name))
 
     def version(self) -> str:
         """The whole answer of `qstat --version`: PBS's is "pbs_version = 23.06.06"; look-alikes say something else."""
@@ -118,21 +125,27 @@ class PbsClient:
         return [job for job in jobs if job is not None]
 
     def _run(self, argv: list[str]) -> Outcome:
-        return self._shell.run(argv, deadline=self._options.query_deadline)
+        """Raises for the way to the command, not for what the command said."""
+        outcome = self._shell.run(argv, deadline=self._options.query_deadline)
+        if error := outcome.way_failure():
+            raise error
+        return outcome
 
     def _ask(self, argv: list[str]) -> Outcome:
         outcome = self._run(argv)
         self._raise(outcome)
         return outcome
 
-    def _order(self, chunks: Iterable[list[str]]) -> None:
+    def _order(self, refs: Sequence[JobRef], build: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
         """Run every chunk, even when an earlier one fails: one bad job must not keep the others alive."""
         first: DispatcherError | None = None
-        for argv in chunks:
-            outcome = self._run(argv)
-            if failures.only_about_ended_jobs(outcome):
-                continue
-            first = first or failures.query_failure(outcome)
+        for user, theirs in self._access.by_user(refs).items():
+            for argv in build([ref.job_id for ref in theirs]):
+                outcome = self._access.shell(user).run(argv, deadline=self._options.query_deadline)
+                error = outcome.way_failure()
+                if error is None and not failures.only_about_ended_jobs(outcome):
+                    error = failures.query_failure(outcome)
+                first = first or error
         if first:
             raise first
 

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
+from trainmaster.dispatchers.access.config import AccessOptions
 from trainmaster.dispatchers.base import Rejected, SlotType
 from trainmaster.dispatchers.pbs.commands import Programs
 from trainmaster.dispatchers.pbs.formats import Format
@@ -41,7 +42,6 @@ class Place(enum.StrEnum):
 
 
 class _Section(BaseModel):
-    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
@@ -55,9 +55,13 @@ class CommandPaths(_Section):
     qsig: str | None = None
     pbsnodes: str | None = None
 
-    def programs(self, path: str) -> Programs:
-        """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH."""
-        found = {name: given or shutil.which(name, path=path) or name for name, given in self.model_dump().items()}
+    def programs(self, path: str | None) -> Programs:
+        """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH. None: the
+        cluster is elsewhere, and its own PATH decides."""
+        found = {
+            name: given or (shutil.which(name, path=path) if path else None) or name
+            for name, given in self.model_dump().items()
+        }
         return Programs(**found)
 
 
@@ -70,7 +74,7 @@ class QueueOptions(_Section):
     gres_supported: bool | None = None
 
 
-class PbsOptions(_Section):
+class PbsOptions(AccessOptions):
     """Options of a PBS cluster. Times are seconds."""
 
     container_run_type: str = "apptainer"
@@ -117,14 +121,22 @@ class PbsOptions(_Section):
 
     def programs(self) -> Programs:
         """PBS's commands, looked for on the master's own PATH, on the jobs', and where PBS usually stands."""
-        return self.commands.programs(f"{os.environ.get('PATH', '')}:{self.job_path}:{self.pbs_bin}")
+        here = f"{os.environ.get('PATH', '')}:{self.job_path}:{self.pbs_bin}"
+        return self.commands.programs(None if self.ssh else here)
+
+    @property
+    def command_path(self) -> str:
+        """PATH of PBS's commands."""
+        return f"{self.job_path}:{self.pbs_bin}"
 
     @property
     def pbs_bin(self) -> str:
-        """The folder of PBS's commands, as pbs.conf has it."""
+        """The folder of PBS's commands, as pbs.conf has it; on a cluster elsewhere the usual one."""
         environment = self.client_environment
         if "PBS_EXEC" in environment:
             return f"{environment['PBS_EXEC']}/bin"
+        if self.ssh:
+            return _USUAL_BIN
         try:
             text = Path(environment.get("PBS_CONF_FILE", "/etc/pbs.conf")).read_text()
         except (OSError, UnicodeDecodeError):
@@ -134,7 +146,7 @@ class PbsOptions(_Section):
 
     def container(self, name: str) -> ContainerRuntime:
         """The container runtime called `name`, with its command where this machine has it."""
-        return container_runtime(name, self.container_command or shutil.which(name))
+        return container_runtime(name, self.container_command or (None if self.ssh else shutil.which(name)))
 
     @property
     def image_root(self) -> str | None:
@@ -143,7 +155,8 @@ class PbsOptions(_Section):
     @property
     def client_environment(self) -> dict[str, str]:
         """What PBS's commands get beside the basics."""
-        inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        names = () if self.ssh else _INHERITED
+        inherited = {name: os.environ[name] for name in names if name in os.environ}
         return {**inherited, **self.environment}
 
     def queue(self, name: str) -> QueueOptions:

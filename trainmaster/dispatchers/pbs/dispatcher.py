@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import re
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.dispatchers.access.ways import Folder, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
     DispatcherError,
@@ -32,17 +32,17 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     StagedFile,
 )
-from trainmaster.dispatchers.folder import TOKEN, JobFolder
+from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
 from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions
 from trainmaster.dispatchers.pbs.endings import in_words
+from trainmaster.dispatchers.pbs.formats import Record
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import Job, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
 from trainmaster.dispatchers.pbs.reasons import explain_reason, lasting
 from trainmaster.dispatchers.pbs.states import Exit, map_state
-from trainmaster.dispatchers.shell import Shell
 from trainmaster.templates import ControlCharacter, render
 
 log = logging.getLogger(__name__)
@@ -54,18 +54,18 @@ _VERSION = re.compile(r"pbs_version = (\S+)")
 
 
 class PbsDispatcher:
-    """Jobs on a PBS cluster, submitted by the account that the master runs under."""
+    """Jobs on a PBS cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
     kind = "pbs"
 
-    def __init__(self, setup: Setup, shell: Shell | None = None) -> None:
-        """Raises Rejected for a wrong configuration. `shell` is for a cluster that is reached in another way."""
+    def __init__(self, setup: Setup) -> None:
+        """Raises Rejected for a wrong configuration."""
         self.name = setup.name
         self._prefix = setup.prefix
-        self._root = setup.job_root
         self._options = PbsOptions.read(setup.options)
-        self._client = PbsClient(self._options, shell)
-        self._account = getpass.getuser()
+        environment, path = self._options.client_environment, self._options.command_path
+        self._access = make_access(self._options, setup.job_root, environment=environment, path=path)
+        self._client = PbsClient(self._options, self._access)
         self._ended = RecentlyEnded(self._is_ours)
         self._lock = threading.Lock()
         self._queues: dict[str, Queue] = {}
@@ -84,15 +84,15 @@ class PbsDispatcher:
             scheduler="pbs",
             version=found[1],
             accounting=history,
-            impersonation=False,
+            impersonation=self._access.impersonates,
             quiet_period=_QUIET_PERIOD,
             poll_interval=self._options.poll_interval,
-            problems=tuple(self._problems(history)),
+            problems=(*self._problems(history), *self._private(server), *self._access.problems()),
         )
 
     def _problems(self, history: bool) -> list[Problem]:
         found = []
-        if os.geteuid() == 0:
+        if self._access.account == "root":
             found.append(
                 Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")
             )
@@ -104,19 +104,24 @@ class PbsDispatcher:
                     "tell how it ended.",
                 )
             )
+        return found + self._container_problems()
+
+    def _container_problems(self) -> list[Problem]:
         name = self._options.container_run_type
         program = self._options.container_command or name
-        if (
-            name != "none"
-            and shutil.which(program, path=f"{os.environ.get('PATH', '')}:{self._options.job_path}") is None
-        ):
-            found.append(
-                Problem(
-                    f"The container runtime {program} is not found on this machine.",
-                    "Install it, or name its full path in container_command.",
-                )
-            )
-        return found
+        path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
+        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
+            return []
+        text = f"The container runtime {program} is not found on this machine."
+        return [Problem(text, "Install it, or name its full path in container_command.")]
+
+    def _private(self, server: Record | None) -> list[Problem]:
+        """A site may hide jobs from everybody but their owners; ours would then look as if they were gone."""
+        if server is None or not self._access.impersonates or truth(server.get("query_other_jobs") or "True"):
+            return []
+        who = self._access.account
+        text = f"PBS hides other users' jobs (query_other_jobs is off), and {who} must see those that it starts."
+        return [Problem(text, f'qmgr -c "set server operators += {who}@*"', fatal=True)]
 
     def pools(self) -> Sequence[Pool]:
         return [queue.pool(self._options) for queue in self._known_queues(fresh=True).values()]
@@ -144,10 +149,11 @@ class PbsDispatcher:
             given = options.check(spec.options, self._options.gpu_resource)
         except options.BadOption as error:
             found.append(_sentence(error))
-        found += self._account_complaints(spec)
+        found += filter(None, [self._access.objection(spec.user)])
         try:
-            runtime = self._options.container(spec.container.runtime)
-            found += runtime.check(self._image(spec))
+            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
+            if self._access.is_own(spec.user) or not image:
+                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
         except UnknownRuntime as error:
             found.append(str(error))
         try:
@@ -162,11 +168,6 @@ class PbsDispatcher:
             found += queue.complaints(spec, request, given.walltime, self._options)
             found += _count_complaints(given, request)
         return found
-
-    def _account_complaints(self, spec: JobSpec) -> list[str]:
-        if spec.user in (None, self._account):
-            return []
-        return [f"Jobs run here as {self._account}, the account of the master; they cannot run as {spec.user}."]
 
     def _image(self, spec: JobSpec) -> str:
         return resolve_image(spec.container.image, self._options.image_root)
@@ -185,21 +186,20 @@ class PbsDispatcher:
     # -- submit ----------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = JobFolder(self._root, spec.token)
+        folder = self._access.folder(spec.token, spec.user)
         if not spec.token.startswith(self._prefix):
             raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
-        complaints = self._account_complaints(spec)
-        if complaints:
-            raise Rejected(complaints[0], token=spec.token)
+        if objection := self._access.objection(spec.user):
+            raise Rejected(objection, token=spec.token)
         try:
             job, scripts = self._prepare(spec, folder)
         except (options.BadOption, ControlCharacter, UnknownRuntime) as error:
             raise Rejected(_sentence(error), token=spec.token) from None
         staged = {name: StagedFile(text.encode(), 0o600) for name, text in scripts.items()}
         folder.stage({**spec.files, **staged})
-        return JobRef(spec.token, self._client.submit(job))
+        return JobRef(spec.token, self._client.submit(job, spec.user), user=spec.user)
 
-    def _prepare(self, spec: JobSpec, folder: JobFolder) -> tuple[commands.Submission, dict[str, str]]:
+    def _prepare(self, spec: JobSpec, folder: Folder) -> tuple[commands.Submission, dict[str, str]]:
         """The qsub call and the scripts of a job."""
         given = options.check(spec.options, self._options.gpu_resource)
         try:
@@ -245,7 +245,7 @@ class PbsDispatcher:
         }
         return job, scripts
 
-    def _start_script(self, spec: JobSpec, folder: JobFolder) -> str:
+    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
         libraries = self._options.gpu_libraries and spec.slots > 0
         return self._options.container(spec.container.runtime).start_script(
             Start(
@@ -274,8 +274,27 @@ class PbsDispatcher:
         ours = [job for job in live if self._is_ours(job) and job.job_id not in ended]
         return Snapshot(
             taken_at=taken_at,
-            jobs=tuple(_observation(job) for job in (*ours, *ended.values())),
-            external=tuple(_external(job) for job in live if not self._is_ours(job)),
+            jobs=tuple(_observation(job, self._access.name(job.owner)) for job in (*ours, *ended.values())),
+            external=self._external(live) if self._options.external_jobs else (),
+        )
+
+    def _external(self, live: Sequence[Job]) -> tuple[ExternalJob, ...]:
+        """Jobs of others that wait or run."""
+        with self._lock:
+            cpus = {name for name, queue in self._queues.items() if queue.slot_type is SlotType.CPU}
+        return tuple(
+            ExternalJob(
+                job_id=job.job_id,
+                pool=job.queue,
+                user=job.owner,
+                state=map_state(job),
+                name=job.name[:100],
+                nodes=job.node_count,
+                slots=job.cpus if job.queue in cpus else job.slots,
+                submitted_at=job.submitted_at,
+            )
+            for job in live
+            if not self._is_ours(job)
         )
 
     def _is_ours(self, job: Job) -> bool:
@@ -283,11 +302,11 @@ class PbsDispatcher:
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         if refs:
-            self._client.cancel([ref.job_id for ref in refs])
+            self._client.cancel(refs)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
         if refs:
-            self._client.signal([ref.job_id for ref in refs], _SIGNALS[signal])
+            self._client.signal(refs, _SIGNALS[signal])
 
     def explain(self, ref: JobRef) -> Explanation:
         job = self._client.one(ref.job_id)
@@ -306,20 +325,21 @@ class PbsDispatcher:
 
     # -- the job folder --------------------------------------------------------------------------------
 
-    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
-        return JobFolder(self._root, token).collect()
+    def collect(self, token: str, user: str | None = None) -> Remains:
+        return self._access.folder(token, user).collect()
 
-    def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
-        JobFolder(self._root, token).forget()
+    def forget(self, token: str, user: str | None = None) -> None:
+        self._access.folder(token, user).forget()
 
     def log_path(self, token: str) -> Path | None:
-        return JobFolder(self._root, token).output
+        return self._access.output(token)
 
     def close(self) -> None:
-        """Nothing is held open; every command stands for itself."""
+        """Let go of connections; jobs go on."""
+        self._access.close()
 
 
-def _observation(job: Job) -> Observation:
+def _observation(job: Job, user: str | None) -> Observation:
     state = map_state(job)
     waiting = state in (JobState.QUEUED, JobState.HELD)
     exit = Exit.of(job.exit_status) if state.terminal else Exit()
@@ -338,20 +358,7 @@ def _observation(job: Job) -> Observation:
         ends_at=None if waiting else job.ends_at,
         submitted_at=job.submitted_at,
         never=reason is not None and lasting(reason),
-        user=None,
-    )
-
-
-def _external(job: Job) -> ExternalJob:
-    return ExternalJob(
-        job_id=job.job_id,
-        pool=job.queue,
-        user=job.owner,
-        state=map_state(job),
-        name=job.name,
-        nodes=job.node_count,
-        slots=job.slots or job.cpus,
-        submitted_at=job.submitted_at,
+        user=user,
     )
 
 

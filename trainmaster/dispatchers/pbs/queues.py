@@ -1,7 +1,7 @@
 """Queues as resource pools, and what can be said of a job before it is submitted. Pure.
 
-The hosts of a queue are those whose virtual nodes serve it: nodes that are bound to a queue (attribute `queue`) serve no
-other, partitions must agree, and a node must have what a queue adds to every chunk (`default_chunk.Qlist = gpu`, say).
+The hosts of a queue are those whose virtual nodes serve it: nodes that are bound to a queue (attribute `queue`) serve
+no other, partitions must agree, and a node must have what a queue adds to every chunk (`default_chunk.Qlist = gpu`).
 """
 
 from __future__ import annotations
