@@ -123,7 +123,8 @@ class Sshd:
 
     def connections(self) -> list[int]:
         """Processes of the server that serve a connection."""
-        assert self._process is not None
+        if self._process is None:
+            return []
         return [pid for pid in _descendants(self._process.pid) if _name(pid) in ("sshd", "sshd-session")]
 
 

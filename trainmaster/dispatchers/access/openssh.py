@@ -85,7 +85,7 @@ class OpenSshLine:
         same = ("BatchMode", "StrictHostKeyChecking", "ConnectTimeout", "UserKnownHostsFile", "IdentityFile")
         told = [f"-o{name}={settings[name]}" for name in (*same, "IdentitiesOnly") if name in settings]
         words = ["ssh", "-T", "-p", str(port), "-l", user or self._user, *told, "-W", "[%h]:%p", "--", host]
-        return "exec " + " ".join(word if word == "[%h]:%p" else shquote(word).replace("%", "%%") for word in words)
+        return " ".join(word if word == "[%h]:%p" else shquote(word).replace("%", "%%") for word in words)
 
     def doubt(self) -> None:
         """Give up our own shared connection. A person's is left: ssh itself asks whether the server is alive."""
@@ -143,6 +143,12 @@ def explain(complaint: str, options: SshOptions, user: str | None) -> str | None
         return host_key_unknown(options, known)
     if "Permission denied" in complaint or "Too many authentication failures" in complaint:
         return login_refused(where, user or options.user or getpass.getuser(), options)
+    if options.jump_host and "UNKNOWN port" in complaint:
+        # What the ssh to the jump host said is lost: with ControlPersist its standard error goes nowhere.
+        return (
+            f"SSH to {where} does not get through {options.jump_host}: its host key must be in {known}, and it must "
+            f"let {user or options.user or getpass.getuser()} in with the same key."
+        )
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     told = [line for line in lines if line.startswith(("ssh: ", "kex_", "Connection ", "mux_", "Control socket"))]
     return f"SSH to {where} failed: {told[-1]}." if told else None

@@ -12,8 +12,8 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import paramiko
 
@@ -21,6 +21,7 @@ from trainmaster.dispatchers.access.config import SshOptions, parse_jump
 from trainmaster.dispatchers.access.openssh import host_key_changed, host_key_unknown, login_refused
 from trainmaster.dispatchers.access.wires import CHUNK, COMPLAINT, NotStarted, Wire
 
+BUSY = 0.05  # seconds between two tries to open a session when all are taken
 KEEPALIVE = 15  # seconds between two signs of life on an idle connection
 # Its lines about lost connections reach the administrator as our sentences.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -49,19 +50,24 @@ class ParamikoLine:
 
     def _channel(self, command: str, until: float) -> paramiko.Channel:
         """A channel in which `command` runs. A connection that turns out to be dead is made anew, once."""
-        for last in (False, True):
+        dead = False
+        while True:
             transport = self._connected(until)
             try:
                 channel = transport.open_session(timeout=max(0.1, until - time.monotonic()))
                 channel.settimeout(max(0.1, until - time.monotonic()))
                 channel.exec_command(command)
+                return channel
+            except paramiko.ChannelException as error:
+                # The server still counts sessions that have just ended here.
+                if time.monotonic() >= until:
+                    raise NotStarted(f"{self._where} takes no command: {_text(error)}.") from None
+                time.sleep(BUSY)
             except (paramiko.SSHException, OSError, EOFError) as error:
                 self._drop(transport)
-                if last:
+                if dead:
                     raise NotStarted(f"{self._where} takes no command: {_text(error)}.") from None
-            else:
-                return channel
-        raise AssertionError("unreachable")
+                dead = True
 
     @property
     def _where(self) -> str:
@@ -144,7 +150,8 @@ class ParamikoLine:
 
     def _disconnect(self) -> None:
         for client in reversed(self._clients):
-            client.close()
+            with suppress(OSError, EOFError, paramiko.SSHException):  # what it still had to say goes nowhere
+                client.close()
         self._clients.clear()
 
     def doubt(self) -> None:
@@ -163,12 +170,22 @@ class _ChannelWire:
     def send(self, data: bytes, until: float) -> None:
         view = memoryview(data)
         while view:
-            self._channel.settimeout(max(0.001, until - time.monotonic()))
-            view = view[self._channel.send(view[:CHUNK]) :]
+            with self._limit(until):
+                view = view[self._channel.send(view[:CHUNK]) :]
 
     def receive(self, until: float) -> bytes:
+        with self._limit(until):
+            found: bytes = self._channel.recv(CHUNK)
+        return found
+
+    @contextmanager
+    def _limit(self, until: float) -> Iterator[None]:
+        """A deadline, and a connection's end as the error that it is elsewhere."""
         self._channel.settimeout(max(0.001, until - time.monotonic()))
-        return bytes(self._channel.recv(CHUNK))
+        try:
+            yield
+        except (EOFError, paramiko.SSHException) as error:
+            raise ConnectionError(_text(error)) from None
 
     def close(self) -> str:
         complaint = b""
