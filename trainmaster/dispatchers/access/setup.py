@@ -1,0 +1,68 @@
+"""What an administrator installs so that jobs can run as their users: the texts, and the steps in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access.config import HELPER
+
+ACCOUNT = "trainmaster"
+GROUP = "hpcusers"
+SUDOERS = "/etc/sudoers.d/trainmaster"
+
+
+def sudoers_line(account: str = ACCOUNT, program: str = HELPER, group: str = GROUP) -> str:
+    """The one rule: without arguments, without SETENV, never as root."""
+    return f'{account} ALL=(%{group},!root) NOPASSWD: {program} ""'
+
+
+def policy(
+    job_roots: Sequence[str], programs: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+) -> str:
+    """The text of /etc/trainmaster/helper.json."""
+    content = {
+        "job_roots": list(job_roots),
+        "programs": dict(programs or {}),
+        "environment": dict(environment or {}),
+        "min_uid": 1000,
+        "denied_users": [],
+        "denied_groups": list(helper.DENIED_GROUPS),
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def steps(policy_text: str, roots: Sequence[str], account: str = ACCOUNT, program: str = HELPER) -> str:
+    """How to install it, for a person with a root shell on the machine that has the scheduler's commands."""
+    folders = "\n".join(f"   mkdir -p {root} && chmod 1777 {root}" for root in roots)
+    return f"""\
+Jobs that run as the people who ask for them: what root installs on the machine that has the scheduler's commands.
+
+1. The helper, one file of Python that any account may read and only root may change:
+   trainmaster helper show --file > {program}
+   chown root:root {program} && chmod 755 {program}
+
+2. Its configuration, {helper.POLICY} (root's, mode 644). It alone decides what the helper may touch:
+{_indented(policy_text)}
+3. One line for sudo, in {SUDOERS} (mode 440, check it with visudo -c). {account} is the account of the master,
+   {GROUP} a group of everybody whose jobs it may run; no SETENV, no wildcards, never root:
+   {sudoers_line(account, program)}
+
+4. The folder of jobs, in which each user makes folders that nobody else can enter (sticky, like /tmp), on a file system
+   that all nodes see:
+{folders}
+
+5. In the master's configuration, in the section of the resource manager:
+   impersonation: sudo
+   helper: {program}
+
+6. For each person, by an administrator of the master:
+   det user link-with-agent-user NAME --agent-uid UID --agent-user ACCOUNT --agent-gid GID --agent-group GROUP
+
+Then `trainmaster doctor` says whether anything is missing, or could be changed by others than root.
+"""
+
+
+def _indented(text: str) -> str:
+    return "".join(f"   {line}\n" for line in text.splitlines())
