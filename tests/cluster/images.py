@@ -77,7 +77,7 @@ def build(layout: Layout, name: str) -> Path:
             begun = time.monotonic()
             draft = image.with_suffix(".draft")
             shutil.rmtree(draft, ignore_errors=True)
-            shutil.copytree(_base_system(layout), draft / "root", symlinks=True)
+            shutil.copytree(base_system(layout), draft / "root", symlinks=True)
             if RECIPES[name].wheels:
                 _add_wheels(draft / "root", RECIPES[name].wheels)
                 inside = ("exec", "--no-privs", "--writable", "--contain", "--cleanenv", str(draft / "root"))
@@ -96,7 +96,7 @@ def _is_current(image: Path, stamp: Path, fingerprint: str) -> bool:
     return image.exists() and stamp.exists() and stamp.read_text().strip() == fingerprint
 
 
-def _base_system(layout: Layout) -> Path:
+def base_system(layout: Layout) -> Path:
     """A minimal Debian with Python, unpacked; made once."""
     base = layout.cache / "images" / f"{SUITE}-base"
     with base.with_suffix(".lock").open("w") as lock:

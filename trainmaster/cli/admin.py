@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainmaster.cli import agent_daemon
+
 if TYPE_CHECKING:
     from trainmaster.config.master import MasterConfig
 
@@ -42,6 +44,13 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     p.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 8080)")
     p.set_defaults(run=_serve, parser=p)
+    p = commands.add_parser(
+        "agent",
+        help="let this Docker host work for a master",
+        description="Run jobs of a master in Docker containers of this host, until it is interrupted.",
+        epilog="Example: trainmaster agent --master http://login1:8080 --token-file /etc/trainmaster/agent-token",
+    )
+    agent_daemon.add_to(p)
     p = commands.add_parser("config", help="the configuration file")
     p.set_defaults(parser=p)
     verbs = p.add_subparsers(title="verbs", metavar="VERB")

@@ -144,6 +144,8 @@ class ContainerSpec:
     runtime: str = "none"  # apptainer, docker, ..., none
     image: str = ""
     binds: Sequence[BindMount] = ()
+    shm_size: int | None = None  # bytes of /dev/shm, where the runtime can set it
+    force_pull: bool = False  # fetch the image again even where it is there
 
 
 @dataclass(frozen=True)

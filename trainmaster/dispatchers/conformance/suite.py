@@ -69,6 +69,11 @@ class DispatcherConformance:
         for token in made:
             dispatcher.forget(token)
 
+    @pytest.fixture
+    def job_root(self, setup: Setup) -> Path:
+        """Where jobs have their folders; override it where nodes have folders of their own."""
+        return setup.job_root
+
     # -- looking at the cluster ------------------------------------------------------------------------
 
     def test_probe_names_the_scheduler_and_its_version(self, dispatcher: Dispatcher) -> None:
@@ -128,7 +133,7 @@ class DispatcherConformance:
         assert explanation.exit_code == 42
 
     def test_files_are_staged_for_the_owner_alone(
-        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path
     ) -> None:
         files = {
             **programs.runtime(programs.TELLS),
@@ -138,21 +143,23 @@ class DispatcherConformance:
         spec = make_spec(files=files)
         dispatcher.submit(spec)
         self._ended(dispatcher, spec)
-        folder = setup.job_root / spec.token
+        folder = job_root / spec.token
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert (folder / "secrets/token").read_bytes() == b"s3cret"
         assert stat.S_IMODE((folder / "secrets/token").stat().st_mode) == 0o600
         assert stat.S_IMODE((folder / "tools/run").stat().st_mode) == 0o700
 
-    def test_what_the_job_left_is_collected(self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup) -> None:
+    def test_what_the_job_left_is_collected(
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup, job_root: Path
+    ) -> None:
         spec = make_spec(programs.TELLS)
         dispatcher.submit(spec)
         self._ended(dispatcher, spec)
         self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
         remains = dispatcher.collect(spec.token)
         facts = json.loads(remains.exits[0])
-        assert facts["argv"] == [str(setup.job_root / spec.token)]
-        assert facts["cwd"] == str(setup.job_root / spec.token)
+        assert facts["argv"] == [str(job_root / spec.token)]
+        assert facts["cwd"] == str(job_root / spec.token)
         assert remains.streams == {"core": b'{"n": 1}\n{"n": 2}\n'}
         dispatcher.forget(spec.token)
         assert not (setup.job_root / spec.token).exists()
@@ -199,7 +206,7 @@ class DispatcherConformance:
         assert {token: seen.get(token) for token in refs} == {token: ref.job_id for token, ref in refs.items()}
 
     def test_the_same_token_never_runs_twice_at_once(
-        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path
     ) -> None:
         spec = make_spec(programs.ALONE)
         first, second = dispatcher.submit(spec), dispatcher.submit(spec)
@@ -211,7 +218,7 @@ class DispatcherConformance:
             return all(job.state.terminal for job in jobs)
 
         self._wait(all_ended, "the end of every job of the token")
-        folder = setup.job_root / spec.token
+        folder = job_root / spec.token
         assert not (folder / "overlap").exists()
         assert (folder / "runs").read_text().startswith("x")
 
@@ -221,10 +228,10 @@ class DispatcherConformance:
 
     # -- ending and signalling -------------------------------------------------------------------------
 
-    def test_a_running_job_is_cancelled(self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup) -> None:
+    def test_a_running_job_is_cancelled(self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path) -> None:
         spec = make_spec(programs.WAITS)
         ref = dispatcher.submit(spec)
-        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        self._wait((job_root / spec.token / "ready").exists, "the start of the job")
         dispatcher.cancel([ref])
         end = self._ended(dispatcher, spec)
         assert end.state is JobState.CANCELLED
@@ -233,21 +240,21 @@ class DispatcherConformance:
         dispatcher.cancel([ref])
 
     def test_a_job_that_does_not_listen_is_ended(
-        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path
     ) -> None:
         spec = make_spec(programs.STUBBORN)
         ref = dispatcher.submit(spec)
-        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        self._wait((job_root / spec.token / "ready").exists, "the start of the job")
         dispatcher.cancel([ref])
         assert self._ended(dispatcher, spec).state is JobState.CANCELLED
 
     @pytest.mark.parametrize(("signal", "name"), [(Signal.PREEMPT, "SIGUSR2"), (Signal.TERMINATE, "SIGTERM")])
     def test_a_signal_reaches_the_runtime(
-        self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup, signal: Signal, name: str
+        self, dispatcher: Dispatcher, make_spec: MakeSpec, job_root: Path, signal: Signal, name: str
     ) -> None:
         spec = make_spec(programs.WAITS)
         ref = dispatcher.submit(spec)
-        folder = setup.job_root / spec.token
+        folder = job_root / spec.token
         self._wait((folder / "ready").exists, "the start of the job")
         dispatcher.signal([ref], signal)
         self._wait((folder / "told").exists, f"the job's answer to {name}")

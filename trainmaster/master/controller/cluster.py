@@ -24,6 +24,7 @@ from trainmaster.dispatchers.base import (
     Transient,
     Unreachable,
 )
+from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.services import allocations, endings, sightings, standing, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
@@ -65,6 +66,8 @@ class ClusterLoop:
         return self._cluster
 
     def start(self) -> None:
+        if isinstance(self._dispatcher, AgentHub):
+            self._dispatcher.lead()
         self._wakeups.subscribe("controller", self._wake)
         self._thread.start()
 
@@ -74,6 +77,8 @@ class ClusterLoop:
         self._thread.join()
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._wakeups.unsubscribe("controller", self._wake)
+        if isinstance(self._dispatcher, AgentHub):
+            self._dispatcher.follow()
 
     def _run(self) -> None:
         recovered = False

@@ -1,0 +1,63 @@
+"""Who jobs are on this host."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import socket
+
+from trainmaster.containers.docker import Account
+
+ROOT = 0
+
+
+class NoAccount(Exception):
+    """A job cannot run as it should on this host; the message says why."""
+
+
+def account_for(name: str | None, default: str | None) -> Account:
+    """The account of a job that names `name`, or none.
+
+    Args:
+        default: what the administrator gave for jobs that name none; None is the agent's own account.
+
+    Raises NoAccount.
+    """
+    own = os.geteuid()
+    host = socket.gethostname()
+    wanted = name or default
+    if wanted is None:
+        if own == ROOT:
+            raise NoAccount(
+                f"The agent on {host} runs as root and jobs must not: start it with --job-user NAME, the account of "
+                "jobs that name none."
+            )
+        return _of(pwd.getpwuid(own))
+    try:
+        found = pwd.getpwnam(wanted)
+    except KeyError:
+        raise NoAccount(f"There is no account {wanted!r} on {host}.") from None
+    if found.pw_uid == ROOT and default != wanted:
+        raise NoAccount(f"Jobs do not run as root on {host}; its administrator has not allowed it (--job-user root).")
+    if own not in (ROOT, found.pw_uid):
+        mine = pwd.getpwuid(own).pw_name
+        raise NoAccount(
+            f"The agent on {host} runs as {mine} and cannot start jobs of {wanted}; it would have to be root."
+        )
+    return _of(found)
+
+
+def _of(entry: pwd.struct_passwd) -> Account:
+    groups = tuple(
+        group for group in os.getgrouplist(entry.pw_name, entry.pw_gid) if _harmless(group) or entry.pw_uid == ROOT
+    )
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
+
+
+def _harmless(group: int) -> bool:
+    """Whoever is in Docker's group is root on this host in all but name."""
+    try:
+        return group != ROOT and grp.getgrgid(group).gr_name != "docker"
+    except KeyError:
+        return True

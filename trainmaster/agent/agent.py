@@ -1,0 +1,338 @@
+"""The loop: look at the engine, tell the master, do what follows, wait for news from either side.
+
+Four kinds of threads: the main one decides and reports; one waits for the master's orders; one watches the engine; a
+few do what takes long (fetching files and images, handing in what containers left).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainmaster.agent.account import NoAccount, account_for
+from trainmaster.agent.engine import CannotStart, Engine, EngineAway
+from trainmaster.agent.folders import Folders
+from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotGiven
+from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
+from trainmaster.containers import Bind
+from trainmaster.containers.docker import Account, DockerStart, check_binds, container_body
+from trainmaster.dispatchers.archive import BadArchive, pack
+from trainmaster.dispatchers.base import SlotType
+from trainmaster.dispatchers.hub import (
+    MAX_REMAINS,
+    MAX_TEXT,
+    AgentReport,
+    Blame,
+    ContainerOrder,
+    Delivery,
+    Orders,
+    SlotFact,
+)
+from trainmaster.templates import ControlCharacter
+from trainmaster.version import VERSION
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT = 15.0  # seconds between two reports when nothing happens
+WORKERS = 8  # long deeds at once
+PAUSES = (0.5, 1.0, 2.0, 5.0)  # seconds before each further try when something does not answer
+RETRY = 5.0  # seconds after which a deed that the network stopped is tried again
+JUST_STOPPED = 15.0  # seconds before an engine was missed in which its stop may have ended containers
+
+_SIGNALS = {Delivery.PREEMPT: "SIGUSR2", Delivery.TERMINATE: "SIGTERM", Delivery.KILL: "SIGKILL"}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What an agent is."""
+
+    agent_id: str
+    hostname: str
+    pool: str
+    slots: Sequence[SlotFact]
+    addresses: Sequence[str]
+    job_user: str | None  # account of jobs that name none
+
+
+class Agent:
+    """One agent. `run` returns when `stop` was called; containers go on."""
+
+    def __init__(self, identity: Identity, link: MasterLink, engine: Engine, folders: Folders) -> None:
+        self._identity, self._link, self._engine, self._folders = identity, link, engine, folders
+        self._instance = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._notes: dict[str, Local] = {}  # what only this process knows of a token
+        self._orders = Orders(revision="")
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._leaving = False
+        self._fault: MustLeave | None = None
+        self._outages: list[tuple[float, float]] = []  # when the engine was away: from, to
+        self._missed_at: float | None = None
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")
+
+    def run(self) -> None:
+        """Work until `stop`. Raises MustLeave."""
+        threads = [
+            threading.Thread(target=self._wait_for_orders, name="orders", daemon=True),
+            threading.Thread(target=self._watch_engine, name="engine", daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._loop()
+        finally:
+            self._stop.set()
+            self._link.stop_waiting()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            for thread in threads:
+                thread.join(5.0)
+        if self._fault is not None:
+            raise self._fault
+
+    def stop(self) -> None:
+        """Leave soon. Safe in a signal handler."""
+        self._stop.set()
+        self._wake.set()
+
+    def drain(self) -> None:
+        """Take no more jobs; those that are here go on to their end. Safe in a signal handler."""
+        self._leaving = True
+        self._wake.set()
+
+    # -- deciding --------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        said = ""
+        tries = 0
+        while not self._stop.is_set():
+            self._wake.clear()
+            try:
+                self._turn()
+                if said:
+                    log.info("all is well again")
+                said, tries = "", 0
+                pause = HEARTBEAT
+            except MustLeave as fault:
+                self._fault = fault
+                return
+            except (MasterAway, EngineAway, OSError) as error:
+                if str(error) != said:
+                    log.warning("%s; trying again", error)
+                said = str(error)
+                pause = PAUSES[min(tries, len(PAUSES) - 1)]
+                tries += 1
+            self._wake.wait(pause)
+
+    def _turn(self) -> None:
+        """Say what is, do what follows; again at once when the answer changed something."""
+        orders = self._orders
+        report = AgentReport(
+            hostname=self._identity.hostname,
+            version=VERSION,
+            instance=self._instance,
+            pool=self._identity.pool,
+            slots=tuple(self._identity.slots),
+            addresses=tuple(self._identity.addresses),
+            leaving=self._leaving,
+            known=orders.revision,
+        )
+        try:
+            local = self._look()
+        except EngineAway as error:
+            # The master is told that nothing is known of the containers; it must not take us for lost.
+            self._link.sync(report.model_copy(update={"problem": str(error)[:MAX_TEXT]}))
+            raise
+        self._take(self._link.sync(report.model_copy(update={"containers": reports(orders, local)})))
+        for action in plan(self._orders, local):
+            self._begin(action, local.get(action.token, Local(action.token)))
+
+    def _take(self, orders: Orders) -> None:
+        with self._lock:
+            if orders.revision == self._orders.revision:
+                return
+            self._orders = orders
+        self._wake.set()
+
+    def _look(self) -> dict[str, Local]:
+        """Every token that this host knows, or that is being worked on."""
+        try:
+            containers = self._engine.containers()
+        except EngineAway:
+            self._missed_at = self._missed_at or time.time()
+            raise
+        if self._missed_at is not None:
+            self._outages.append((self._missed_at - JUST_STOPPED, time.time()))
+            self._missed_at = None
+        with self._lock:
+            found = dict(self._notes)
+        for token in self._folders.known():
+            found.setdefault(token, Local(token))
+        for seen in containers:
+            note = found.get(seen.token, Local(seen.token))
+            ended = seen.finished_at if seen.ended else None
+            interrupted = ended is not None and any(since <= ended <= until for since, until in self._outages)
+            killed = Delivery.KILL in note.delivered or Delivery.TERMINATE in note.delivered
+            found[seen.token] = replace(note, seen=seen, interrupted=interrupted and not killed and not seen.oom)
+        return {token: replace(note, started=self._folders.started(token)) for token, note in found.items()}
+
+    # -- news ------------------------------------------------------------------------------------------------
+
+    def _wait_for_orders(self) -> None:
+        tries = 0
+        while not self._stop.is_set():
+            if not self._orders.revision:
+                self._stop.wait(0.05)  # the first report has not been answered yet
+                continue
+            try:
+                self._take(self._link.wait(self._orders.revision))
+                tries = 0
+            except MustLeave as fault:
+                self._fault = self._fault or fault
+                self.stop()
+            except (MasterAway, NotGiven):
+                self._stop.wait(PAUSES[min(tries, len(PAUSES) - 1)])
+                tries += 1
+
+    def _watch_engine(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._engine.watch(self._wake.set, self._stop)
+            except EngineAway:
+                self._wake.set()
+            self._stop.wait(1.0)
+
+    # -- doing -----------------------------------------------------------------------------------------------
+
+    def _begin(self, action: Action, known: Local) -> None:
+        if action.deed is Deed.DELIVER:
+            self._deliver(action, known)
+            return
+        deeds: dict[Deed, Callable[[Action, Local], None]] = {
+            Deed.START: self._start,
+            Deed.HAND_IN: self._hand_in,
+            Deed.REMOVE: self._remove,
+        }
+        self._note(action.token, busy=True)
+        self._pool.submit(self._do, deeds[action.deed], action, known)
+
+    def _do(self, deed: Callable[[Action, Local], None], action: Action, known: Local) -> None:
+        gone = False
+        try:
+            deed(action, known)
+            gone = action.deed is Deed.REMOVE
+        except (MasterAway, EngineAway, OSError) as error:
+            log.warning("%s: %s failed, trying again: %s", action.token, action.deed.value, error)
+            self._stop.wait(RETRY)
+        except MustLeave as fault:
+            self._fault = self._fault or fault
+            self.stop()
+        except Exception:  # a bug: the other containers must not suffer from it
+            log.exception("%s: %s failed", action.token, action.deed.value)
+            self._stop.wait(RETRY)
+        finally:
+            self._note(action.token, busy=False)
+            if gone:
+                with self._lock:
+                    del self._notes[action.token]
+            self._wake.set()
+
+    def _note(self, token: str, **changes: object) -> None:
+        with self._lock:
+            self._notes[token] = replace(self._notes.get(token, Local(token)), **changes)  # type: ignore[arg-type]
+
+    def _deliver(self, action: Action, known: Local) -> None:
+        assert known.seen is not None
+        for delivery in action.deliveries:
+            log.info("%s: %s", action.token, _SIGNALS[delivery])
+            self._engine.signal(known.seen.id, _SIGNALS[delivery])
+        self._note(action.token, delivered=known.delivered | set(action.deliveries))
+        self._wake.set()
+
+    def _start(self, action: Action, known: Local) -> None:
+        order = action.order
+        assert order is not None
+        try:
+            container = known.seen.id if known.seen else self._create(order)
+            if self._still_wanted(order):
+                # Written first: a container that is missing afterwards was removed, and is not started again.
+                self._folders.mark_started(order.token, order.job_id)
+                self._engine.start(container)
+                log.info("%s: started as %s", order.token, container[:12])
+        except CannotStart as error:
+            self._note(order.token, failure=str(error), blame=error.blame)
+        except (NoAccount, ControlCharacter, NotGiven) as error:
+            self._note(order.token, failure=str(error), blame=Blame.JOB)
+        except BadArchive as error:
+            self._note(order.token, failure=f"Its files could not be read: {error}.", blame=Blame.HOST)
+
+    def _create(self, order: ContainerOrder) -> str:
+        account = account_for(order.user, self._identity.job_user)
+        binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
+        if wrong := check_binds(binds):
+            raise CannotStart(" ".join(wrong), Blame.JOB)
+        with self._link.files(order.token) as files:
+            self._folders.stage(order.token, files, account, self._link.url)
+        if order.force_pull or not self._engine.has_image(order.image):
+            log.info("%s: pulling %s", order.token, order.image)
+            self._engine.pull(order.image)
+        body = container_body(self._described(order, account, binds))
+        return self._engine.create(body, f"tm-{order.token}-{order.node_rank}")
+
+    def _described(self, order: ContainerOrder, account: Account, binds: Sequence[Bind]) -> DockerStart:
+        slots = [slot for slot in self._identity.slots if slot.id in order.slot_ids]
+        return DockerStart(
+            image=order.image,
+            job_folder=self._folders.job(order.token),
+            node_folder=self._folders.node(order.token),
+            home=self._folders.home(order.token),
+            account=account,
+            labels=self._engine.labels(
+                order.token, order.job_id, order.node_rank, order.num_nodes, tuple(order.slot_ids)
+            ),
+            variables=order.environment,
+            binds=binds,
+            gpus=[slot.uuid for slot in slots if slot.type is SlotType.CUDA],
+            rocm=any(slot.type is SlotType.ROCM for slot in slots),
+            network_mode=order.network_mode,
+            shm_size=order.shm_size,
+            python=order.python,
+        )
+
+    def _still_wanted(self, order: ContainerOrder) -> bool:
+        """Fetching may have taken minutes."""
+        for now in self._orders.containers:
+            if now.token == order.token and now.job_id == order.job_id:
+                return not STOPS & set(now.deliver)
+        return False
+
+    def _hand_in(self, action: Action, known: Local) -> None:
+        order = action.order
+        assert order is not None
+        output = self._engine.output(known.seen.id) if known.seen else b""
+        items = self._folders.remains(order.token, order.node_rank, output, MAX_REMAINS)
+        try:
+            self._link.hand_in(order.token, order.node_rank, pack(items))
+        except NotGiven as error:
+            log.warning("%s: what it left is refused: %s", order.token, error)
+        finally:
+            for item in items:
+                item.handle.close()
+        self._note(order.token, handed_in=True)
+
+    def _remove(self, action: Action, known: Local) -> None:
+        if known.seen is not None:
+            self._engine.remove(known.seen.id)
+        self._folders.remove(action.token)
+        log.info("%s: removed", action.token)
+
+
+def data_folder(path: str | None, agent_id: str) -> Path:
+    """Where an agent keeps job folders."""
+    return Path(path) if path else Path("/var/lib/trainmaster-agent") / agent_id

@@ -1,0 +1,243 @@
+"""The Docker engine of this host, through Docker's own library: the containers that carry this agent's labels."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import docker
+import requests
+from docker import errors
+
+from trainmaster.agent.seen import Seen
+from trainmaster.dispatchers.hub import Blame
+
+LABEL_AGENT = "trainmaster.agent"
+LABEL_TOKEN = "trainmaster.token"  # noqa: S105
+LABEL_JOB = "trainmaster.job"
+LABEL_RANK = "trainmaster.rank"
+LABEL_NODES = "trainmaster.nodes"
+LABEL_SLOTS = "trainmaster.slots"
+
+DEADLINE = 60  # seconds of one request to the engine; pulls have their own
+PULL_SILENCE = 600  # seconds without a word while an image is fetched
+TAIL_LINES = 2000
+TAIL_BYTES = 64 * 1024
+EVENTS = ("die", "oom", "destroy", "start")
+
+
+class EngineAway(Exception):
+    """The engine does not answer; the message says how."""
+
+
+class CannotStart(Exception):
+    """A container cannot be made; the message is for the job's owner, `blame` says whose fault it is."""
+
+    def __init__(self, message: str, blame: Blame) -> None:
+        super().__init__(message)
+        self.blame = blame
+
+
+class Engine:
+    """Thread-safe: each thread has its own connection. Every method raises EngineAway."""
+
+    def __init__(self, agent_id: str, address: str | None = None) -> None:
+        """`address`: of the daemon; None takes DOCKER_HOST or the usual socket."""
+        self._agent_id = agent_id
+        self._address = address
+        self._local = threading.local()
+        self._inspected: dict[str, Seen] = {}  # containers that have ended do not change any more
+
+    def version(self) -> str:
+        with _telling():
+            return str(self._api().version()["Version"])
+
+    def containers(self) -> list[Seen]:
+        """All of this agent's, ended ones too."""
+        with _telling():
+            listed = self._api().containers(all=True, filters={"label": f"{LABEL_AGENT}={self._agent_id}"})
+        found = []
+        for entry in listed:
+            if LABEL_TOKEN not in entry["Labels"]:
+                continue
+            seen = self._inspected.get(entry["Id"])
+            if seen is None and (seen := self._inspect(entry["Id"])) is None:
+                continue
+            if seen.ended:
+                self._inspected[entry["Id"]] = seen
+            found.append(seen)
+        known = {entry["Id"] for entry in listed}
+        self._inspected = {key: seen for key, seen in self._inspected.items() if key in known}
+        return found
+
+    def _inspect(self, container: str) -> Seen | None:
+        """None when it is gone by now."""
+        with _telling():
+            try:
+                found = self._api().inspect_container(container)
+            except errors.NotFound:
+                return None
+        labels, state = found["Config"]["Labels"], found["State"]
+        return Seen(
+            id=found["Id"],
+            token=labels[LABEL_TOKEN],
+            job_id=labels.get(LABEL_JOB, ""),
+            node_rank=int(labels.get(LABEL_RANK, 0)),
+            num_nodes=int(labels.get(LABEL_NODES, 1)),
+            slot_ids=tuple(int(word) for word in labels.get(LABEL_SLOTS, "").split(",") if word),
+            status=state["Status"],
+            exit_code=state["ExitCode"] if state["Status"] in ("exited", "dead") else None,
+            oom=bool(state["OOMKilled"]),
+            error=str(state.get("Error") or ""),
+            started_at=_epoch(state["StartedAt"]),
+            finished_at=_epoch(state["FinishedAt"]),
+        )
+
+    def labels(self, token: str, job_id: str, rank: int, nodes: int, slots: tuple[int, ...]) -> dict[str, str]:
+        """What says whose a container is."""
+        return {
+            LABEL_AGENT: self._agent_id,
+            LABEL_TOKEN: token,
+            LABEL_JOB: job_id,
+            LABEL_RANK: str(rank),
+            LABEL_NODES: str(nodes),
+            LABEL_SLOTS: ",".join(map(str, slots)),
+        }
+
+    def has_image(self, image: str) -> bool:
+        with _telling():
+            try:
+                self._api().inspect_image(image)  # type: ignore[no-untyped-call]
+            except errors.ImageNotFound:
+                return False
+        return True
+
+    def pull(self, image: str) -> None:
+        """Raises CannotStart."""
+        client = docker.APIClient(self._address, version="auto", timeout=PULL_SILENCE)
+        try:
+            with _telling(), contextlib.closing(client):
+                name, tag = _split(image)
+                for line in client.pull(name, tag=tag, stream=True, decode=True):
+                    if "error" in line:
+                        raise _not_pulled(image, str(line["error"]))
+        except errors.APIError as error:
+            raise _not_pulled(image, str(error.explanation or error)) from None
+
+    def create(self, body: Mapping[str, Any], name: str) -> str:
+        """The new container's id; that of the one which has the name already. Raises CannotStart."""
+        with _telling():
+            try:
+                return str(self._api().create_container_from_config(dict(body), name)["Id"])  # type: ignore[no-untyped-call]
+            except errors.APIError as error:
+                if error.status_code == 409:
+                    with contextlib.suppress(errors.NotFound):
+                        return str(self._api().inspect_container(name)["Id"])
+                raise _not_started(error) from None
+
+    def start(self, container: str) -> None:
+        """Raises CannotStart."""
+        with _telling():
+            try:
+                self._api().start(container)
+            except errors.APIError as error:
+                raise _not_started(error) from None
+
+    def signal(self, container: str, name: str) -> None:
+        """`name` as in signal(7). An ended container is no error."""
+        with _telling(), contextlib.suppress(errors.APIError):
+            self._api().kill(container, name)
+
+    def output(self, container: str) -> bytes:
+        """The end of what its processes wrote themselves."""
+        with _telling():
+            try:
+                text: bytes = self._api().logs(container, stdout=True, stderr=True, tail=TAIL_LINES)
+            except errors.APIError:
+                return b""
+        return text[-TAIL_BYTES:]
+
+    def remove(self, container: str) -> None:
+        """End it and remove it. One that is gone is no error."""
+        with _telling(), contextlib.suppress(errors.NotFound):
+            try:
+                self._api().remove_container(container, force=True, v=True)
+            except errors.APIError as error:
+                if error.status_code != 409:  # its removal is under way
+                    raise EngineAway(f"container {container[:12]} cannot be removed: {error.explanation}") from None
+
+    def watch(self, changed: Callable[[], None], stopped: threading.Event) -> None:
+        """Call `changed` for each change of a container of ours, until the engine goes away or `stopped` is set."""
+        filters = {"type": "container", "label": f"{LABEL_AGENT}={self._agent_id}", "event": list(EVENTS)}
+        client = docker.APIClient(self._address, version="auto", timeout=DEADLINE)
+        with contextlib.closing(client), _telling():
+            stream = client.events(decode=True, filters=filters)
+            # Without this the thread would sit in a read until the next event.
+            threading.Thread(target=_close_after, args=(stopped, stream), name="engine-closer", daemon=True).start()
+            for _ in stream:
+                if stopped.is_set():
+                    return
+                changed()
+
+    def _api(self) -> docker.APIClient:
+        client: docker.APIClient | None = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = docker.APIClient(self._address, version="auto", timeout=DEADLINE)
+        return client
+
+
+def _close_after(stopped: threading.Event, stream: Any) -> None:
+    stopped.wait()
+    with contextlib.suppress(Exception):  # it may have been closed by the daemon
+        stream.close()
+
+
+@contextlib.contextmanager
+def _telling() -> Any:
+    """Everything that means "the engine does not answer" as one error."""
+    try:
+        yield
+    except errors.APIError as error:
+        if error.status_code is not None and error.status_code < 500:
+            raise
+        raise EngineAway(f"the Docker engine failed: {error.explanation or error}") from None
+    except (errors.DockerException, requests.RequestException, OSError) as error:
+        raise EngineAway(f"the Docker engine does not answer: {error}") from None
+
+
+def _epoch(text: str) -> float | None:
+    """From RFC 3339 with nanoseconds; Docker's zero time is none."""
+    if not text or text.startswith("0001-"):
+        return None
+    moment, _, fraction = text.rstrip("Z").partition(".")
+    whole = datetime.fromisoformat(f"{moment}+00:00").timestamp()
+    return whole + float(f"0.{fraction[:6]}" if fraction[:6].isdigit() else 0)
+
+
+def _split(image: str) -> tuple[str, str | None]:
+    """Name and tag; a digest stays with its `sha256:`."""
+    if "@" in image:
+        name, _, digest = image.partition("@")
+        return name, digest
+    head, colon, tag = image.rpartition(":")
+    return (head, tag) if colon and "/" not in tag else (image, "latest")
+
+
+def _not_pulled(image: str, why: str) -> CannotStart:
+    said = why.lower()
+    wrong = any(
+        word in said
+        for word in ("not found", "does not exist", "denied", "unauthorized", "invalid reference", "manifest unknown")
+    )
+    text = f"The image {image} is not on this host and cannot be pulled: {why.rstrip('.')}."
+    return CannotStart(text, Blame.JOB if wrong else Blame.HOST)
+
+
+def _not_started(error: errors.APIError) -> CannotStart:
+    why = str(error.explanation or error).strip()
+    said = why.lower()
+    wrong = "executable file not found" in said or "no such file or directory" in said or error.status_code == 400
+    return CannotStart(f"The container cannot be started: {why.rstrip('.')}.", Blame.JOB if wrong else Blame.HOST)

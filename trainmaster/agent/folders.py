@@ -1,0 +1,137 @@
+"""A job's folders on this host, and what they tell after a restart.
+
+jobs/<token>/      the job folder; mode 0700, of the job's account
+node/<token>/      empty at first: the container's /run/determined
+home/<token>/      the container's home
+started/<token>    holds the job's id; there from just before its container is started until all is removed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import IO
+
+from trainmaster.containers.docker import Account
+from trainmaster.dispatchers.archive import BadArchive, Item, content, list_below, open_below, unpack
+
+MAX_FILES_OF_JOB = 2**30  # bytes that a master may stage
+URL_FILE = "master-url"
+STREAMS, EXITS = "spool", "exit"
+
+
+class Folders:
+    """All job folders of one agent."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        for name in ("jobs", "node", "home", "started"):
+            (data / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        data.chmod(0o700)
+
+    def job(self, token: str) -> Path:
+        return self._data / "jobs" / token
+
+    def node(self, token: str) -> Path:
+        return self._data / "node" / token
+
+    def home(self, token: str) -> Path:
+        return self._data / "home" / token
+
+    def started(self, token: str) -> str | None:
+        """The job id under which a container was started here; None when none was."""
+        try:
+            return (self._data / "started" / token).read_text()
+        except OSError:
+            return None
+
+    def mark_started(self, token: str, job_id: str) -> None:
+        """From now on a container that is missing was removed by somebody; it is not started again."""
+        path = self._data / "started" / token
+        draft = path.with_name(f".{token}")
+        with draft.open("w") as handle:
+            handle.write(job_id)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(path)
+
+    def known(self) -> set[str]:
+        """Tokens that have left something here."""
+        return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
+
+    def stage(self, token: str, files: IO[bytes], account: Account, master_url: str) -> None:
+        """Make the folders anew from the master's archive. Raises BadArchive, OSError."""
+        self._remove_folders(token)
+        job = self.job(token)
+        for folder in (job, self.node(token), self.home(token)):
+            folder.mkdir(mode=0o700)
+        for name in (STREAMS, EXITS):
+            (job / name).mkdir(mode=0o700)
+        unpack(files, job, ("",), MAX_FILES_OF_JOB)
+        self._point_at_master(job, master_url)
+        # Until here nobody else could enter; the folder itself is given away last.
+        if account.uid != os.geteuid():
+            for folder in (self.node(token), self.home(token), job):
+                for place, folders, names in os.walk(folder, topdown=False):
+                    for name in (*folders, *names):
+                        os.chown(Path(place) / name, account.uid, account.gid, follow_symlinks=False)
+                os.chown(folder, account.uid, account.gid)
+
+    def _point_at_master(self, job: Path, master_url: str) -> None:
+        """The address that works from this host is a good second one for the job."""
+        path = job / "job.json"
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            told = json.loads(path.read_bytes())
+            if isinstance(told, dict):
+                (job / URL_FILE).write_text(f"{master_url}\n")
+                told["master_url_file"] = str(job / URL_FILE)
+                path.write_text(json.dumps(told, indent=1))
+
+    def remains(self, token: str, node_rank: int, output: bytes, limit: int) -> list[Item]:
+        """What the container left, for an archive: exit records first, then the end of its output, then its streams as
+        far as there is room. Raises nothing for what a job has done to its folder."""
+        job = self.job(token)
+        owner = _owner(job)
+        items: list[Item] = []
+        wanted = [f"{EXITS}/{name}" for name in list_below(job, EXITS) if name == f"{node_rank}.json"]
+        items += _opened(job, wanted, owner)
+        items.append(content("output.txt", output))
+        left = limit - sum(item.size for item in items)
+        for item in _opened(job, [f"{STREAMS}/{name}" for name in list_below(job, STREAMS)], owner):
+            if not item.name.endswith(".jsonl") or item.size > left:
+                item.handle.close()
+                continue
+            left -= item.size
+            items.append(item)
+        return items
+
+    def remove(self, token: str) -> None:
+        """All that a job has left here. Raises OSError when something stays."""
+        self._remove_folders(token)
+        (self._data / "started" / token).unlink(missing_ok=True)
+
+    def _remove_folders(self, token: str) -> None:
+        for folder in (self.job(token), self.node(token), self.home(token)):
+            if folder.exists():
+                shutil.rmtree(folder)
+
+
+def _opened(folder: Path, names: list[str], owner: int | None) -> list[Item]:
+    found = []
+    for name in names:
+        with contextlib.suppress(OSError):
+            found.append(open_below(folder, name, owner))
+    return found
+
+
+def _owner(folder: Path) -> int | None:
+    try:
+        return folder.lstat().st_uid
+    except OSError:
+        return None
+
+
+__all__ = ["BadArchive", "Folders"]

@@ -1,0 +1,139 @@
+"""What an agent does next, and what it says: pure, from what it was told and what it sees."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.agent.seen import Seen
+from trainmaster.dispatchers.hub import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+
+STOPS = frozenset({Delivery.TERMINATE, Delivery.KILL})
+
+
+@dataclass(frozen=True)
+class Local:
+    """All that this host knows of one token."""
+
+    token: str
+    seen: Seen | None = None
+    started: str | None = None  # the job id under which a container was started here
+    busy: bool = False  # something is being done about it
+    failure: str = ""
+    blame: Blame = Blame.NOBODY
+    delivered: frozenset[Delivery] = frozenset()
+    handed_in: bool = False
+    interrupted: bool = False  # the engine was restarted while it ran
+
+
+class Deed(enum.Enum):
+    START = "start"
+    DELIVER = "deliver"
+    HAND_IN = "hand in"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True)
+class Action:
+    deed: Deed
+    token: str
+    order: ContainerOrder | None = None
+    deliveries: tuple[Delivery, ...] = field(default=())
+
+
+def plan(orders: Orders, local: Mapping[str, Local]) -> list[Action]:
+    """What is to be done now. Nothing is removed, stopped or started that the master does not name."""
+    actions: list[Action] = []
+    for order in orders.containers:
+        known = local.get(order.token, Local(order.token))
+        if not known.busy:
+            actions += _about(order, known)
+    for token in orders.forget:
+        known = local.get(token, Local(token))
+        if not known.busy and (known.seen is not None or known.started is not None or token in local):
+            actions.append(Action(Deed.REMOVE, token))
+    return actions
+
+
+def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
+    seen = known.seen
+    if seen is None:
+        state = state_of(known, order)
+        if state is ContainerState.PREPARING and not STOPS & set(order.deliver):
+            yield Action(Deed.START, order.token, order)
+        elif state is ContainerState.GONE and not known.handed_in:
+            yield Action(Deed.HAND_IN, order.token, order)
+    elif seen.job_id != order.job_id:
+        return  # the master is told what is here and decides
+    elif seen.status == "created":
+        if not known.failure and not STOPS & set(order.deliver):
+            yield Action(Deed.START, order.token, order)
+    elif seen.ended:
+        if not known.handed_in:
+            yield Action(Deed.HAND_IN, order.token, order)
+    else:
+        due = tuple(each for each in order.deliver if each not in known.delivered)
+        if due:
+            yield Action(Deed.DELIVER, order.token, order, due)
+
+
+def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
+    """One word for a token."""
+    if known.failure:
+        return ContainerState.FAILED
+    if known.seen is None:
+        if known.busy:
+            return ContainerState.PREPARING
+        if known.started is not None or (order is not None and not order.fresh):
+            return ContainerState.GONE
+        return ContainerState.PREPARING
+    if known.seen.status == "created":
+        return ContainerState.PREPARING
+    return ContainerState.EXITED if known.seen.ended else ContainerState.RUNNING
+
+
+def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport, ...]:
+    """What the master is told: every container that is here, and every one that it ordered."""
+    ordered = {order.token: order for order in orders.containers}
+    found = []
+    for token in sorted({*local, *ordered}):
+        known, order = local.get(token, Local(token)), ordered.get(token)
+        seen = known.seen
+        if seen is None and order is None and not (known.started or known.failure):
+            continue
+        stopped = seen is None and not known.busy and order is not None and STOPS & set(order.deliver)
+        state = state_of(known, order)
+        failure, blame = known.failure, known.blame
+        if (stopped or (seen and seen.status == "created" and order and STOPS & set(order.deliver))) and (
+            state is ContainerState.PREPARING
+        ):
+            state, failure = ContainerState.FAILED, "It was ended before its container was started."
+        found.append(
+            ContainerReport(
+                token=token,
+                job_id=seen.job_id if seen else order.job_id if order else known.started or "",
+                node_rank=seen.node_rank if seen else order.node_rank if order else 0,
+                num_nodes=seen.num_nodes if seen else order.num_nodes if order else 1,
+                slot_ids=seen.slot_ids if seen else order.slot_ids if order else (),
+                state=state,
+                container_id=seen.id if seen else "",
+                exit_code=seen.exit_code if seen else None,
+                oom=bool(seen and seen.oom),
+                message=failure or _message(known, state),
+                blame=Blame.HOST if known.interrupted and state is ContainerState.EXITED else blame,
+                started_at=seen.started_at if seen else None,
+                finished_at=seen.finished_at if seen else None,
+                delivered=tuple(sorted(known.delivered)),
+                handed_in=known.handed_in or state is ContainerState.FAILED,
+            )
+        )
+    return tuple(found)
+
+
+def _message(known: Local, state: ContainerState) -> str:
+    if state is ContainerState.GONE:
+        return "Its container was removed from outside."
+    if known.interrupted and state is ContainerState.EXITED:
+        return "The Docker daemon was stopped or restarted while it ran."
+    return known.seen.error if known.seen else ""

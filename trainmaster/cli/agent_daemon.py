@@ -1,0 +1,139 @@
+"""`trainmaster agent`: a Docker host that works for a master."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+
+TOKEN_VARIABLE = "DET_AGENT_TOKEN"  # noqa: S105
+MIN_TOKEN = 16
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--master", required=True, metavar="URL", help="the master's address")
+    parser.add_argument("--agent-id", metavar="NAME", help="what this host is called (default: its host name)")
+    parser.add_argument(
+        "--pool", default="", metavar="POOL", help="resource pool to join (default: the master's first)"
+    )
+    parser.add_argument("--slots", type=int, metavar="N", help="how many slots to offer (default: all there are)")
+    parser.add_argument(
+        "--slot-type",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="auto takes NVIDIA GPUs where there are any",
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help=f"file with the agents' token (default: {TOKEN_VARIABLE})"
+    )
+    parser.add_argument(
+        "--job-user", metavar="NAME", help="account of jobs that name none; wanted when the agent runs as root"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="folder for job folders (default: /var/lib/trainmaster-agent/NAME)"
+    )
+    parser.add_argument(
+        "--docker", metavar="ADDRESS", help="the Docker daemon (default: DOCKER_HOST or its usual socket)"
+    )
+    parser.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="certificates to trust when the master uses TLS"
+    )
+    parser.add_argument("--log-level", choices=("debug", "info", "warning"), default="info")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Until SIGINT or SIGTERM; containers go on. SIGUSR1: take no more jobs. Exit status 1 for a failure told in one
+    sentence."""
+    logging.basicConfig(
+        stream=sys.stderr, level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        return _serve(args)
+    except Refused as error:
+        print(f"trainmaster agent: {error}", file=sys.stderr)
+        return 1
+
+
+class Refused(Exception):
+    """The agent cannot work as it was started; the message says why and what to do."""
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from trainmaster.client.errors import ClientError
+    from trainmaster.client.transport import canonical_url
+    from trainmaster.dispatchers.hub import AGENT_ID
+
+    try:
+        from trainmaster.agent.agent import Agent, Identity, data_folder
+        from trainmaster.agent.engine import Engine, EngineAway
+    except ModuleNotFoundError as error:
+        raise Refused(f"{error.name} is missing: pip install 'trainmaster[agent]'.") from None
+    from trainmaster.agent.account import NoAccount, account_for
+    from trainmaster.agent.folders import Folders
+    from trainmaster.agent.master import MasterLink, MustLeave
+    from trainmaster.agent.slots import NoSlots, find_slots
+
+    agent_id = args.agent_id or socket.gethostname()
+    if not re.fullmatch(AGENT_ID, agent_id):
+        raise Refused(f"{agent_id!r} cannot be an agent's name: letters, digits, '_', '.' and '-'. Set --agent-id.")
+    try:
+        url = canonical_url(args.master)
+        account_for(None, args.job_user)
+        slots = find_slots(args.slot_type, args.slots)
+        folders = Folders(data_folder(args.data, agent_id))
+        engine = Engine(agent_id, args.docker)
+        logging.getLogger(__name__).info("Docker %s, %d slots, agent %s", engine.version(), len(slots), agent_id)
+    except (ClientError, NoAccount, NoSlots) as error:
+        raise Refused(str(error)) from None
+    except EngineAway as error:
+        raise Refused(f"{error}. Is it running, and may {os.environ.get('USER') or 'this account'} use it?") from None
+    except OSError as error:
+        raise Refused(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
+    identity = Identity(agent_id, socket.gethostname(), args.pool, slots, _addresses(url), args.job_user)
+    link = MasterLink(url, agent_id, _token(args.token_file), str(args.certificate) if args.certificate else None)
+    agent = Agent(identity, link, engine, folders)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    signal.signal(signal.SIGUSR1, lambda *_: agent.drain())
+    print(f"agent {agent_id} works for {url}", flush=True)
+    try:
+        agent.run()
+    except MustLeave as error:
+        raise Refused(str(error)) from None
+    return 0
+
+
+def _token(path: Path | None) -> str:
+    if path is not None:
+        try:
+            found = path.read_text().strip()
+        except OSError as error:
+            raise Refused(f"--token-file {path} cannot be read: {error.strerror}.") from None
+    else:
+        found = os.environ.pop(TOKEN_VARIABLE, "").strip()
+    if len(found) < MIN_TOKEN or not found.isascii() or not found.isprintable():
+        raise Refused(
+            f"The agents' token is missing: copy the file agent-token from the master's jobs folder, and name it with "
+            f"--token-file, or set {TOKEN_VARIABLE}."
+        )
+    return found
+
+
+def _addresses(url: str) -> tuple[str, ...]:
+    """The address of this host that the master sees; no packet is sent for it."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return (str(probe.getsockname()[0]),)
+    except OSError:
+        return ()

@@ -1,0 +1,135 @@
+"""The Docker container of one node of a job, as the body of the Engine API's `POST /containers/create`.
+
+The process is an ordinary account's, has no capabilities and cannot gain any. It sees the image, its job folder under
+the host's own path, an empty folder of the node's at `/run/determined`, a home, and the mounts that were asked for. A
+private /tmp is the image's own. PID 1 is Docker's init, so that a signal that comes before the process listens has its
+usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespaces(7)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmaster.containers.base import Bind
+from trainmaster.templates import ControlCharacter
+
+NODE_DIR = "/run/determined"  # where Determined's harness looks for info/*.json
+LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel by the runtime; these are the rest
+RESERVED = ("/proc", "/sys", "/dev", NODE_DIR)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who a process is on its host."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class DockerStart:
+    """One container. `gpus` are device ids of NVIDIA's driver (UUIDs); sizes are bytes."""
+
+    image: str
+    job_folder: Path
+    node_folder: Path  # of the host, empty
+    home: Path  # of the host
+    account: Account
+    labels: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    binds: Sequence[Bind] = ()
+    gpus: Sequence[str] = ()
+    rocm: bool = False
+    network_mode: str = "host"
+    shm_size: int | None = None
+    python: str = "python3"
+
+
+def container_body(start: DockerStart) -> dict[str, Any]:
+    """The request that creates the container. Raises ControlCharacter."""
+    folder = str(start.job_folder)
+    home = f"/home/{start.account.name}"
+    mounts = [
+        _mount(Bind(folder, folder)),
+        _mount(Bind(str(start.node_folder), NODE_DIR)),
+        *([] if _is_taken(home, start.binds) else [_mount(Bind(str(start.home), home))]),
+        *map(_mount, start.binds),
+    ]
+    variables = {
+        "HOME": home,
+        "USER": start.account.name,
+        "LOGNAME": start.account.name,
+        **start.variables,
+        "TRAINMASTER_NODE_DIR": NODE_DIR,
+    }
+    host: dict[str, Any] = {
+        "Mounts": mounts,
+        "NetworkMode": start.network_mode,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges"],
+        "Privileged": False,
+        "Init": True,
+        "GroupAdd": [str(group) for group in start.account.groups if group != start.account.gid],
+        "LogConfig": {"Type": "json-file", "Config": dict(LOG_FILES)},
+        "RestartPolicy": {"Name": "no"},
+    }
+    if start.shm_size is not None:
+        host["ShmSize"] = start.shm_size
+    if start.gpus:
+        host["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(start.gpus), "Capabilities": [["gpu"]]}]
+    if start.rocm:
+        host["Devices"] = [
+            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
+            for path in ("/dev/kfd", "/dev/dri")
+        ]
+    return {
+        "Image": _plain(start.image),
+        "Entrypoint": [_plain(start.python)],
+        "Cmd": [str(start.job_folder / "runtime.zip"), folder],
+        "User": f"{start.account.uid}:{start.account.gid}",
+        "Env": [f"{name}={value}" for name, value in sorted(variables.items())],
+        "WorkingDir": folder,
+        "Labels": dict(start.labels),
+        "HostConfig": host,
+    }
+
+
+def check_binds(binds: Sequence[Bind]) -> list[str]:
+    """Sentences that say why a mount cannot be made; empty when nothing speaks against them."""
+    found = []
+    for bind in binds:
+        for path in (bind.host_path, bind.container_path):
+            if not path.startswith("/") or ".." in path.split("/"):
+                found.append(f"bind_mounts: {path!r} must be an absolute path without '..'.")
+        target = bind.container_path.rstrip("/") or "/"
+        if target == "/" or any(target == place or target.startswith(f"{place}/") for place in RESERVED[:3]):
+            found.append(f"bind_mounts: nothing can be mounted on {bind.container_path}.")
+        elif target == NODE_DIR:
+            found.append(f"bind_mounts: {NODE_DIR} is the trial's own; mount somewhere else.")
+        if bind.host_path.rstrip("/") in ("/var/run/docker.sock", "/run/docker.sock"):
+            found.append("bind_mounts: Docker's own socket would make a trial root on the host.")
+    return found
+
+
+def _mount(bind: Bind) -> dict[str, Any]:
+    return {
+        "Type": "bind",
+        "Source": _plain(bind.host_path),
+        "Target": _plain(bind.container_path),
+        "ReadOnly": bind.read_only,
+    }
+
+
+def _is_taken(path: str, binds: Sequence[Bind]) -> bool:
+    return any(bind.container_path.rstrip("/") == path for bind in binds)
+
+
+def _plain(text: str) -> str:
+    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+        raise ControlCharacter(f"a value for a container may not hold control characters: {text!r}")
+    return text

@@ -1,0 +1,145 @@
+"""Files of a job on their way between machines: plain files in a tar, written by one side, distrusted by the other."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+BLOCK = 2**18  # bytes
+MAX_NAME = 512  # characters of a path below the job folder
+MAX_FILES = 10_000
+
+
+class BadArchive(ValueError):
+    """An archive that nobody honest writes; the message says what is in it."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file for an archive. `handle` is read to `size` and closed."""
+
+    name: str
+    size: int
+    mode: int
+    handle: IO[bytes]
+
+
+def open_below(folder: Path, name: str, owner: int | None = None) -> Item:
+    """Open a plain file below a folder that somebody else may be changing: no link on the way is followed, and a file
+    of another owner is refused. Raises OSError."""
+    *parents, last = name.split("/")
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for parent in parents:
+            below = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = below
+        file = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+    finally:
+        os.close(here)
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode) or (owner is not None and found.st_uid != owner):
+        os.close(file)
+        raise OSError(f"{name} is no plain file of the job's")
+    return Item(name, found.st_size, stat.S_IMODE(found.st_mode), os.fdopen(file, "rb"))
+
+
+def list_below(folder: Path, below: str) -> list[str]:
+    """Names in a folder of `folder` that is no link; empty when there is none."""
+    try:
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return []
+    try:
+        inner = os.open(below, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+    except OSError:
+        return []
+    finally:
+        os.close(here)
+    try:
+        return sorted(os.listdir(inner))
+    finally:
+        os.close(inner)
+
+
+def content(name: str, data: bytes) -> Item:
+    """An item that stands in no file."""
+    return Item(name, len(data), 0o600, io.BytesIO(data))
+
+
+def pack(items: Iterable[Item]) -> Iterator[bytes]:
+    """The archive in pieces. A file that becomes shorter while it is read is filled with zeros."""
+    for item in items:
+        with item.handle:
+            header = tarfile.TarInfo(item.name)
+            header.size, header.mode = item.size, item.mode & 0o700
+            yield header.tobuf(tarfile.PAX_FORMAT)
+            left = item.size
+            while left:
+                piece = item.handle.read(min(left, BLOCK)) or bytes(min(left, BLOCK))
+                left -= len(piece)
+                yield piece
+            yield bytes(-item.size % tarfile.BLOCKSIZE)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def unpack(source: IO[bytes], folder: Path, allowed: Sequence[str], limit: int) -> list[str]:
+    """Write an archive's files below `folder`, which nobody else can enter; the names.
+
+    Args:
+        allowed: folders (`spool/`) and files (`output.txt`) that may come; `""` allows everything.
+        limit: bytes in all.
+
+    Raises:
+        BadArchive: for links, devices, paths that leave the folder or are not allowed, and too much of anything.
+    """
+    names: list[str] = []
+    left = limit
+    try:
+        with tarfile.open(fileobj=source, mode="r|") as archive:
+            for member in archive:
+                _check(member, allowed)
+                left -= member.size
+                if left < 0 or len(names) >= MAX_FILES:
+                    raise BadArchive(f"the archive holds more than {limit} bytes or {MAX_FILES} files")
+                data = archive.extractfile(member)
+                if data is None:
+                    raise BadArchive(f"{member.name!r} has no content")
+                _write(folder, member.name, member.mode & 0o700, data)
+                names.append(member.name)
+    except (tarfile.TarError, EOFError) as error:
+        raise BadArchive(f"the archive cannot be read: {error}") from None
+    return names
+
+
+def _check(member: tarfile.TarInfo, allowed: Sequence[str]) -> None:
+    name = member.name
+    if not member.isreg():
+        raise BadArchive(f"{name!r} is no plain file")
+    parts = name.split("/")
+    odd = any(ord(character) < 32 or ord(character) == 127 for character in name)
+    if odd or len(name) > MAX_NAME or any(part in ("", ".", "..") for part in parts):
+        raise BadArchive(f"{name!r} is no path below the job folder")
+    if not any(name == entry or (entry.endswith("/") and name.startswith(entry)) or not entry for entry in allowed):
+        raise BadArchive(f"{name!r} is not expected")
+
+
+def _write(folder: Path, name: str, mode: int, data: IO[bytes]) -> None:
+    target = folder / name
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.draft")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as handle:
+        while piece := data.read(BLOCK):
+            handle.write(piece)
+        os.fchmod(descriptor, mode)
+        handle.flush()
+        os.fsync(descriptor)
+    draft.replace(target)

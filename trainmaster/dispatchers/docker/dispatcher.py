@@ -1,0 +1,452 @@
+"""The dispatcher for Docker hosts: the contract's verbs for the master, the hub's for the agents, on one foreman."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hmac
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from trainmaster.containers import Bind
+from trainmaster.containers.docker import check_binds
+from trainmaster.dispatchers.archive import BadArchive, open_below, pack, unpack
+from trainmaster.dispatchers.base import (
+    Capabilities,
+    Explanation,
+    JobRef,
+    JobSpec,
+    Observation,
+    Pool,
+    Rejected,
+    Remains,
+    Setup,
+    Signal,
+    Snapshot,
+    Transient,
+    Unreachable,
+)
+from trainmaster.dispatchers.docker import views
+from trainmaster.dispatchers.docker.fleet import Agent
+from trainmaster.dispatchers.docker.foreman import Foreman
+from trainmaster.dispatchers.docker.options import DockerOptions
+from trainmaster.dispatchers.docker.record import JobRecord, Wanted, write_whole
+from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.hub import (
+    MAX_REMAINS,
+    AgentReport,
+    AgentView,
+    BindOrder,
+    Delivery,
+    NotLeading,
+    Orders,
+    PoolPolicy,
+    QueueEntry,
+)
+
+log = logging.getLogger(__name__)
+
+TOKEN_FILE = "agent-token"  # noqa: S105
+LOCK_FILE = ".lead.lock"
+RUNTIMES = ("docker", "none")
+_DELIVERIES = {Signal.PREEMPT: Delivery.PREEMPT, Signal.TERMINATE: Delivery.TERMINATE}
+
+
+class DockerDispatcher:
+    """Jobs as containers on hosts that run our agent. It does nothing until `lead` is called."""
+
+    kind = "docker"
+
+    def __init__(self, setup: Setup) -> None:
+        """Raises Rejected for a wrong configuration."""
+        self.name = setup.name
+        self._prefix = setup.prefix
+        self._root = setup.job_root
+        self._options = DockerOptions.read(setup.options)
+        self._secret = self._read_secret()
+        self._foreman = Foreman(self._root, self._prefix, self._options)
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._leads = threading.Event()
+
+    # -- leading ---------------------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, name=f"foreman-{self.name}", daemon=True)
+            self._thread.start()
+
+    def follow(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stop.set()
+            self._wake.set()
+            thread.join()
+
+    def close(self) -> None:
+        self.follow()
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            while not self._stop.is_set():
+                try:
+                    stack.enter_context(_lock(self._root / LOCK_FILE))
+                    break
+                except OSError:
+                    self._stop.wait(0.2)  # the master that led before is about to let go
+            if self._stop.is_set():
+                return
+            self._foreman.load()
+            self._leads.set()
+            try:
+                while not self._stop.is_set():
+                    self._wake.clear()
+                    try:
+                        pause = self._foreman.tick()
+                    except Exception:  # the loop must outlive any bug; the next pass compares anew
+                        log.exception("a pass over the agents of %s failed; it is tried again", self.name)
+                        pause = 1.0
+                    self._wake.wait(pause)
+            finally:
+                self._leads.clear()
+                for agent in list(self._foreman.fleet.agents.values()):
+                    agent.wake()
+
+    def _leading(self) -> Foreman:
+        if not self._leads.is_set():
+            raise NotLeading("This master does not lead: another one does, or it is about to. Try again in a moment.")
+        return self._foreman
+
+    def _driving(self) -> Foreman:
+        """As `_leading`, for the controller: it may be a moment ahead of us."""
+        if not self._leads.wait(5.0):
+            raise Unreachable(f"The folder {self._root} is held by another master; this one cannot schedule.")
+        return self._foreman
+
+    # -- the contract ----------------------------------------------------------------------------------------
+
+    def probe(self) -> Capabilities:
+        from trainmaster.version import VERSION
+
+        return Capabilities(
+            scheduler="docker",
+            version=VERSION,
+            accounting=True,  # a job's folder says how it ended for as long as it is there
+            impersonation=True,
+            schedules=True,
+            quiet_period=0.0,
+            poll_interval=self._options.poll_interval,
+        )
+
+    def pools(self) -> Sequence[Pool]:
+        with self._foreman.lock:
+            return views.pools(self._options, self._foreman.fleet.agents.values())
+
+    def check(self, spec: JobSpec) -> Sequence[str]:
+        found = []
+        pool = self._options.pool(spec.pool) if spec.pool else None
+        if pool is None:
+            names = ", ".join(each.pool_name for each in self._options.pools)
+            found.append(f"There is no pool {spec.pool!r} here; there are: {names}.")
+        if spec.container.runtime not in RUNTIMES:
+            found.append(
+                f"There is no container runtime {spec.container.runtime!r} here: agents start Docker containers."
+            )
+        if not _image(spec):
+            found.append("No container image is given: set environment.image to one that the agents can pull or have.")
+        if spec.options:
+            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
+        found += check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in spec.container.binds])
+        if pool is not None:
+            with self._foreman.lock:
+                agents = [a for a in self._foreman.fleet.agents.values() if a.standing.pool == pool.pool_name]
+                found += views.never(_wanted(spec, ()), agents)
+        return found
+
+    def submit(self, spec: JobSpec) -> JobRef:
+        folder = JobFolder(self._root, spec.token)
+        if not spec.token.startswith(self._prefix):
+            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        foreman = self._driving()
+        if (known := foreman.jobs.get(spec.token)) is not None:
+            return JobRef(spec.token, known.job_id)
+        if self._options.pool(spec.pool) is None:
+            raise Rejected(f"There is no pool {spec.pool!r} here.", token=spec.token)
+        if bad := _control_characters(spec):
+            raise Rejected(bad, token=spec.token)
+        if wrong := check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in spec.container.binds]):
+            raise Rejected(" ".join(wrong), token=spec.token)
+        folder.stage(spec.files)
+        return JobRef(spec.token, foreman.submit(spec.token, _wanted(spec, tuple(sorted(spec.files)))).job_id)
+
+    def observe(self) -> Snapshot:
+        foreman = self._driving()
+        with foreman.lock:
+            taken_at = time.time()
+            jobs = [record for record in foreman.jobs.values() if record.token.startswith(self._prefix)]
+            ahead = views.positions(foreman)
+            return Snapshot(taken_at, tuple(self._observation(foreman, record, ahead) for record in jobs))
+
+    def _observation(self, foreman: Foreman, record: JobRecord, ahead: dict[str, int]) -> Observation:
+        sight = views.look(foreman, record, ahead)
+        return Observation(
+            token=record.token,
+            job_id=record.job_id,
+            state=sight.state,
+            raw_state=sight.raw,
+            explanation=sight.text,
+            exit_code=record.ended.exit_code if record.ended else None,
+            exit_signal=record.ended.exit_signal if record.ended else None,
+            nodes=tuple(rank.agent_id for rank in record.ranks),
+            started_at=min((rank.started_at for rank in record.ranks if rank.started_at), default=None),
+            submitted_at=record.submitted_at,
+            never=sight.never,
+            user=record.wanted.user,
+        )
+
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        foreman = self._driving()
+        for ref in refs:
+            foreman.cancel(ref.token)
+
+    def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
+        foreman = self._driving()
+        for ref in refs:
+            foreman.signal(ref.token, _DELIVERIES[signal])
+
+    def explain(self, ref: JobRef) -> Explanation:
+        foreman = self._driving()
+        with foreman.lock:
+            record = foreman.jobs.get(ref.token)
+            if record is None:
+                return Explanation("There is no such job on the agents of this master.")
+            sight = views.look(foreman, record, views.positions(foreman))
+        code = record.ended.exit_code if record.ended else None
+        signal = record.ended.exit_signal if record.ended else None
+        return Explanation(sight.text or "The job runs.", sight.state, sight.raw, code, signal)
+
+    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 what agents sent is ours
+        folder = JobFolder(self._root, token)
+        found = folder.collect()
+        tails = {}
+        for path in sorted(folder.path.glob("output.*.txt")):
+            with contextlib.suppress(OSError):
+                tails[path.name.split(".")[1]] = path.read_bytes().decode(errors="replace")
+        several = len(tails) > 1
+        parts = [f"-- node {number} --\n{text}" if several else text for number, text in tails.items()]
+        return replace(found, output_tail="\n".join(parts))
+
+    def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 the folder is ours
+        folder = JobFolder(self._root, token)
+        if not self._driving().forget(token):
+            raise Transient(f"The job {token} has not ended; cancel it before its folder is removed.", token=token)
+        folder.forget()
+
+    def log_path(self, token: str) -> Path | None:  # noqa: ARG002 containers write on their hosts
+        return None
+
+    # -- the hub ---------------------------------------------------------------------------------------------
+
+    def accepts(self, token: str) -> bool:
+        return hmac.compare_digest(token.encode(), self._secret.encode())
+
+    def sync(self, agent_id: str, report: AgentReport) -> Orders:
+        orders = self._leading().sync(agent_id, report)
+        self._wake.set()
+        return orders
+
+    def orders(self, agent_id: str) -> Orders:
+        return self._leading().orders(agent_id)
+
+    def subscribe(self, agent_id: str, changed: Callable[[], None]) -> Callable[[], None]:
+        with self._foreman.lock:
+            agent = self._foreman.fleet.agents.get(agent_id)
+            if agent is None:
+                return lambda: None
+            agent.listeners.add(changed)
+            return lambda: agent.listeners.discard(changed)
+
+    def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
+        foreman = self._leading()
+        with foreman.lock:
+            record = self._job_of(foreman, agent_id, token)
+        folder = JobFolder(self._root, token).path
+        try:
+            items = [open_below(folder, name) for name in record.wanted.files]
+        except OSError as error:
+            raise Rejected(f"The files of {token} are not there any more: {error}.", token=token) from None
+        return pack(items)
+
+    def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
+        foreman = self._leading()
+        with foreman.lock:
+            record = self._job_of(foreman, agent_id, token)
+            if not 0 <= node_rank < len(record.ranks) or record.ranks[node_rank].agent_id != agent_id:
+                raise Rejected(f"Node {node_rank} of {token} does not run on agent {agent_id}.", token=token)
+        folder = JobFolder(self._root, token).path
+        try:
+            with archive.open("rb") as source:
+                unpack(source, folder, (f"exit/{node_rank}.json", "spool/", "output.txt"), MAX_REMAINS)
+            if (folder / "output.txt").exists():
+                (folder / "output.txt").replace(folder / f"output.{node_rank}.txt")
+        except BadArchive as error:
+            raise Rejected(f"What {token} left cannot be taken: {error}.", token=token) from None
+        except OSError as error:
+            raise Transient(f"What {token} left cannot be kept: {error.strerror}.", token=token) from None
+
+    def _job_of(self, foreman: Foreman, agent_id: str, token: str) -> JobRecord:
+        record = foreman.jobs.get(token)
+        if record is None or all(rank.agent_id != agent_id for rank in record.ranks):
+            raise Rejected(f"Agent {agent_id} has nothing to do with {token!r}.", token=token)
+        return record
+
+    def agents(self) -> Sequence[AgentView]:
+        foreman = self._foreman
+        with foreman.lock:
+
+            def job_id(token: str) -> str:
+                return foreman.jobs[token].job_id if token in foreman.jobs else ""
+
+            return [agent.view(job_id) for _, agent in sorted(foreman.fleet.agents.items())]
+
+    def enable(self, agent_id: str, slot: int | None = None) -> None:
+        self._set(agent_id, slot, enabled=True, drain=False)
+
+    def disable(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+        self._set(agent_id, slot, enabled=False, drain=drain)
+
+    def _set(self, agent_id: str, slot: int | None, *, enabled: bool, drain: bool) -> None:
+        foreman = self._leading()
+        with foreman.lock:
+            agent = foreman.fleet.get(agent_id)
+            _set_standing(agent, slot, enabled=enabled, drain=drain)
+            foreman.fleet.save()
+            if not enabled and not drain:
+                tokens = set(agent.here) if slot is None else {agent.used[slot]} if slot in agent.used else set()
+                what = f"agent {agent_id}" if slot is None else f"slot {slot} of agent {agent_id}"
+                foreman.evict(tokens, f"An administrator disabled {what}.")
+            foreman.offer(agent)
+
+    def policies(self) -> Sequence[PoolPolicy]:
+        with self._foreman.lock:
+            return views.policies(self._options, self._foreman.fleet.agents.values())
+
+    def queue(self, pool: str) -> Sequence[QueueEntry]:
+        foreman = self._leading()
+        with foreman.lock:
+            return views.queue(foreman, pool)
+
+    def reprioritise(self, group: str, *, priority: int | None = None, weight: float | None = None) -> None:
+        foreman = self._leading()
+        changes = {key: value for key, value in (("priority", priority), ("weight", weight)) if value is not None}
+
+        def alter(record: JobRecord) -> JobRecord:
+            return record.model_copy(update={"wanted": record.wanted.model_copy(update=changes)})
+
+        with foreman.lock:
+            foreman.change([record.token for record in views.members(foreman, group)], alter)
+
+    def move(self, group: str, anchor: str, *, ahead: bool) -> None:
+        foreman = self._leading()
+        with foreman.lock:
+            moved, fixed = views.members(foreman, group), views.members(foreman, anchor)
+            if not moved or not fixed or {r.wanted.pool for r in moved} != {r.wanted.pool for r in fixed}:
+                raise Rejected(
+                    "Both jobs must be in the queue of the same pool for one to be put before or after the other."
+                )
+            position = views.position_beside(foreman, group, fixed[0], ahead=ahead)
+            priority = fixed[0].wanted.priority
+
+            def alter(record: JobRecord) -> JobRecord:
+                wanted = record.wanted.model_copy(update={"priority": priority})
+                return record.model_copy(update={"position": position, "wanted": wanted})
+
+            foreman.change([record.token for record in moved], alter)
+
+    # -- little ----------------------------------------------------------------------------------------------
+
+    def _read_secret(self) -> str:
+        """The agents' token; made up where the administrator names no file. Raises Rejected."""
+        named = self._options.agent_token_file
+        path = Path(named) if named else self._root / TOKEN_FILE
+        try:
+            found = path.read_text().strip()
+        except FileNotFoundError:
+            if named:
+                raise Rejected(f"agent_token_file: {path} does not exist.") from None
+            found = secrets.token_urlsafe(32)
+            try:
+                write_whole(path, f"{found}\n")
+            except Transient as error:
+                raise Rejected(str(error)) from None
+        except OSError as error:
+            raise Rejected(f"agent_token_file: {path} cannot be read: {error.strerror}.") from None
+        if len(found) < 16 or not found.isprintable():
+            raise Rejected(f"agent_token_file: {path} must hold one line of at least 16 printable characters.")
+        return found
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[TextIO]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+
+
+def _set_standing(agent: Agent, slot: int | None, *, enabled: bool, drain: bool) -> None:
+    standing = agent.standing
+    if slot is None:
+        agent.standing = standing.model_copy(update={"enabled": enabled, "draining": drain})
+        return
+    if all(slot != fact.id for fact in standing.slots):
+        raise Rejected(f"Agent {agent.id} has no slot {slot}.")
+    disabled = {*standing.disabled_slots} - {slot} | (set() if enabled else {slot})
+    draining = {*standing.draining_slots} - {slot} | ({slot} if drain else set())
+    agent.standing = standing.model_copy(
+        update={"disabled_slots": tuple(sorted(disabled)), "draining_slots": tuple(sorted(draining))}
+    )
+
+
+def _image(spec: JobSpec) -> str:
+    return spec.container.image.removeprefix("docker://")
+
+
+def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
+    return Wanted(
+        pool=spec.pool,
+        slots=spec.slots,
+        slots_per_node=spec.slots_per_node,
+        single_node=spec.single_node,
+        image=_image(spec),
+        force_pull=spec.container.force_pull,
+        binds=tuple(
+            BindOrder(host_path=b.host_path, container_path=b.container_path, read_only=b.read_only)
+            for b in spec.container.binds
+        ),
+        shm_size=spec.container.shm_size,
+        user=spec.user,
+        priority=spec.priority,
+        group=spec.group,
+        weight=spec.weight,
+        max_slots=spec.max_slots,
+        preemptible=spec.preemptible,
+        files=files,
+    )
+
+
+def _control_characters(spec: JobSpec) -> str | None:
+    texts = [spec.container.image, *(p for b in spec.container.binds for p in (b.host_path, b.container_path))]
+    for text in texts:
+        if any(ord(character) < 32 or ord(character) == 127 for character in text):
+            return f"A value for a container may not hold control characters: {text!r}."
+    return None

@@ -1,0 +1,94 @@
+"""The values that go into the scheduler and come out of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+Placement = Mapping[str, int]
+"""Agent -> slots on it. A job without slots has one agent with 0."""
+
+
+class Sharing(enum.StrEnum):
+    """Who comes first."""
+
+    PRIORITY = "priority"
+    FAIR_SHARE = "fair_share"
+
+
+class Fitting(enum.StrEnum):
+    """Which of several agents."""
+
+    BEST = "best"  # the fullest that suffices: leaves large gaps for large jobs
+    WORST = "worst"  # the emptiest: spreads load and heat
+
+
+@dataclass(frozen=True)
+class Policy:
+    sharing: Sharing = Sharing.PRIORITY
+    fitting: Fitting = Fitting.BEST
+    preemption: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """An agent as the scheduler sees it. `slots` counts those that may be used and those in use. One that is not
+    `open` gets nothing new."""
+
+    id: str
+    slots: int
+    aux: int = 0  # jobs without slots that it may hold at once
+    open: bool = True
+
+
+@dataclass(frozen=True)
+class Job:
+    """A gang of `slots`; 0 is a job that only needs a place."""
+
+    id: str
+    slots: int
+    number: int  # of submission, ascending and unique
+    position: float = 0.0  # of its group in the queue
+    priority: int = 42  # 1 is served first
+    group: str = ""
+    weight: float = 1.0
+    max_slots: int | None = None  # that its group may hold at once
+    preemptible: bool = True
+    single_node: bool = False
+    slots_per_node: int | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    job_id: str
+    placement: Placement
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Ask a running job to leave, for the sake of another."""
+
+    job_id: str
+    beneficiary: str
+
+
+@dataclass(frozen=True)
+class Decisions:
+    starts: Sequence[Start] = ()
+    preemptions: Sequence[Preempt] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.starts or self.preemptions)
+
+
+class Why(enum.Enum):
+    """Why a job has not started."""
+
+    NEW = "not looked at yet"
+    SLOTS = "not enough free slots"
+    FIRST = "first in the queue; agents are being kept free for it"
+    PROMISED = "others were asked to leave for it"
+    CAPPED = "its group holds as many slots as it may"
+    TOO_LARGE = "no set of open agents could hold it"
+    PLACES = "no agent has room for another job without slots"

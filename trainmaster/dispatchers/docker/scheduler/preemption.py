@@ -1,0 +1,88 @@
+"""Who gives way to a job that waits: as few and as unimportant ones as make it fit, or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.docker.scheduler.model import Placement
+from trainmaster.dispatchers.docker.scheduler.shape import Shape
+from trainmaster.dispatchers.docker.scheduler.yard import Spot
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A job that may be asked to leave. The larger `expendable`, the sooner it is chosen."""
+
+    job_id: str
+    group: str
+    slots: int
+    placement: Placement
+    expendable: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Sacrifice:
+    """Asking these to leave makes room on these agents."""
+
+    victims: Sequence[Victim]
+    placement: Placement
+
+
+def choose(
+    shape: Shape,
+    spots: Iterable[Spot],
+    victims_on: Callable[[Spot], Sequence[Victim]],
+    acceptable: Callable[[Sequence[Victim]], bool],
+) -> Sacrifice | None:
+    """The cheapest sacrifice for a gang, or None when none makes the whole of it fit.
+
+    Args:
+        victims_on: who may be asked on an agent.
+        acceptable: whether those together may be asked.
+    """
+    offers: list[tuple[tuple[tuple[float, ...], int, int, str], Spot, list[Victim]]] = []
+    for spot in spots:
+        if not spot.node.open or spot.node.slots < shape.slots:
+            continue
+        chosen: list[Victim] = []
+        room = spot.soon
+        for victim in sorted(victims_on(spot), key=lambda one: (one.expendable, one.job_id), reverse=True):
+            if room >= shape.slots:
+                break
+            if acceptable([*chosen, victim]):
+                chosen.append(victim)
+                room += spot.jobs[victim.job_id]
+        if room >= shape.slots:
+            chosen = _needed(chosen, lambda kept, spot=spot: _enough(spot, kept, shape.slots))  # type: ignore[misc]
+            dearest = min((victim.expendable for victim in chosen), default=(float("inf"),))
+            cost = (tuple(-part for part in dearest), sum(victim.slots for victim in chosen), len(chosen))
+            offers.append(((*cost, spot.node.id), spot, chosen))
+    if len(offers) < shape.nodes:
+        return None
+    offers.sort(key=lambda offer: offer[0])
+    taken = offers[: shape.nodes]
+    everybody = {victim.job_id: victim for _, _, victims in taken for victim in victims}
+    agents = [spot for _, spot, _ in taken]
+    victims = _needed(
+        sorted(everybody.values(), key=lambda one: (one.expendable, one.job_id), reverse=True),
+        lambda kept: all(_enough(spot, kept, shape.slots) for spot in agents),
+    )
+    if not victims or not acceptable(victims):
+        return None
+    return Sacrifice(victims, {spot.node.id: shape.slots for spot in agents})
+
+
+def _needed(victims: list[Victim], enough: Callable[[Sequence[Victim]], bool]) -> list[Victim]:
+    """Spare whoever can be spared, the least expendable first."""
+    kept = list(victims)
+    for victim in reversed(victims):
+        rest = [one for one in kept if one is not victim]
+        if enough(rest):
+            kept = rest
+    return kept
+
+
+def _enough(spot: Spot, victims: Sequence[Victim], slots: int) -> bool:
+    freed: Mapping[str, int] = spot.jobs
+    return spot.soon + sum(freed.get(victim.job_id, 0) for victim in victims) >= slots

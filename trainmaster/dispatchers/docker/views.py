@@ -1,0 +1,201 @@
+"""What people and the master are told: pools, states in words, the queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainmaster.dispatchers.base import JobState, Pool
+from trainmaster.dispatchers.docker.fleet import Agent
+from trainmaster.dispatchers.docker.foreman import Foreman
+from trainmaster.dispatchers.docker.options import DockerOptions
+from trainmaster.dispatchers.docker.record import JobRecord, Wanted
+from trainmaster.dispatchers.docker.scheduler import Job, Why, shape_of
+from trainmaster.dispatchers.hub import ContainerState, PoolPolicy, QueueEntry
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A job's state with our word for it and a sentence."""
+
+    state: JobState
+    raw: str
+    text: str = ""
+    never: bool = False
+
+
+def pools(options: DockerOptions, agents: Iterable[Agent]) -> list[Pool]:
+    """All pools with the slots of the agents that are there now."""
+    everybody = list(agents)
+    found = []
+    for number, pool in enumerate(options.pools):
+        mine = [agent for agent in everybody if agent.standing.pool == pool.pool_name and not agent.lost]
+        types = [kind for agent in mine if (kind := agent.slot_type) is not None]
+        total = sum(len(agent.usable) + len(agent.used) for agent in mine)
+        names = Counter(slot.name for agent in mine for slot in agent.standing.slots if slot.name)
+        found.append(
+            Pool(
+                name=pool.pool_name,
+                slot_type=types[0] if types else pool.slot_type,
+                slots_total=total,
+                slots_used=sum(len(agent.used) for agent in mine),
+                nodes=len(mine),
+                slots_per_node=max((len(agent.standing.slots) for agent in mine), default=0),
+                description=pool.description or "Docker hosts",
+                accelerator=names.most_common(1)[0][0] if names and types and types[0] != "cpu" else "",
+                is_default=number == 0,
+            )
+        )
+    return found
+
+
+def never(wanted: Wanted, agents: Sequence[Agent]) -> list[str]:
+    """Why a job can never run on these agents, whatever is free; empty when it can, or when there are none yet."""
+    if not agents or wanted.slots == 0:
+        return []
+    job = Job("?", wanted.slots, 0, single_node=wanted.single_node, slots_per_node=wanted.slots_per_node)
+    sizes = Counter(len(agent.standing.slots) for agent in agents)
+    if shape_of(job, sizes) is not None:
+        return []
+    total, largest = sum(size * count for size, count in sizes.items()), max(sizes)
+    if wanted.slots > total:
+        return [f"The job asks for {wanted.slots} slots, and the agents of pool {wanted.pool} have {total} together."]
+    if wanted.single_node:
+        return [
+            f"The job asks for {wanted.slots} slots on one agent, and the largest of pool {wanted.pool} has {largest}."
+        ]
+    per_node = f", {wanted.slots_per_node} on each," if wanted.slots_per_node else ""
+    return [
+        f"{wanted.slots} slots{per_node} cannot be spread evenly over the agents of pool {wanted.pool}, of which the "
+        f"largest has {largest}; ask for a multiple of {largest}."
+    ]
+
+
+def positions(foreman: Foreman) -> dict[str, int]:
+    """Waiting job -> how many are looked at before it in its pool."""
+    found = {}
+    for pool in {record.wanted.pool for record in foreman.jobs.values()}:
+        scheduler = foreman.scheduler(pool)
+        if scheduler is not None:
+            found.update({token: number for number, token in enumerate(scheduler.waiting())})
+    return found
+
+
+def look(foreman: Foreman, record: JobRecord, ahead: dict[str, int]) -> Sight:
+    """What is true of a job now."""
+    if record.ended is not None:
+        return Sight(record.ended.state, record.ended.raw, record.ended.text)
+    if not record.placed:
+        return _waiting(foreman, record, ahead.get(record.token, 0))
+    lost = []
+    states = []
+    for rank in record.ranks:
+        agent = foreman.fleet.agents.get(rank.agent_id)
+        if rank.end is not None:
+            states.append(ContainerState.EXITED)
+        elif agent is None or agent.lost:
+            lost.append(rank.agent_id or "?")
+        else:
+            said = agent.containers.get(record.token)
+            states.append(said.state if said is not None and said.job_id == record.job_id else ContainerState.PREPARING)
+    if lost:
+        return Sight(JobState.UNKNOWN, "agent lost", f"Nothing is heard of agent {', '.join(lost)}.")
+    if any(rank.end is not None for rank in record.ranks) or ContainerState.EXITED in states:
+        return Sight(JobState.FINISHING, "finishing", "Parts of the job have ended.")
+    if all(rank.started_at is not None for rank in record.ranks):
+        return Sight(JobState.RUNNING, "running")
+    nodes = ", ".join(rank.agent_id for rank in record.ranks)
+    return Sight(JobState.STARTING, "preparing", f"Its files and its image are being fetched on {nodes}.")
+
+
+def _waiting(foreman: Foreman, record: JobRecord, ahead: int) -> Sight:
+    wanted = record.wanted
+    scheduler = foreman.scheduler(wanted.pool)
+    agents = [agent for agent in foreman.fleet.agents.values() if agent.standing.pool == wanted.pool]
+    if scheduler is None:
+        return Sight(JobState.HELD, "no pool", f"The pool {wanted.pool} is not configured any more.")
+    if not agents:
+        return Sight(JobState.QUEUED, "queued", f"No agent has joined pool {wanted.pool} yet.")
+    if reasons := never(wanted, agents):
+        return Sight(JobState.QUEUED, "impossible", reasons[0], never=True)
+    before = f" {ahead} job{'s' if ahead != 1 else ''} come first." if ahead else ""
+    match scheduler.why(record.token):
+        case Why.CAPPED:
+            text = f"Its experiment holds as many slots as it may (max_slots: {wanted.max_slots})."
+        case Why.TOO_LARGE:
+            text = f"Too many agents of pool {wanted.pool} are disabled or lost for a job of {wanted.slots} slots."
+        case Why.PROMISED:
+            text = "Jobs of lower priority have been asked to leave for it."
+        case Why.PLACES:
+            text = f"The agents of pool {wanted.pool} hold as many jobs without slots as they may."
+        case Why.FIRST:
+            text = f"It is the next one: agents are being kept free for its {wanted.slots} slots."
+        case _:
+            text = f"Waits for {wanted.slots} free slots in pool {wanted.pool}.{before}"
+    return Sight(JobState.QUEUED, "queued", text)
+
+
+def policies(options: DockerOptions, agents: Iterable[Agent]) -> list[PoolPolicy]:
+    """How each pool is scheduled."""
+    everybody = list(agents)
+    found = []
+    for pool in options.pools:
+        scheduler = options.scheduler_of(pool)
+        running = sum(
+            len(agent.here - set(agent.used.values())) for agent in everybody if agent.standing.pool == pool.pool_name
+        )
+        found.append(
+            PoolPolicy(
+                pool=pool.pool_name,
+                scheduler=scheduler.type.value,
+                fitting=scheduler.fitting_policy.value,
+                preemption=scheduler.preemption,
+                default_priority=scheduler.default_priority,
+                aux_capacity_per_agent=pool.max_aux_containers_per_agent,
+                aux_running=running,
+            )
+        )
+    return found
+
+
+def queue(foreman: Foreman, pool: str) -> list[QueueEntry]:
+    """A pool's jobs: those that run in the order in which they were placed, then the others as they are served."""
+    scheduler = foreman.scheduler(pool)
+    running = [r for r in foreman.jobs.values() if r.wanted.pool == pool and r.placed and r.ended is None]
+    waiting = [foreman.jobs[token] for token in scheduler.waiting()] if scheduler is not None else []
+    return [
+        QueueEntry(
+            token=record.token,
+            group=record.wanted.group,
+            pool=pool,
+            priority=record.wanted.priority,
+            weight=record.wanted.weight,
+            running=record.placed,
+        )
+        for record in (*sorted(running, key=lambda record: record.order), *waiting)
+    ]
+
+
+def members(foreman: Foreman, group: str) -> list[JobRecord]:
+    """The live jobs of a group, the oldest first."""
+    live = [r for r in foreman.jobs.values() if r.ended is None and r.wanted.group == group and group]
+    return sorted(live, key=lambda record: record.order)
+
+
+def position_beside(foreman: Foreman, group: str, anchor: JobRecord, *, ahead: bool) -> float:
+    """A queue position just before or after that of `anchor`, among the other groups of its pool and priority."""
+    others = sorted(
+        {
+            record.position
+            for record in foreman.jobs.values()
+            if record.ended is None
+            and record.wanted.pool == anchor.wanted.pool
+            and record.wanted.priority == anchor.wanted.priority
+            and record.wanted.group != group
+        }
+    )
+    here = others.index(anchor.position)
+    if ahead:
+        return (others[here - 1] + anchor.position) / 2 if here else anchor.position - 1.0
+    return (anchor.position + others[here + 1]) / 2 if here + 1 < len(others) else anchor.position + 1.0

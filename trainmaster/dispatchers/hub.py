@@ -1,0 +1,258 @@
+"""What a dispatcher with agents of its own offers to the API, and what travels between master and agent.
+
+An agent calls, the master answers; nothing is pushed. Both sides say what *is*, never what changed: an agent reports
+all its containers, the answer names all containers that it should have. A lost, doubled or late message is harmless.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainmaster.dispatchers.base import DispatcherError, SlotType
+
+AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
+TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
+MAX_TEXT = 4000  # characters of a sentence that an agent sends
+MAX_REMAINS = 512 * 2**20  # bytes of what one container left
+MAX_SLOTS = 1024  # of one agent
+
+Sentence = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class Wire(BaseModel):
+    """A newer side may say more than an older one understands."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SlotFact(Wire):
+    """One GPU, or one CPU share."""
+
+    id: int = Field(ge=0, lt=MAX_SLOTS)
+    type: SlotType
+    name: str = Field("", max_length=256)
+    uuid: str = Field("", max_length=256)
+
+
+class ContainerState(enum.StrEnum):
+    """What an agent says of one container."""
+
+    PREPARING = "preparing"  # its files or its image are being fetched
+    RUNNING = "running"
+    EXITED = "exited"
+    FAILED = "failed"  # it could not be started
+    GONE = "gone"  # it was started here and is not there any more: somebody removed it
+
+
+class Blame(enum.StrEnum):
+    """Whose fault it is that a container could not be started."""
+
+    NOBODY = ""
+    JOB = "job"  # what was asked for cannot be: a wrong image, an account that does not exist
+    HOST = "host"  # the daemon, the disk, the network
+
+
+class Delivery(enum.StrEnum):
+    """A signal for a container's main process; each is delivered once."""
+
+    PREEMPT = "preempt"  # SIGUSR2
+    TERMINATE = "terminate"  # SIGTERM
+    KILL = "kill"  # SIGKILL
+
+
+class ContainerReport(Wire):
+    """One container of ours on an agent."""
+
+    token: str = Field(pattern=f"^{TOKEN}$")
+    job_id: str = Field(max_length=128)
+    node_rank: int = Field(0, ge=0)
+    num_nodes: int = Field(1, ge=1)
+    slot_ids: tuple[int, ...] = ()
+    state: ContainerState
+    container_id: str = Field("", max_length=128)
+    exit_code: int | None = None
+    oom: bool = False
+    message: Sentence = ""
+    blame: Blame = Blame.NOBODY
+    started_at: float | None = None
+    finished_at: float | None = None
+    delivered: tuple[Delivery, ...] = ()
+    handed_in: bool = False  # what it left has reached the master, or never can
+
+
+class AgentReport(Wire):
+    """An agent and all that it has."""
+
+    hostname: str = Field(max_length=256)
+    version: str = Field(max_length=64)
+    instance: str = Field(max_length=64)  # of the process: another one is an agent that was started anew
+    pool: str = Field("", max_length=256)
+    slots: tuple[SlotFact, ...] = Field((), max_length=MAX_SLOTS)
+    addresses: tuple[str, ...] = Field((), max_length=64)
+    containers: tuple[ContainerReport, ...] = ()
+    leaving: bool = False  # it was asked, on its own machine, to take no more jobs
+    problem: Sentence = ""  # why it cannot run containers now
+    known: str = Field("", max_length=64)  # revision of the orders that it has
+
+
+class BindOrder(Wire):
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class ContainerOrder(Wire):
+    """One container that an agent should have."""
+
+    token: str
+    job_id: str
+    node_rank: int
+    num_nodes: int
+    slot_ids: tuple[int, ...]
+    image: str
+    force_pull: bool = False
+    binds: tuple[BindOrder, ...] = ()
+    network_mode: str = "host"
+    shm_size: int | None = None  # bytes
+    user: str | None = None  # an account of the agent's machine; None leaves it to the agent
+    python: str = "python3"
+    environment: dict[str, str] = Field(default_factory=dict)
+    fresh: bool = True  # no agent has ever said that it was started
+    deliver: tuple[Delivery, ...] = ()
+
+
+class Orders(Wire):
+    """All containers that an agent should have, and those that it may remove with all they left."""
+
+    revision: str
+    containers: tuple[ContainerOrder, ...] = ()
+    forget: tuple[str, ...] = ()  # tokens
+
+
+class NotLeading(DispatcherError):
+    """This master does not schedule; another one does, or this one will soon."""
+
+
+class UnknownAgent(DispatcherError):
+    """There is no agent of that name."""
+
+
+class Displaced(DispatcherError):
+    """Another process is the agent now; this one must leave."""
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """A slot as people see it."""
+
+    fact: SlotFact
+    enabled: bool
+    draining: bool
+    token: str = ""  # of the job that holds it
+    job_id: str = ""
+
+
+@dataclass(frozen=True)
+class AgentView:
+    """An agent as people see it. Times are epoch seconds."""
+
+    id: str
+    pool: str
+    hostname: str
+    version: str
+    addresses: Sequence[str]
+    registered_at: float
+    last_seen: float
+    up: bool
+    enabled: bool
+    draining: bool
+    problem: str
+    slots: Sequence[SlotView]
+    containers: Sequence[ContainerReport]
+
+
+@dataclass(frozen=True)
+class PoolPolicy:
+    """How a pool is scheduled, in Determined's words."""
+
+    pool: str
+    scheduler: str  # "priority", "fair_share"
+    fitting: str  # "best", "worst"
+    preemption: bool
+    default_priority: int
+    aux_capacity_per_agent: int
+    aux_running: int
+
+
+@dataclass(frozen=True)
+class QueueEntry:
+    """One job in the order in which it is served."""
+
+    token: str
+    group: str
+    pool: str
+    priority: int
+    weight: float
+    running: bool
+
+
+@runtime_checkable
+class AgentHub(Protocol):
+    """A dispatcher that runs jobs through agents of ours. Thread-safe; times are epoch seconds.
+
+    Every method but `lead`, `follow`, `accepts`, `agents`, `policies` and `subscribe` raises NotLeading on a master
+    that does not lead.
+    """
+
+    def lead(self) -> None:
+        """Begin to schedule: this master leads now."""
+
+    def follow(self) -> None:
+        """Stop scheduling: another master leads, or none. Jobs go on."""
+
+    def accepts(self, token: str) -> bool:
+        """Whether `token` is the secret of this cluster's agents."""
+
+    def sync(self, agent_id: str, report: AgentReport) -> Orders:
+        """Take in what an agent says; what it should have. Raises Displaced, Rejected."""
+
+    def orders(self, agent_id: str) -> Orders:
+        """What the agent should have now. Raises UnknownAgent."""
+
+    def subscribe(self, agent_id: str, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call `changed`, from any thread, whenever the orders may have changed; the answer undoes it."""
+
+    def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
+        """A tar of the job's staged files, for an agent that should run it. Raises Rejected."""
+
+    def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
+        """What a container left, as a tar. Raises Rejected for one that holds what it should not."""
+
+    def agents(self) -> Sequence[AgentView]:
+        """All agents that have ever joined and were not lost for long."""
+
+    def enable(self, agent_id: str, slot: int | None = None) -> None:
+        """Let an agent, or one of its slots, take jobs again. Raises UnknownAgent."""
+
+    def disable(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+        """Take no more jobs on an agent or a slot; those that run go on to their end with `drain`, else they are
+        stopped at once. Raises UnknownAgent."""
+
+    def policies(self) -> Sequence[PoolPolicy]:
+        """How each pool is scheduled."""
+
+    def queue(self, pool: str) -> Sequence[QueueEntry]:
+        """The jobs of a pool in the order in which they are served, those that run first."""
+
+    def reprioritise(self, group: str, *, priority: int | None = None, weight: float | None = None) -> None:
+        """Change the live jobs of a group."""
+
+    def move(self, group: str, anchor: str, *, ahead: bool) -> None:
+        """Serve a group's jobs just before (`ahead`) or after those of the group `anchor`, with its priority. Raises
+        Rejected when one of them has no live job, or they are in different pools."""

@@ -1,0 +1,254 @@
+"""Agents on Docker hosts: their own calls under /api/x1, and Determined's view of them under /api/v1."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.dispatchers.hub import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
+from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
+from trainmaster.master.api.shapes import Body, Pagination, rfc3339
+from trainmaster.master.services import agents
+from trainmaster.master.services.agents import AgentShown, Yard
+from trainmaster.master.services.errors import TooLarge
+from trainmaster.master.services.paging import cut
+
+router = APIRouter(tags=["agents"])
+Json = dict[str, Any]
+
+MAX_WAIT = 30.0  # seconds of a long poll
+LOOK_AGAIN = 5.0  # seconds after which it looks again even if nothing woke it
+MAX_ARCHIVE = MAX_REMAINS + 2**24  # bytes, with what a tar adds
+
+AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
+Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
+
+
+async def _yard(request: Request, services: UsesServices) -> Yard:
+    return agents.admit(services.clusters, bearer(request))
+
+
+AgentCaller = Annotated[Yard, Depends(_yard)]
+
+
+@router.post("/api/x1/agents/{agent_id}/sync")
+def sync(agent_id: AgentId, report: AgentReport, yard: AgentCaller) -> Orders:
+    """An agent says what it is and has; it is told what it should have."""
+    return agents.sync(yard, agent_id, report)
+
+
+@router.get("/api/x1/agents/{agent_id}/orders")
+async def orders(
+    agent_id: AgentId,
+    services: UsesServices,
+    yard: AgentCaller,
+    known: Annotated[str, Query(max_length=64)] = "",
+    wait: Annotated[float, Query(ge=0)] = 0.0,
+) -> Orders:
+    """The orders once they differ from revision `known`, or as they are after `wait` seconds."""
+    deadline = time.monotonic() + min(wait, MAX_WAIT)
+    subject = f"agent:{agent_id}"
+    with (
+        services.wakeups.listening(subject) as woken,
+        agents.listening(yard, agent_id, lambda: services.wakeups.fire(subject)),
+    ):
+        while True:
+            woken.clear()
+            found = await run_in_threadpool(agents.orders, yard, agent_id)
+            left = deadline - time.monotonic()
+            if found.revision != known or left <= 0 or services.wakeups.closed:
+                return found
+            try:
+                await asyncio.wait_for(woken.wait(), min(left, LOOK_AGAIN))
+            except TimeoutError:
+                continue
+
+
+@router.get("/api/x1/agents/{agent_id}/jobs/{token}/files", response_class=StreamingResponse)
+def job_files(agent_id: AgentId, token: Token, yard: AgentCaller) -> StreamingResponse:
+    """The job's staged files as a tar."""
+    return StreamingResponse(agents.job_files(yard, agent_id, token), media_type="application/x-tar")
+
+
+@router.put("/api/x1/agents/{agent_id}/jobs/{token}/remains")
+async def remains(
+    agent_id: AgentId,
+    token: Token,
+    request: Request,
+    yard: AgentCaller,
+    node_rank: Annotated[int, Query(ge=0)] = 0,
+) -> Json:
+    """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
+    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=".remains-", dir=yard.inbox)
+    path = FilePath(name)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            taken = 0
+            async for piece in request.stream():
+                taken += len(piece)
+                if taken > MAX_ARCHIVE:
+                    raise TooLarge(f"What a container leaves may be {MAX_REMAINS} bytes, no more.")
+                await run_in_threadpool(handle.write, piece)
+        await run_in_threadpool(agents.take_remains, yard, agent_id, token, node_rank, path)
+    finally:
+        path.unlink(missing_ok=True)
+    return {}
+
+
+# -- for people -------------------------------------------------------------------------------------------------------
+
+
+@router.get("/api/v1/agents")
+def list_agents(
+    services: UsesServices,
+    caller: UserCaller,
+    excludeSlots: bool = False,
+    excludeContainers: bool = False,
+    offset: int = 0,
+    limit: int = 0,
+) -> Json:
+    found = agents.show(services.store, services.clusters)
+    window = cut(offset, limit, len(found))
+    shown = [
+        _agent(one, slots=not excludeSlots, containers=not excludeContainers)
+        for one in found[window.start : window.end]
+    ]
+    return {"agents": shown, "pagination": Pagination.of(window).model_dump(by_alias=True)}
+
+
+@router.get("/api/v1/agents/{agent_id}")
+def get_agent(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
+    return {"agent": _agent(agents.show_one(services.store, services.clusters, agent_id))}
+
+
+@router.get("/api/v1/agents/{agent_id}/slots")
+def list_slots(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
+    return {"slots": list(_slots(agents.show_one(services.store, services.clusters, agent_id)).values())}
+
+
+@router.get("/api/v1/agents/{agent_id}/slots/{slot_id}")
+def get_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> JSONResponse:
+    return JSONResponse(
+        {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
+    )
+
+
+class DisableRequest(Body):
+    agent_id: str = ""
+    slot_id: str = ""
+    drain: bool = False
+
+
+@router.post("/api/v1/agents/{agent_id}/enable")
+def enable_agent(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
+    agents.enable(services.clusters, caller, agent_id)
+    return get_agent(agent_id, services, caller)
+
+
+@router.post("/api/v1/agents/{agent_id}/disable")
+def disable_agent(
+    agent_id: AgentId, services: UsesServices, caller: UserCaller, body: DisableRequest | None = None
+) -> Json:
+    agents.disable(services.clusters, caller, agent_id, drain=bool(body and body.drain))
+    return get_agent(agent_id, services, caller)
+
+
+@router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/enable")
+def enable_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    agents.enable(services.clusters, caller, agent_id, slot_id)
+    return {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
+
+
+@router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/disable")
+def disable_slot(
+    agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller, body: DisableRequest | None = None
+) -> Json:
+    agents.disable(services.clusters, caller, agent_id, slot_id, drain=bool(body and body.drain))
+    return {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
+
+
+_STATES = {
+    ContainerState.PREPARING: "STATE_PULLING",
+    ContainerState.RUNNING: "STATE_RUNNING",
+    ContainerState.EXITED: "STATE_TERMINATED",
+    ContainerState.FAILED: "STATE_TERMINATED",
+    ContainerState.GONE: "STATE_TERMINATED",
+}
+
+
+def _agent(shown: AgentShown, *, slots: bool = True, containers: bool = True) -> Json:
+    agent = shown.agent
+    brands: dict[str, list[Json]] = {}
+    types: dict[str, list[Json]] = {}
+    for entry in _slots(shown).values():
+        brands.setdefault(entry["device"]["brand"], []).append(entry)
+        types.setdefault(entry["device"]["type"], []).append(entry)
+    return {
+        "id": agent.id,
+        "registeredTime": rfc3339(shown.registered_at),
+        "slots": _slots(shown) if slots else {},
+        "containers": {
+            one.container_id or one.token: {"id": one.container_id or one.token, "state": _STATES[one.state]}
+            for one in agent.containers
+        }
+        if containers
+        else {},
+        "addresses": list(agent.addresses),
+        "enabled": agent.enabled and agent.up,
+        "draining": agent.draining,
+        "version": agent.version,
+        "resourcePools": [agent.pool],
+        "slotStats": {
+            "typeStats": {key: _stats(entries) for key, entries in types.items()},
+            "brandStats": {key: _stats(entries) for key, entries in brands.items()},
+        },
+        # Ours: why an agent takes no jobs although it is enabled.
+        "up": agent.up,
+        "problem": agent.problem,
+    }
+
+
+def _slots(shown: AgentShown) -> dict[str, Json]:
+    found: dict[str, Json] = {}
+    containers = {one.token: one for one in shown.agent.containers}
+    for entry in shown.slots:
+        slot, fact = entry.slot, entry.slot.fact
+        said = containers.get(slot.token)
+        found[str(fact.id)] = {
+            "id": str(fact.id),
+            "device": {
+                "id": fact.id,
+                "brand": fact.name,
+                "uuid": fact.uuid,
+                "type": f"TYPE_{fact.type.value.upper()}",
+            },
+            "enabled": slot.enabled,
+            "draining": slot.draining,
+            "container": {
+                "id": (said.container_id if said else "") or slot.job_id,
+                "parent": entry.allocation_id,
+                "state": _STATES[said.state] if said else "STATE_ASSIGNED",
+            }
+            if slot.token
+            else None,
+        }
+    return found
+
+
+def _stats(entries: list[Json]) -> Json:
+    states = Counter(entry["container"]["state"] for entry in entries if entry["container"])
+    return {
+        "total": len(entries),
+        "disabled": sum(not entry["enabled"] for entry in entries),
+        "draining": sum(entry["draining"] for entry in entries),
+        "states": dict(states),
+    }

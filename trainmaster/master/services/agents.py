@@ -1,0 +1,184 @@
+"""The agents of clusters that have some: what they say, what they should do, what administrators do with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from trainmaster.dispatchers.base import DispatcherError, Rejected
+from trainmaster.dispatchers.hub import (
+    AgentHub,
+    AgentReport,
+    AgentView,
+    Displaced,
+    NotLeading,
+    Orders,
+    SlotView,
+    UnknownAgent,
+)
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services.clock import from_epoch
+from trainmaster.master.services.clusters import Cluster, Clusters
+from trainmaster.master.services.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServiceError,
+    Unauthenticated,
+    Unavailable,
+)
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True)
+class Yard:
+    """A cluster with agents."""
+
+    cluster: Cluster
+    hub: AgentHub
+
+    @property
+    def inbox(self) -> Path:
+        """Where what agents send may lie until it is looked at."""
+        return self.cluster.job_root
+
+
+@dataclass(frozen=True)
+class SlotShown:
+    """A slot with what runs on it."""
+
+    slot: SlotView
+    allocation_id: str
+
+
+@dataclass(frozen=True)
+class AgentShown:
+    agent: AgentView
+    registered_at: dt.datetime
+    slots: Sequence[SlotShown]
+
+
+def yards(clusters: Clusters) -> list[Yard]:
+    """All clusters with agents."""
+    return [Yard(cluster, cluster.dispatcher) for cluster in clusters if isinstance(cluster.dispatcher, AgentHub)]
+
+
+def admit(clusters: Clusters, token: str) -> Yard:
+    """The cluster whose agents' token this is. Raises Unauthenticated, Unavailable."""
+    found = yards(clusters)
+    for yard in found:
+        if token and yard.hub.accepts(token):
+            return yard
+    if not found:
+        raise NotFound("This master has no cluster with agents: resource_manager.type must be docker for that.")
+    raise Unauthenticated(
+        "This is not the token of this master's agents; it stands in the file agent-token in the folder of its jobs."
+    )
+
+
+def sync(yard: Yard, agent_id: str, report: AgentReport) -> Orders:
+    """Take in what an agent says; what it should have. Raises Conflict, Invalid, Unavailable."""
+    with _translated():
+        return yard.hub.sync(agent_id, report)
+
+
+def orders(yard: Yard, agent_id: str) -> Orders:
+    """Raises NotFound, Unavailable."""
+    with _translated():
+        return yard.hub.orders(agent_id)
+
+
+@contextmanager
+def listening(yard: Yard, agent_id: str, changed: Callable[[], None]) -> Iterator[None]:
+    """Inside the block, `changed` is called from some thread whenever the agent's orders may have changed."""
+    undo = yard.hub.subscribe(agent_id, changed)
+    try:
+        yield
+    finally:
+        undo()
+
+
+def job_files(yard: Yard, agent_id: str, token: str) -> Iterator[bytes]:
+    """Raises Invalid, Unavailable."""
+    with _translated():
+        return yard.hub.job_files(agent_id, token)
+
+
+def take_remains(yard: Yard, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
+    """Raises Invalid, Unavailable."""
+    with _translated():
+        yard.hub.take_remains(agent_id, token, node_rank, archive)
+
+
+def show(store: Store, clusters: Clusters) -> list[AgentShown]:
+    """All agents by name."""
+    views = sorted((view for yard in yards(clusters) for view in yard.hub.agents()), key=lambda view: view.id)
+    tokens = {slot.token for view in views for slot in view.slots if slot.token}
+    allocations: dict[str, str] = {}
+    if tokens:
+        with store.transaction() as session:
+            query = select(Allocation.token, Allocation.id).where(Allocation.token.in_(tokens))
+            allocations = {row.token: row.id for row in session.execute(query)}
+    return [
+        AgentShown(
+            view,
+            from_epoch(view.registered_at),
+            [SlotShown(slot, allocations.get(slot.token, slot.token)) for slot in view.slots],
+        )
+        for view in views
+    ]
+
+
+def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown:
+    """Raises NotFound."""
+    found = show(store, clusters)
+    for shown in found:
+        if shown.agent.id == agent_id:
+            return shown
+    names = ", ".join(shown.agent.id for shown in found) or "none has joined"
+    raise NotFound(f"There is no agent {agent_id!r}; there are: {names}.")
+
+
+def enable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None) -> None:
+    """Raises Forbidden, NotFound, Unavailable."""
+    hub = _hub_of(clusters, caller, agent_id)
+    with _translated():
+        hub.enable(agent_id, slot)
+
+
+def disable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+    """Raises Forbidden, NotFound, Unavailable."""
+    hub = _hub_of(clusters, caller, agent_id)
+    with _translated():
+        hub.disable(agent_id, slot, drain=drain)
+
+
+def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
+    if not caller.admin:
+        raise Forbidden("Only an administrator may enable and disable agents.")
+    for yard in yards(clusters):
+        if any(view.id == agent_id for view in yard.hub.agents()):
+            return yard.hub
+    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """A hub's refusals as those of services."""
+    try:
+        yield
+    except DispatcherError as error:
+        kinds: dict[type[DispatcherError], type[ServiceError]] = {
+            NotLeading: Unavailable,
+            Displaced: Conflict,
+            UnknownAgent: NotFound,
+            Rejected: Invalid,
+        }
+        raise kinds.get(type(error), Unavailable)(str(error)) from None
