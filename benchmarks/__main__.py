@@ -14,6 +14,8 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "commands": (commands.run, 90),
     "start": (lambda deadline: _scheduling("start", deadline), 120),
     "load": (lambda deadline: _scheduling("load", deadline), 120),
+    "scale": (lambda deadline: _many("throughput", deadline), 900),
+    "waiting": (lambda deadline: _many("waiting", deadline), 900),
     "ingest": (ingest.run, 90),
     "reading": (reading.run, 240),
 }
@@ -30,6 +32,14 @@ def _scheduling(name: str, deadline: Deadline) -> None:
     from benchmarks import scheduling
 
     (scheduling.start if name == "start" else scheduling.load)(deadline)
+
+
+def _many(name: str, deadline: Deadline) -> None:
+    for key, value in CLUSTER.items():
+        os.environ.setdefault(key, value)
+    from benchmarks import scale
+
+    (scale.throughput if name == "throughput" else scale.waiting)(deadline)
 
 
 def main() -> None:

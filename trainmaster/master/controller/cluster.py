@@ -88,7 +88,9 @@ class ClusterLoop:
                 if not recovered:
                     submission.recover(self._store, self._cluster.name)
                     recovered = True
+                began = time.monotonic()
                 self.tick()
+                self._clusters.note_pass(self._cluster, time.monotonic() - began)
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
                 self._stop.wait(1.0)
@@ -191,7 +193,7 @@ class ClusterLoop:
             return  # nothing of ours is there: ask nothing
         self._observed_at = time.monotonic()
         try:
-            snapshot = self._dispatcher.observe()
+            snapshot = self._clusters.observe(self._cluster)
             quiet = self._clusters.capabilities(self._cluster).quiet_period
         except DispatcherError as error:
             if str(error) != self._unreachable:
@@ -211,7 +213,7 @@ class ClusterLoop:
         silent = endings.silent(self._store, self._cluster.name)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         for allocation_id, ref, listed in silent:
-            remains = self._read(ref.token)
+            remains = self._read(ref.token, ref.user)
             for record in remains.exits.values() if remains else ():
                 self._take_exit(allocation_id, record)
             if listed or allocation_id in self._asked or (remains and remains.exits):
@@ -228,16 +230,17 @@ class ClusterLoop:
 
     def _conclude(self) -> None:
         for found in endings.verdicts(self._store, self._settings, self._cluster.name):
-            if not found.complete and not self._replayed(found.allocation_id, found.token):
+            if not found.complete and not self._replayed(found):
                 continue
-            if not found.leased and (remains := self._read(found.token)) and remains.output_tail:
+            if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
             endings.end(self._store, self._settings, found.allocation_id, found.outcome)
             self._unread.pop(found.allocation_id, None)
 
-    def _replayed(self, allocation_id: str, token: str) -> bool:
+    def _replayed(self, found: endings.Verdict) -> bool:
         """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
-        remains = self._read(token)
+        allocation_id = found.allocation_id
+        remains = self._read(found.token, found.run_as)
         if remains is None:
             tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
             return tries >= READ_TRIES
@@ -269,17 +272,17 @@ class ClusterLoop:
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""
-        for allocation_id, token in endings.uncollected(self._store, self._cluster.name):
+        for allocation_id, token, user in endings.uncollected(self._store, self._cluster.name):
             try:
-                self._dispatcher.forget(token)
+                self._dispatcher.forget(token, user)
             except DispatcherError as error:
                 log.warning("the folder of job %s could not be removed: %s", token, error)
                 continue
             endings.collected(self._store, allocation_id)
 
-    def _read(self, token: str) -> Remains | None:
+    def _read(self, token: str, user: str | None) -> Remains | None:
         try:
-            return self._dispatcher.collect(token)
+            return self._dispatcher.collect(token, user)
         except DispatcherError as error:
             log.warning("the folder of job %s could not be read: %s", token, error)
             return None

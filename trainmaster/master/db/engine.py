@@ -6,7 +6,7 @@ import json
 import logging
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, text
@@ -29,9 +29,12 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE) -> Engine:
     )
 
 
-def notify(connection: Connection, channel: str, payload: str = "") -> None:
-    """Tell every master process at commit. Payload at most 8,000 bytes."""
-    connection.execute(text("SELECT pg_notify(:channel, :payload)"), {"channel": channel, "payload": payload})
+def notify(connection: Connection, channel: str, payloads: Sequence[str]) -> None:
+    """Tell every master process at commit. Payloads are at most 8,000 bytes each."""
+    connection.execute(_NOTIFY, {"channel": channel, "payloads": list(payloads)})
+
+
+_NOTIFY = text("SELECT pg_notify(:channel, payload) FROM unnest(CAST(:payloads AS text[])) AS payload")
 
 
 class Listener:

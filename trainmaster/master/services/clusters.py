@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from trainmaster.dispatchers.base import Capabilities, Dispatcher, DispatcherError, Pool
+from trainmaster.dispatchers.base import Capabilities, Dispatcher, DispatcherError, ExternalJob, Pool, Snapshot
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services.errors import Invalid, Unavailable
@@ -21,6 +21,7 @@ from trainmaster.master.services.store import Store
 log = logging.getLogger(__name__)
 
 POOLS_FRESH = 10.0  # seconds for which a listing of pools is good enough
+EXTERNAL_FRESH = 15.0  # the same for other people's jobs
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class Cluster:
     default_compute: str | None = None
     default_aux: str | None = None
     walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
+    here: bool = True  # job folders are on file systems of this machine
+    runs_as_users: bool = False  # jobs run as the account that their owner is linked to
+    shows_external: bool = False  # its snapshots hold other people's jobs
 
     @property
     def kind(self) -> str:
@@ -87,6 +91,9 @@ class Clusters:
         self._asked: dict[str, float] = {}
         self._problems: dict[str, str] = {}
         self._capabilities: dict[str, Capabilities] = {}
+        self._looking: dict[str, threading.Lock] = {}
+        self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
+        self._passes: dict[str, float] = {}
 
     def __iter__(self) -> Iterator[Cluster]:
         return iter(tuple(self._clusters.values()))
@@ -99,7 +106,14 @@ class Clusters:
             self._retired += [cluster.dispatcher for cluster in gone]
             self._clusters = {cluster.name: cluster for cluster in clusters}
             for cluster in gone:
-                for known in (self._pools, self._asked, self._problems, self._capabilities):
+                for known in (
+                    self._pools,
+                    self._asked,
+                    self._problems,
+                    self._capabilities,
+                    self._passes,
+                    self._external,
+                ):
                     known.pop(cluster.name, None)
 
     def close_retired(self) -> None:
@@ -131,6 +145,51 @@ class Clusters:
             with self._lock:
                 self._capabilities[cluster.name] = found
         return found
+
+    def note_pass(self, cluster: Cluster, seconds: float) -> None:
+        """The controller's last pass over `cluster` took so long."""
+        self._passes[cluster.name] = seconds
+
+    def last_pass(self, cluster: Cluster) -> float | None:
+        """Seconds of the controller's last pass; None where another master leads."""
+        return self._passes.get(cluster.name)
+
+    def observe(self, cluster: Cluster) -> Snapshot:
+        """What the cluster lists now; one look at a time. Raises DispatcherError."""
+        with self._look_at(cluster):
+            return self._observed(cluster)
+
+    def external_jobs(self) -> list[ExternalJob]:
+        """Other people's jobs, where a cluster shows them. A question of its own only where no look is recent: on a
+        master that does not lead, or while nothing of ours is there."""
+        found: list[ExternalJob] = []
+        for cluster in self:
+            if cluster.shows_external:
+                found += self._recent_external(cluster)
+        return found
+
+    def _recent_external(self, cluster: Cluster) -> Sequence[ExternalJob]:
+        at, jobs = self._external.get(cluster.name, (float("-inf"), ()))
+        lock = self._look_at(cluster)
+        # Nobody waits here for a cluster that is slow to answer somebody else.
+        if time.monotonic() - at < EXTERNAL_FRESH or not lock.acquire(blocking=False):
+            return jobs
+        try:
+            return self._observed(cluster).external
+        except DispatcherError:
+            self._external[cluster.name] = time.monotonic(), jobs
+            return jobs
+        finally:
+            lock.release()
+
+    def _observed(self, cluster: Cluster) -> Snapshot:
+        snapshot = cluster.dispatcher.observe()
+        self._external[cluster.name] = time.monotonic(), snapshot.external
+        return snapshot
+
+    def _look_at(self, cluster: Cluster) -> threading.Lock:
+        with self._lock:
+            return self._looking.setdefault(cluster.name, threading.Lock())
 
     def problem(self, cluster: Cluster) -> str | None:
         """Why the last question to the cluster failed, if it did."""

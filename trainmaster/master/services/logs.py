@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import func, insert, literal, select
+from sqlalchemy import ARRAY, Text, cast, func, insert, literal, select
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
@@ -74,26 +75,35 @@ def append(session: Session, task_id: str, allocation_id: str | None, lines: Ite
     order, or who follows by id would miss the lines of the slower of two writers.
     """
     arrived = now()
-    rows = [
-        {
-            "task_id": task_id,
-            "allocation_id": allocation_id,
-            "at": line.at or arrived,
-            "level": LEVELS.index(line.level) if line.level in LEVELS else LEVELS.index("INFO"),
-            "rank_id": line.rank,
-            "agent_id": line.agent_id,
-            "container_id": line.container_id,
-            "stdtype": line.stdtype,
-            "source": line.source,
-            "log": _clean(line.log),
-        }
-        for line in lines
-    ]
-    if rows:
-        session.flush()
-        session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, func.hashtext(task_id))))
-        session.execute(insert(task_logs), rows)
-        wake(session, f"task:{task_id}")
+    _store(session, [_row(task_id, allocation_id, line, arrived) for line in lines])
+
+
+def _row(task_id: str, allocation_id: str | None, line: Line, arrived: dt.datetime) -> dict[str, Any]:
+    return {
+        "task_id": task_id,
+        "allocation_id": allocation_id,
+        "at": line.at or arrived,
+        "level": LEVELS.index(line.level) if line.level in LEVELS else LEVELS.index("INFO"),
+        "rank_id": line.rank,
+        "agent_id": line.agent_id,
+        "container_id": line.container_id,
+        "stdtype": line.stdtype,
+        "source": line.source,
+        "log": _clean(line.log),
+    }
+
+
+def _store(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Three statements, however many rows and tasks. Locks are taken in the order of their keys, by everybody."""
+    if not rows:
+        return
+    session.flush()
+    tasks = sorted({row["task_id"] for row in rows})
+    keys = select(func.hashtext(func.unnest(cast(tasks, ARRAY(Text)))).label("key")).distinct().subquery()
+    ordered = select(keys.c.key).order_by(keys.c.key).subquery()
+    session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, ordered.c.key)))
+    session.execute(insert(task_logs), rows)
+    wake(session, *(f"task:{task_id}" for task_id in tasks))
 
 
 def say(session: Session, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
@@ -112,10 +122,14 @@ class Notes:
         self._lines.append((task_id, allocation_id, text, level))
 
     def write(self, session: Session) -> None:
-        for task_id in sorted({line[0] for line in self._lines}):
-            for owner, allocation_id, text, level in self._lines:
-                if owner == task_id:
-                    say(session, task_id, text, level, allocation_id)
+        arrived = now()
+        _store(
+            session,
+            [
+                _row(task_id, allocation_id, Line(text, level, source="master"), arrived)
+                for task_id, allocation_id, text, level in self._lines
+            ],
+        )
         self._lines.clear()
 
 

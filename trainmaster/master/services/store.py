@@ -61,9 +61,9 @@ class Store:
             raise Invalid("A text holds a NUL character, which cannot be stored.") from None
 
 
-def wake(session: Session, subject: str) -> None:
-    """At commit, tell whoever waits for `subject` (`allocation:ID`, `task:ID`, `controller`)."""
-    notify(session.connection(), CHANNEL, subject)
+def wake(session: Session, *subjects: str) -> None:
+    """At commit, tell whoever waits for one of `subjects` (`allocation:ID`, `task:ID`, `controller`)."""
+    notify(session.connection(), CHANNEL, subjects)
 
 
 class Wakeups:
