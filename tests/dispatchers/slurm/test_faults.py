@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.dispatchers.bench import Bench, wait
-from trainmaster.dispatchers.base import Ambiguous, JobState, Rejected, Unreachable
+from trainmaster.dispatchers.base import Ambiguous, JobState, Rejected
 from trainmaster.dispatchers.conformance import programs
 
 pytestmark = pytest.mark.slurm
@@ -38,27 +38,6 @@ def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Ben
     found = bench.seen(spec.token)
     assert len(found) == 1
     wait(lambda: bench.seen(spec.token)[0].state is JobState.COMPLETED, "its end")
-
-
-def test_a_stopped_controller_is_unreachable_and_running_jobs_survive_it(bench: Bench, slurm_cluster: Cluster) -> None:
-    ref = bench.submit(programs.WAITS)
-    bench.ready(ref)
-    slurm_cluster.stop_controller()
-    try:
-        # Each command tries for ten seconds, so they are asked at once.
-        with ThreadPoolExecutor(4) as threads:
-            answers: list[Future[Any]] = [
-                threads.submit(bench.dispatcher.observe),
-                threads.submit(bench.dispatcher.submit, bench.spec()),
-                threads.submit(bench.dispatcher.cancel, [ref]),
-                threads.submit(bench.dispatcher.explain, ref),
-            ]
-        for answer in answers:
-            assert isinstance(answer.exception(), Unreachable)
-    finally:
-        slurm_cluster.start_controller()
-    slurm_cluster.wait_for_nodes()
-    assert bench.state(ref) is JobState.RUNNING
 
 
 def test_a_job_cancelled_by_somebody_else_says_so(bench: Bench, slurm_cluster: Cluster) -> None:

@@ -17,13 +17,15 @@ A plugin's author subclasses `DispatcherConformance` in a test module and suppli
             yield dispatcher
             dispatcher.close()
 
-It needs pytest, and a cluster that runs jobs of a few seconds soon.
+It needs pytest, and a cluster that runs jobs of a few seconds soon. A third fixture, `faults`, says how the cluster can
+be taken away, made to lose an answer, to forget a job or to speak strangely; tests without their fault are skipped.
 """
 
 import pytest
 
 pytest.register_assert_rewrite("trainmaster.dispatchers.conformance.suite")
 
+from trainmaster.dispatchers.conformance.faults import WORD, Faults  # noqa: E402
 from trainmaster.dispatchers.conformance.suite import DispatcherConformance  # noqa: E402
 
-__all__ = ["DispatcherConformance"]
+__all__ = ["WORD", "DispatcherConformance", "Faults"]

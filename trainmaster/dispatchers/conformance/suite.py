@@ -15,6 +15,7 @@ from typing import ClassVar
 import pytest
 
 from trainmaster.dispatchers.base import (
+    Ambiguous,
     BindMount,
     ContainerSpec,
     Dispatcher,
@@ -26,8 +27,10 @@ from trainmaster.dispatchers.base import (
     Setup,
     Signal,
     StagedFile,
+    Unreachable,
 )
 from trainmaster.dispatchers.conformance import programs
+from trainmaster.dispatchers.conformance.faults import WORD, Faults
 
 MakeSpec = Callable[..., JobSpec]
 
@@ -38,6 +41,16 @@ class DispatcherConformance:
     pool: ClassVar[str] = "default"
     patience: ClassVar[float] = 60.0  # seconds within which an idle cluster starts, ends or cancels a small job
     container: ClassVar[ContainerSpec] = ContainerSpec()
+
+    @pytest.fixture
+    def faults(self) -> Faults:
+        """What can be done to the cluster; override it with what yours allows."""
+        return Faults()
+
+    @pytest.fixture
+    def make_dispatcher(self, dispatcher: Dispatcher, setup: Setup) -> Callable[[], Dispatcher]:
+        """Makes the dispatcher of a master that was started again; override it when yours wants more than a Setup."""
+        return lambda: type(dispatcher)(setup)  # type: ignore[call-arg]
 
     @pytest.fixture
     def make_spec(self, dispatcher: Dispatcher, setup: Setup) -> Iterator[MakeSpec]:
@@ -272,6 +285,109 @@ class DispatcherConformance:
         dispatcher.forget(ghost.token)
         assert ghost.token not in {job.token for job in dispatcher.observe().jobs}
 
+    # -- bad days --------------------------------------------------------------------------------------
+
+    def test_a_master_that_was_started_again_finds_its_jobs(
+        self, dispatcher: Dispatcher, make_dispatcher: Callable[[], Dispatcher], make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        running, ended = make_spec(programs.WAITS), make_spec(programs.TELLS)
+        ref = dispatcher.submit(running)
+        dispatcher.submit(ended)
+        self._wait((setup.job_root / running.token / "ready").exists, "the start of the job")
+        self._ended(dispatcher, ended)
+        again = make_dispatcher()
+        try:
+            seen = {job.token: job for job in again.observe().jobs if job.token in (running.token, ended.token)}
+            assert seen[running.token].job_id == ref.job_id
+            assert not seen[running.token].state.terminal
+            assert seen[ended.token].state is JobState.COMPLETED
+            self._wait(lambda: again.collect(ended.token).exits, "the exit record")
+            again.cancel([ref])
+            assert self._ended(again, running).state is JobState.CANCELLED
+            again.forget(running.token)
+            assert again.collect(running.token).exits == {}
+        finally:
+            again.close()
+
+    def test_a_cluster_that_is_away_is_told_apart_from_jobs_that_are_gone(
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        if faults.away is None:
+            pytest.skip("nothing that can be away stands between this dispatcher and its jobs")
+        spec, later = make_spec(programs.WAITS), make_spec()
+        ref = dispatcher.submit(spec)
+        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        with faults.away(), ThreadPoolExecutor(4) as threads:  # at once: each may try for long
+            answers = [
+                threads.submit(work)
+                for work in (
+                    dispatcher.observe,
+                    lambda: dispatcher.submit(later),
+                    lambda: dispatcher.cancel([ref]),
+                    lambda: dispatcher.explain(ref),
+                )
+            ]
+            for answer in answers:
+                assert isinstance(answer.exception(), Unreachable | Ambiguous), answer.exception()
+            assert isinstance(answers[0].exception(), Unreachable)
+        self._wait(lambda: self._seen(dispatcher, spec), "the job, after the cluster came back")
+        assert not self._seen(dispatcher, spec)[0].state.terminal
+
+    def test_a_submit_without_an_answer_is_ambiguous_and_its_job_is_found(
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec
+    ) -> None:
+        if faults.unanswered is None:
+            pytest.skip("no answer to a submit can get lost here")
+        spec = make_spec(programs.WAITS)
+        dispatcher.check(spec)  # what is asked before a submit is asked now
+        with faults.unanswered(), pytest.raises(Ambiguous) as caught:
+            dispatcher.submit(spec)
+        assert caught.value.token == spec.token
+        self._wait(lambda: self._seen(dispatcher, spec), "the job whose submit had no answer")
+        assert len(self._seen(dispatcher, spec)) == 1
+
+    def test_a_purged_job_is_absent_and_its_folder_still_speaks(
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec
+    ) -> None:
+        if faults.purge is None:
+            pytest.skip("this scheduler forgets nothing while the job's folder is there")
+        spec = make_spec(programs.TELLS)
+        ref = dispatcher.submit(spec)
+        self._ended(dispatcher, spec)
+        faults.purge(ref)
+        assert self._seen(dispatcher, spec) == []
+        assert dispatcher.explain(ref).text
+        self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
+
+    def test_an_unknown_word_is_handed_on_as_unknown(
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        if faults.strange is None:
+            pytest.skip("this dispatcher reads no words of somebody else's")
+        spec = make_spec(programs.WAITS)
+        dispatcher.submit(spec)
+        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        with faults.strange():
+            (seen,) = self._seen(dispatcher, spec)
+            assert (seen.state, seen.raw_state) == (JobState.UNKNOWN, WORD)
+        (seen,) = self._seen(dispatcher, spec)
+        assert seen.state is JobState.RUNNING
+
+    def test_noise_around_an_answer_is_not_taken_for_it(
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+    ) -> None:
+        if faults.noisy is None:
+            pytest.skip("this dispatcher reads no text of somebody else's")
+        with faults.noisy():
+            spec = make_spec(programs.WAITS)
+            ref = dispatcher.submit(spec)
+            self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+            (seen,) = self._seen(dispatcher, spec)
+            assert (seen.job_id, seen.state) == (ref.job_id, JobState.RUNNING)
+            assert {pool.name for pool in dispatcher.pools()} >= {self.pool}
+            dispatcher.cancel([ref])
+            assert self._ended(dispatcher, spec).state is JobState.CANCELLED
+
     # -- bad specs -------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("name", ["../outside", "{root}/outside", "a/../../outside"])
@@ -299,6 +415,10 @@ class DispatcherConformance:
             dispatcher.forget(token)
 
     # -- waiting ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _seen(dispatcher: Dispatcher, spec: JobSpec) -> list[Observation]:
+        return [job for job in dispatcher.observe().jobs if job.token == spec.token]
 
     def _ended(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
         """The last observation of a job, which must not move backwards on the way."""
