@@ -6,7 +6,7 @@ import argparse
 
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, identity, login, master_url, transport
-from trainmaster.cli.verbs import Verbs
+from trainmaster.cli.verbs import Verbs, natural
 from trainmaster.client import credentials
 from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
@@ -25,6 +25,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-a", "--all", action="store_true", help="end the sessions of all users that are kept here")
     p = verbs.add("whoami", _whoami, "print who is logged in", "det user whoami")
     p.add_argument("--json", action="store_true", help="print JSON")
+    p = verbs.add(
+        "link-with-agent-user",
+        _link,
+        "say which account of the cluster a user's jobs run as (for administrators)",
+        "det user link-with-agent-user ada --agent-uid 1001 --agent-user ada --agent-gid 1001 --agent-group hpcusers",
+    )
+    p.add_argument("det_username", metavar="USER", help="the user")
+    p.add_argument("--agent-uid", type=natural, required=True, metavar="UID", help="the account's number")
+    p.add_argument("--agent-user", required=True, metavar="NAME", help="the account's name")
+    p.add_argument("--agent-gid", type=natural, required=True, metavar="GID", help="the number of its group")
+    p.add_argument("--agent-group", required=True, metavar="NAME", help="the name of its group")
     p = verbs.add("list", _list, "list users", "det user list", ["ls"])
     p.add_argument("-a", "--all", action="store_true", help="deactivated ones too")
     render.add_format_options(p)
@@ -62,6 +73,13 @@ def _whoami(args: argparse.Namespace) -> None:
         render.show_json(user)
     else:
         print(f"You are logged in as user '{user['username']}'")
+
+
+def _link(args: argparse.Namespace) -> None:
+    connect(args).link_user(
+        args.det_username, uid=args.agent_uid, user=args.agent_user, gid=args.agent_gid, group=args.agent_group
+    )
+    print(f"Jobs of user '{args.det_username}' run as {args.agent_user} from now on, where the cluster can do that.")
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -48,6 +48,14 @@ class Master:
     def users(self) -> list[Json]:
         return self._pages("/api/v1/users", "users", {}, PAGE, 0, True)
 
+    def link_user(self, username: str, *, uid: int, user: str, gid: int, group: str) -> Json:
+        """Say which Unix account the jobs of `username` run as. For administrators."""
+        found = self._http.request("GET", f"/api/v1/users/{quote(username, safe='')}/by-username")["user"]
+        linked = {"agentUid": uid, "agentUser": user, "agentGid": gid, "agentGroup": group}
+        return dict(
+            self._http.request("PATCH", f"/api/v1/users/{found['id']}", body={"agentUserGroup": linked})["user"]
+        )
+
     def info(self) -> Json:
         return self._http.request("GET", "/api/v1/master")
 

@@ -86,6 +86,35 @@ def _resource_name(value: str) -> str:
     return value
 
 
+class Ssh(Section):
+    """How to log in to a machine that has the scheduler's commands, for a master that is elsewhere."""
+
+    host: Name
+    port: Port = 22
+    user: Name | None = None
+    """The account for the master's own questions; without it, the one the master runs under."""
+    identity_file: AbsolutePath | None = None
+    """The private key; `{user}` in it stands for the account. Without it: the agent's and those in ~/.ssh."""
+    known_hosts: AbsolutePath | None = None
+    """The file with the hosts' keys, which are always checked; without it, ~/.ssh/known_hosts."""
+    client: Literal["paramiko", "openssh"] = "paramiko"
+    control_path: AbsolutePath | None = None
+    """Socket of a connection that a person opened with `ssh -M -S`, for sites that ask for a second factor."""
+    jump_host: Line | None = None
+    """[user@]host[:port] to go through."""
+    python: Line = "python3"
+    """Python 3.8 or later there."""
+    connect_timeout: float = Field(default=15.0, gt=0)
+    sessions: Positive = 8
+    """Commands at once on one connection; sshd allows 10 unless MaxSessions says otherwise."""
+
+    @model_validator(mode="after")
+    def _shared_by_openssh(self) -> Self:
+        if self.control_path is not None and self.client != "openssh":
+            raise wrong("only the system's OpenSSH can share a connection; set client: openssh", "control_path")
+        return self
+
+
 _LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"
 
 
@@ -148,6 +177,16 @@ class HpcManager(_Manager):
     submits_per_second: float | None = Field(default=None, gt=0)
     query_deadline: float | None = Field(default=None, gt=0)
     """Seconds that a question to the scheduler may take."""
+    ssh: Ssh | None = None
+    """The cluster is reached over SSH; job folders are on its side only."""
+    impersonation: Literal["none", "sudo", "ssh"] = "none"
+    """Whether jobs run as the account that their user is linked to, and how the master becomes it."""
+    helper: AbsolutePath | None = None
+    """Where `trainmaster-helper` is installed, for impersonation by sudo."""
+    require_user_link: bool = False
+    """Refuse jobs of users who are not linked to an account, instead of running them as the master's."""
+    external_jobs: bool = True
+    """Show other people's jobs in the queue."""
 
     @model_validator(mode="before")
     @classmethod
@@ -166,6 +205,16 @@ class HpcManager(_Manager):
     def _one_image_root(self) -> Self:
         if self.apptainer_image_root is not None and self.singularity_image_root is not None:
             raise wrong("is the same as apptainer_image_root; keep one", "singularity_image_root")
+        return self
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.ssh is None and self.impersonation == "ssh":
+            raise wrong("users can log in over SSH only where there is an ssh section", "impersonation")
+        if self.ssh is not None and self.job_storage_root is None:
+            raise wrong("is required with ssh: a folder on the cluster, not on this machine", "job_storage_root")
+        if self.require_user_link and self.impersonation == "none":
+            raise wrong("means nothing while impersonation is none", "require_user_link")
         return self
 
     def partition(self, name: str) -> PartitionOverride | None:

@@ -146,6 +146,8 @@ def _image(cluster: Cluster, pool: str, image: str) -> Iterator[Finding]:
 
 
 def _shared_folder(cluster: Cluster, job_root: Path) -> Iterator[Finding]:
+    if not cluster.here:
+        return  # it is the cluster that must see it; the dispatcher says what is wrong with it
     yield from _writable(f"job folders of {cluster.name}", job_root)
     if cluster.kind in ("slurm", "pbs") and str(job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
         yield Finding(

@@ -144,7 +144,8 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
     """One configured resource manager with its job folders in `root`. Raises BadSite."""
     setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        if getattr(manager, "ssh", None) is None:
+            root.mkdir(parents=True, exist_ok=True)
         dispatcher = registry.make(manager.type, setup)
     except Rejected as error:
         raise BadSite(str(error)) from None
@@ -160,6 +161,9 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         default_compute=getattr(manager, "default_compute_resource_pool", None),
         default_aux=getattr(manager, "default_aux_resource_pool", None),
         walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
+        here=getattr(manager, "ssh", None) is None,
+        runs_as_users=getattr(manager, "impersonation", "none") != "none",
+        shows_external=getattr(manager, "external_jobs", False),
     )
 
 
@@ -205,6 +209,8 @@ def shown(host: str) -> str:
 
 def _announce(cluster: Cluster, url: str) -> None:
     """Leave our address where jobs look for it when they cannot reach the one they know."""
+    if not cluster.here:
+        return
     path = cluster.master_url_file
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(f"{url}\n")

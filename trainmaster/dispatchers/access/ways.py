@@ -129,7 +129,7 @@ class Access:
             self._helpers.clear()
 
     def _whom(self, user: str | None) -> str | None:
-        return None if user == self.account else user
+        return None if user == self.account or not self.impersonates else user
 
     def _inspector(self) -> Helper:
         """The helper as the account of the master, with no rights but its own."""

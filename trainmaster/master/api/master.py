@@ -71,7 +71,13 @@ def health(services: UsesServices) -> JSONResponse:
     managers = []
     for cluster in services.clusters:
         problem = services.clusters.problem(cluster)
-        managers.append({"cluster_name": cluster.name, "status": f"down: {problem}" if problem else "up"})
+        managers.append(
+            {
+                "cluster_name": cluster.name,
+                "status": f"down: {problem}" if problem else "up",
+                "seconds_per_pass": services.clusters.last_pass(cluster),
+            }
+        )
     healthy = database == "up" and all(manager["status"] == "up" for manager in managers)
     shown = {"status": "up" if healthy else "down", "database": database, "resource_managers": managers}
     return JSONResponse(shown, 200 if healthy else 503)
@@ -128,20 +134,23 @@ def job_queues(
     offset: int = 0,
     limit: int = 0,
 ) -> dict[str, Any]:
-    found = queue.page(services.store, resourcePool or None, offset, limit, descending=bool(descending))
+    external = services.clusters.external_jobs()
+    found = queue.page(
+        services.store, resourcePool or None, offset, limit, descending=bool(descending), external=external
+    )
     jobs = [
         {
             "full": {
                 "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
-                "type": "TYPE_EXPERIMENT",
+                "type": "TYPE_EXTERNAL" if job.external else "TYPE_EXPERIMENT",
                 "submissionTime": rfc3339(job.submitted_at),
                 "username": job.username,
                 "userId": job.user_id,
                 "resourcePool": job.pool,
-                "isPreemptible": True,
+                "isPreemptible": not job.external,
                 "priority": 0,
                 "weight": 1.0,
-                "entityId": str(job.experiment_id),
+                "entityId": "" if job.external else str(job.experiment_id),
                 "jobId": job.job_id,
                 "requestedSlots": job.requested_slots,
                 "allocatedSlots": job.allocated_slots,

@@ -88,6 +88,13 @@ class Pagination(Shape):
         )
 
 
+class AgentUserGroup(Shape):
+    agent_uid: int | None = None
+    agent_user: str | None = None
+    agent_gid: int | None = None
+    agent_group: str | None = None
+
+
 class User(Shape):
     id: int
     username: str
@@ -97,9 +104,13 @@ class User(Shape):
     display_name: str = ""
     modified_at: Time
     last_auth_at: Time | None = None
+    agent_user_group: AgentUserGroup | None = None
 
     @classmethod
     def of(cls, row: tables.User) -> User:
+        linked = AgentUserGroup(
+            agent_uid=row.agent_uid, agent_user=row.agent_user, agent_gid=row.agent_gid, agent_group=row.agent_group
+        )
         return cls(
             id=row.id,
             username=row.username,
@@ -109,6 +120,7 @@ class User(Shape):
             display_name=row.display_name or "",
             modified_at=row.modified_at,
             last_auth_at=row.last_auth_at,
+            agent_user_group=linked if row.agent_user is not None else None,
         )
 
 

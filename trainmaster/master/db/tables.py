@@ -82,6 +82,11 @@ class User(Base):
     remote: Mapped[bool] = mapped_column(default=False)
     modified_at: Mapped[Time] = _now()
     last_auth_at: Mapped[Time | None]
+    # The Unix account that jobs run as where the cluster can: Determined's agent user.
+    agent_uid: Mapped[int | None] = mapped_column(BigInteger)
+    agent_user: Mapped[str | None]
+    agent_gid: Mapped[int | None] = mapped_column(BigInteger)
+    agent_group: Mapped[str | None]
 
 
 class UserSession(Base):
@@ -239,6 +244,7 @@ class Allocation(Base):
     pool: Mapped[str]
     slots: Mapped[int]
     owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    run_as: Mapped[str | None]  # the account of the job, fixed before the first submit; None: the master's
     not_before: Mapped[Time] = _now()  # submit no earlier (back-off after setbacks)
     submit_started_at: Mapped[Time | None]
     submitted_at: Mapped[Time | None]

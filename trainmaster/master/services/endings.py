@@ -32,7 +32,7 @@ def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, bool]]:
         attempt = attempt_of(allocation)
         over = attempt.said is not None or attempt.absent_since is not None
         if over and len(attempt.exits) < attempt.num_nodes and allocation.native_id is not None:
-            ref = JobRef(allocation.token, allocation.native_id, allocation.cluster)
+            ref = JobRef(allocation.token, allocation.native_id, allocation.cluster, allocation.run_as)
             found.append((allocation.id, ref, attempt.said is not None))
     return found
 
@@ -54,6 +54,7 @@ class Verdict:
 
     allocation_id: str
     token: str
+    run_as: str | None
     outcome: Outcome
     complete: bool
     leased: bool
@@ -67,7 +68,8 @@ def verdicts(store: Store, settings: Settings, cluster: str) -> list[Verdict]:
         outcome = verdict(attempt_of(allocation), time, settings.lost_after)
         if outcome is not None:
             leased = allocation.lease_job is not None
-            found.append(Verdict(allocation.id, allocation.token, outcome, _complete(store, allocation), leased))
+            complete = _complete(store, allocation)
+            found.append(Verdict(allocation.id, allocation.token, allocation.run_as, outcome, complete, leased))
     return found
 
 
@@ -169,7 +171,9 @@ def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
         for row in rows:
             row.kill_sent_at = now()
             row.state = later(AllocationState(row.state), AllocationState.TERMINATING).value
-    return [(row.id, JobRef(row.token, row.native_id, row.cluster) if row.native_id else None) for row in rows]
+    return [
+        (row.id, JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id else None) for row in rows
+    ]
 
 
 def enforce_deadlines(store: Store) -> None:
@@ -184,15 +188,17 @@ def enforce_deadlines(store: Store) -> None:
             logs.say(session, allocation.task_id, text, "WARNING", allocation.id)
 
 
-def uncollected(store: Store, cluster: str, limit: int = 20) -> list[tuple[str, str]]:
-    """Ended attempts whose job folder still has to be read and removed: (allocation, token)."""
-    query = select(Allocation.id, Allocation.token).where(
+def uncollected(store: Store, cluster: str, limit: int = 20) -> list[tuple[str, str, str | None]]:
+    """Ended attempts whose job folder still has to be read and removed: (allocation, token, account)."""
+    query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
         Allocation.dispatcher == cluster,
         Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
         ~Allocation.collected,
     )
     with store.transaction() as session:
-        return [(row.id, row.token) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))]
+        return [
+            (row.id, row.token, row.run_as) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))
+        ]
 
 
 def collected(store: Store, allocation_id: str) -> None:

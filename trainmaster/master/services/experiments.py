@@ -29,6 +29,7 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import SearchError, simulate
 from trainmaster.master.services import jobspec
+from trainmaster.master.services.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting, conducting_in
@@ -103,7 +104,7 @@ def create(
     seed = resolved["reproducibility"]["experiment_seed"]
     if seed is None:
         seed = resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
-    _refuse_impossible(settings, served, resolved, caller)
+    _refuse_impossible(store, settings, served, resolved, caller)
     archive = pack(files, settings.max_context_bytes)
     with store.transaction() as session:
         project = _project(session, resolved, project_id)
@@ -284,7 +285,9 @@ def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _refuse_impossible(settings: Settings, served: ServedPool, config: Mapping[str, Any], caller: Caller) -> None:
+def _refuse_impossible(
+    store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], caller: Caller
+) -> None:
     """What can be known to fail is refused before anything is created."""
     sample = Allocation(
         id="0.check.1",
@@ -294,6 +297,8 @@ def _refuse_impossible(settings: Settings, served: ServedPool, config: Mapping[s
         owner_id=caller.user_id,
         attempt=1,
     )
+    with store.transaction() as session:
+        sample.run_as = account_on(session, served.cluster, caller.user_id)
     complaints = served.cluster.dispatcher.check(jobspec.build(settings, served, sample, config))
     if complaints:
         raise Invalid(" ".join(complaints))

@@ -93,6 +93,14 @@ def get_user(store: Store, user_id: int) -> User:
         return user
 
 
+def get_user_by_name(store: Store, username: str) -> User:
+    with store.transaction() as session:
+        user = session.scalar(select(User).where(User.username == username.strip().lower()))
+        if user is None:
+            raise NotFound(f"There is no user {username!r}.")
+        return user
+
+
 def list_users(store: Store) -> list[User]:
     with store.transaction() as session:
         return list(session.scalars(select(User).order_by(User.id)))

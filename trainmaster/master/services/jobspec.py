@@ -27,7 +27,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "token": allocation.token,
         "cluster_id": settings.cluster_id,
         "master_url": served.cluster.master_url or settings.master_url,
-        "master_url_file": str(served.cluster.master_url_file),
+        "master_url_file": str(served.cluster.master_url_file) if served.cluster.here else None,
         "scheduler": kind,
         "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),
         "pool": served.pool.name,
@@ -60,6 +60,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         },
         options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
         walltime_grace=served.cluster.walltime_grace,
+        user=allocation.run_as,
     )
 
 

@@ -8,15 +8,20 @@ from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
+from trainmaster.dispatchers.base import ExternalJob, JobState
 from trainmaster.master.db.tables import Allocation, Experiment, Trial, User
 from trainmaster.master.lifecycle.states import AllocationState, State
+from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
 
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One experiment in a pool's queue. `explanation`: why its oldest waiting attempt waits."""
+    """One experiment in a pool's queue. `explanation`: why its oldest waiting attempt waits.
+
+    Of somebody else's job `experiment_id`, `user_id` and `workspace_id` are 0, and `username` is a Unix account.
+    """
 
     job_id: str
     experiment_id: int
@@ -33,12 +38,24 @@ class QueuedJob:
     ahead: int
     explanation: str
 
+    @property
+    def external(self) -> bool:
+        return self.experiment_id == 0
+
 
 _HOLDING = (AllocationState.STARTING.value, AllocationState.RUNNING.value, AllocationState.TERMINATING.value)
 
 
-def page(store: Store, pool: str | None, offset: int, limit: int, *, descending: bool = False) -> Page[QueuedJob]:
-    """Live experiments in the order in which they were submitted."""
+def page(
+    store: Store,
+    pool: str | None,
+    offset: int,
+    limit: int,
+    *,
+    descending: bool = False,
+    external: Sequence[ExternalJob] = (),
+) -> Page[QueuedJob]:
+    """Live experiments in the order in which they were submitted, and after them other people's jobs."""
     held = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0)
     wanted = func.coalesce(func.sum(Allocation.slots), 0)
     query = (
@@ -86,9 +103,31 @@ def page(store: Store, pool: str | None, offset: int, limit: int, *, descending:
                 "" if scheduled else row.why or "",
             )
         )
+    others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
+    jobs += [_external(job) for job in others]
     ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
     window = cut(offset, limit, len(ordered))
     return Page(ordered[window.start : window.end], window)
+
+
+def _external(job: ExternalJob) -> QueuedJob:
+    holds = job.state not in (JobState.QUEUED, JobState.HELD, JobState.UNKNOWN)
+    return QueuedJob(
+        job_id=job.job_id,
+        experiment_id=0,
+        name=job.name,
+        username=job.user,
+        user_id=0,
+        workspace_id=0,
+        submitted_at=from_epoch(job.submitted_at or 0.0),
+        pool=job.pool,
+        requested_slots=job.slots,
+        allocated_slots=job.slots if holds else 0,
+        progress=0.0,
+        scheduled=holds,
+        ahead=-1,
+        explanation="",
+    )
 
 
 def counts(store: Store) -> dict[str, tuple[int, int]]:

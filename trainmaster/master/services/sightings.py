@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
-from trainmaster.master.db.tables import Allocation
+from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import logs
@@ -19,8 +20,12 @@ from trainmaster.master.services.clock import epoch, from_epoch, now
 from trainmaster.master.services.store import Store
 from trainmaster.master.services.submission import explain, mark_submitted
 
+log = logging.getLogger(__name__)
+
+_forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
 LOCKED_AT_ONCE = 500  # rows a statement
+MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
 
@@ -50,6 +55,7 @@ class _Live:
     token: str
     submission: str
     native_id: str | None
+    run_as: str | None
     lease_job: str | None
     absent_since: dt.datetime | None
     observed_state: str
@@ -61,6 +67,7 @@ _LIVE = (
     Allocation.token,
     Allocation.submission,
     Allocation.native_id,
+    Allocation.run_as,
     Allocation.lease_job,
     Allocation.absent_since,
     Allocation.observed_state,
@@ -81,7 +88,7 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
         query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
         live = {row.token: _Live(*row) for row in session.execute(query.order_by(Allocation.id))}
         for token, known in live.items():
-            observations = seen.get(token, [])
+            observations = [o for o in seen.get(token, ()) if not _is_forged(o, known.run_as)]
             mine = _choose(known, observations) if observations else None
             found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
             if known.submission != Submission.NEW and _is_news(known, mine):
@@ -92,10 +99,15 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
             else:
                 _take_absence(allocation, taken, quiet_period, found)
         strangers = [token for token in seen if token not in live]
-        ended = _ended_at(session, strangers)
+        ended = _ended(session, strangers)
+        accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
         for token in strangers:
-            since = epoch(ended[token]) + LEAVE_TIME if token in ended else None
-            found.orphans.extend(_ref(o) for o in seen[token] if _is_orphan(o, since, snapshot.taken_at))
+            since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
+            for o in seen[token]:
+                # A job that no row knows can be one of ours only if its account is one that we run jobs as.
+                run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
+                if not _is_forged(o, run_as) and _is_orphan(o, since, snapshot.taken_at):
+                    found.orphans.append(_ref(o))
         session.flush()
         notes.write(session)
     return found
@@ -108,6 +120,23 @@ def _locked(session: Session, ids: Sequence[str]) -> Iterator[Allocation]:
             Allocation.id.in_(ids[at : at + LOCKED_AT_ONCE]), Allocation.ended_at.is_(None)
         )
         yield from session.scalars(query.order_by(Allocation.id).with_for_update())
+
+
+def _is_forged(seen: Observation, run_as: str | None) -> bool:
+    """A job under one of our tokens that is not of the account that its attempt runs as: somebody else's doing, which
+    counts for nothing and is not ours to end. (An unnamed owner is the master's own account.)"""
+    if seen.user is None or seen.user == run_as:
+        return False
+    if (seen.token, seen.job_id) not in _forgeries and len(_forgeries) < MOST_FORGERIES:
+        _forgeries.add((seen.token, seen.job_id))
+        log.warning(
+            "job %s bears the token %s, and is of %s instead of %s: it is ignored",
+            seen.job_id,
+            seen.token,
+            seen.user,
+            run_as or "the master's account",
+        )
+    return True
 
 
 def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
@@ -187,11 +216,23 @@ def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> b
     return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)
 
 
-def _ended_at(session: Session, tokens: Sequence[str]) -> dict[str, dt.datetime]:
+def _linked(session: Session) -> frozenset[str]:
+    """The accounts that users of this master are linked to."""
+    return frozenset(filter(None, session.scalars(select(User.agent_user).where(User.agent_user.is_not(None)))))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    at: dt.datetime
+    run_as: str | None
+
+
+def _ended(session: Session, tokens: Sequence[str]) -> dict[str, _Ended]:
     if not tokens:
         return {}
-    rows = session.execute(select(Allocation.token, Allocation.ended_at).where(Allocation.token.in_(tokens)))
-    return {row.token: row.ended_at for row in rows if row.ended_at is not None}
+    columns = select(Allocation.token, Allocation.ended_at, Allocation.run_as)
+    rows = session.execute(columns.where(Allocation.token.in_(tokens)))
+    return {row.token: _Ended(row.ended_at, row.run_as) for row in rows if row.ended_at is not None}
 
 
 _PROGRESS = {
@@ -203,4 +244,4 @@ _PROGRESS = {
 
 
 def _ref(observation: Observation) -> JobRef:
-    return JobRef(observation.token, observation.job_id, observation.cluster)
+    return JobRef(observation.token, observation.job_id, observation.cluster, observation.user)

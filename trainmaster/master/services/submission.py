@@ -16,6 +16,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import jobspec, logs
+from trainmaster.master.services.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.store import Settings, Store
@@ -32,12 +33,15 @@ class Ticket:
 
 
 def adopt_cluster(store: Store, clusters: Clusters) -> None:
-    """Bind new allocations to the cluster that serves their pool (once; it never changes afterwards)."""
-    by_pool = {served.pool.name: served.cluster.name for served in clusters.pools()}
+    """Bind new allocations to the cluster that serves their pool and to the account that their job runs as there (once;
+    neither changes afterwards)."""
+    by_pool = {served.pool.name: served.cluster for served in clusters.pools()}
     with store.transaction() as session:
         query = select(Allocation).where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
         for allocation in session.scalars(query.with_for_update(skip_locked=True)):
-            allocation.dispatcher = by_pool.get(allocation.pool, "")
+            if cluster := by_pool.get(allocation.pool):
+                allocation.dispatcher = cluster.name
+                allocation.run_as = account_on(session, cluster, allocation.owner_id)
 
 
 def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -> list[str]:

@@ -1,0 +1,70 @@
+"""Which Unix account a user's jobs run as: Determined's agent user and group."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import User
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Cluster
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.store import Store
+
+FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
+LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+
+
+@dataclass(frozen=True)
+class Account:
+    """A Unix account and its group. The name decides; ids are checked where this machine knows the account."""
+
+    uid: int
+    user: str
+    gid: int
+    group: str
+
+
+def link(store: Store, user_id: int, account: Account) -> User:
+    """From now on new jobs of a user run as `account` where the cluster can. Raises Invalid, NotFound."""
+    _check(account)
+    with store.transaction() as session:
+        user = session.get(User, user_id, with_for_update=True)
+        if user is None:
+            raise NotFound(f"There is no user {user_id}.")
+        user.agent_uid, user.agent_user = account.uid, account.user
+        user.agent_gid, user.agent_group = account.gid, account.group
+        user.modified_at = now()
+        session.flush()
+        return user
+
+
+def account_on(session: Session, cluster: Cluster, user_id: int) -> str | None:
+    """The account that jobs of a user run as on a cluster; None is the master's own."""
+    return session.scalar(select(User.agent_user).where(User.id == user_id)) if cluster.runs_as_users else None
+
+
+def _check(account: Account) -> None:
+    for key, name in (("agentUser", account.user), ("agentGroup", account.group)):
+        if not NAME.fullmatch(name):
+            raise Invalid(f"{key}: {name!r} cannot be the name of a Unix account or group.")
+    for key, number in (("agentUid", account.uid), ("agentGid", account.gid)):
+        if not 0 <= number <= LAST_ID:
+            raise Invalid(f"{key}: {number} is not an id; it must be from 0 to {LAST_ID}.")
+    if account.user == "root" or account.uid == 0 or account.group == "root" or account.gid == 0:
+        raise Invalid("Jobs never run as root; name an ordinary account and group.")
+    if account.uid < FIRST_ORDINARY_ID:
+        raise Invalid(
+            f"agentUid: {account.uid} is a system account; jobs run as ordinary ones ({FIRST_ORDINARY_ID} up)."
+        )
+    try:
+        known = pwd.getpwnam(account.user)
+    except KeyError:
+        return  # the cluster may know it
+    if known.pw_uid != account.uid:
+        raise Invalid(f"agentUid: {account.user} has the uid {known.pw_uid} on this machine, not {account.uid}.")
