@@ -7,7 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
@@ -35,7 +35,7 @@ from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.endings import in_words
+from trainmaster.dispatchers.slurm.endings import in_words, memory_ran_out
 from trainmaster.dispatchers.slurm.parse import QueueLine, duration, expand_hosts
 from trainmaster.dispatchers.slurm.partitions import Partition, partitions
 from trainmaster.dispatchers.slurm.reasons import explain_reason
@@ -292,7 +292,7 @@ class SlurmDispatcher:
 
     def explain(self, ref: JobRef) -> Explanation:
         """From the controller while it remembers, then from accounting; the controller does not know who cancelled
-        a job, accounting does."""
+        a job, accounting does. Neither is sure of a job of several tasks that ran out of memory; its output is."""
         shown = self._client.show_job(ref.job_id)
         if shown.get("JobName") not in (None, ref.token):
             shown = {}  # job ids start again when a cluster loses its state
@@ -301,6 +301,8 @@ class SlurmDispatcher:
             facts = self._from_accounting(ref) or facts
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
+        if facts.state is JobState.FAILED and memory_ran_out(self.collect(ref.token, ref.user).output_tail):
+            facts = replace(facts, raw="OUT_OF_MEMORY")
         return facts.explanation()
 
     def _from_accounting(self, ref: JobRef) -> _Facts | None:

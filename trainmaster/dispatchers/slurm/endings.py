@@ -45,6 +45,17 @@ def in_words(
             return ""
 
 
+def memory_ran_out(output: str) -> bool:
+    """Whether Slurm's own words in a job's output say so. When srun ends other tasks of a job because one ran out of
+    memory, the job's status is that of whichever ended with the higher number, and this is all that still tells."""
+    return _OUT_OF_MEMORY.search(output) is not None
+
+
+_OUT_OF_MEMORY = re.compile(
+    r"^(slurmstepd\S*: error: Detected \d+ oom[-_ ]kill event|srun: error: .*: Out Of Memory\s*$)", re.MULTILINE
+)
+
+
 def _infrastructure(raw: str, exit: Exit | None, where: str) -> str:
     if raw.upper().startswith(("NODE_FAIL", "NF")):
         return f"A node of the job failed{where}."
