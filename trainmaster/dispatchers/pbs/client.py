@@ -102,7 +102,7 @@ class PbsClient:
         self._order(refs, lambda job_ids: commands.signal(self._programs, job_ids, name))
 
     def version(self) -> str:
-        """The whole answer of `qstat --version`: PBS's is "pbs_version = 23.06.06"; look-alikes say something else."""
+        """The whole answer of `qsub --version`: PBS's is "pbs_version = 23.06.06"; look-alikes say something else."""
         outcome = self._run(commands.version(self._programs))
         if outcome.not_found or outcome.timed_out:
             self._raise(outcome)

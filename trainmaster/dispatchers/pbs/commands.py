@@ -54,23 +54,8 @@ def submit(programs: Programs, job: Submission) -> list[str]:
     into its folder, at once; otherwise PBS copies a file over it at the end, or mails the user when it cannot. No
     variable is exported (`-v`, `-V`): anybody may read them.
     """
-    words = [
-        programs.qsub,
-        "-f",
-        "-N",
-        job.token,
-        "-q",
-        job.queue,
-        "-r",
-        "n",
-        "-j",
-        "oe",
-        "-R",
-        "oe",
-        "-o",
-        "/dev/null",
-    ]
-    words += ["-m", job.user_options.get("m", "n"), "-W", "umask=0077"]
+    words = [programs.qsub, "-f", "-N", job.token, "-q", job.queue, "-r", "n", "-W", "umask=0077"]
+    words += ["-j", "oe", "-R", "oe", "-o", "/dev/null", "-m", job.user_options.get("m", "n")]
     words += ["-l", f"select={job.select}", "-l", f"place={job.place}"]
     for name, value in job.resources.items():
         words += ["-l", f"{name}={value}"]
@@ -118,7 +103,7 @@ def nodes(programs: Programs, form: Format, mark: str) -> list[str]:
 
 
 def version(programs: Programs) -> list[str]:
-    return [programs.qstat, "--version"]
+    return [programs.qsub, "--version"]
 
 
 def cancel(programs: Programs, job_ids: Sequence[str]) -> Iterator[list[str]]:

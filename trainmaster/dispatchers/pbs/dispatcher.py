@@ -41,7 +41,7 @@ from trainmaster.dispatchers.pbs.formats import Record
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import Job, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
-from trainmaster.dispatchers.pbs.reasons import explain_reason, lasting
+from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import Exit, map_state
 from trainmaster.templates import ControlCharacter, render
 
@@ -357,7 +357,7 @@ def _observation(job: Job, user: str | None) -> Observation:
         started_at=None if waiting else job.started_at,
         ends_at=None if waiting else job.ends_at,
         submitted_at=job.submitted_at,
-        never=reason is not None and lasting(reason),
+        never=reason is not None and reason.never,
         user=user,
     )
 
@@ -374,7 +374,7 @@ def _count_complaints(given: options.Given, request: resources.Request) -> list[
 def _look_alike(said: str) -> Problem:
     first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
     return Problem(
-        f"qstat here is not PBS's; `qstat --version` says {first[:120]!r}. Slurm's package slurm-wlm-torque brings "
+        f"qsub here is not PBS's; `qsub --version` says {first[:120]!r}. Slurm's package slurm-wlm-torque brings "
         "programs of the same names that only translate for Slurm, and Torque is another scheduler.",
         "Use resource_manager.type: slurm, or name PBS's own programs in resource_manager.commands.",
         fatal=True,

@@ -16,7 +16,7 @@ NEVER = "Can Never Run"
 @dataclass(frozen=True)
 class Reason:
     """A reason in a sentence, and its short word. `never`: as asked, the job cannot start unless somebody changes
-    something."""
+    something (PBS counts nodes that are down or offline among those there are)."""
 
     sentence: str
     word: str = ""
@@ -54,11 +54,6 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"Specified \S+ does not exist: (?P<name>\S+)", "It asks for {name}, which does not exist."),
     (r"Job held", "Held; `qrls` lets it go on."),
 )  # fmt: skip
-# What some node will have again without anybody's doing; PBS calls a job that needs them "never" all the same while
-# those nodes are down.
-_PASSING = re.compile(r"Not enough total nodes|ineligible state")
-
-
 def explain_reason(comment: str, state: JobState = JobState.QUEUED) -> Reason:
     """The comment of a job that waits; "" gives an empty sentence, but for a held one."""
     text = " ".join(comment.split())
@@ -93,8 +88,3 @@ def _number(text: str) -> str:
 
 def _also(text: str) -> str:
     return f" PBS says: {text.rstrip('.')}." if text else ""
-
-
-def lasting(reason: Reason) -> bool:
-    """True when waiting cannot help: nodes that are down may come back, a queue does not grow."""
-    return reason.never and not _PASSING.search(reason.word)

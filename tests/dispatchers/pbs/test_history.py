@@ -1,0 +1,26 @@
+"""Ended jobs are asked for once each."""
+
+from __future__ import annotations
+
+from trainmaster.dispatchers.pbs.history import RecentlyEnded
+from trainmaster.dispatchers.pbs.parse import Job
+
+
+def ended(number: int, name: str) -> Job:
+    return Job(f"{number}.s", name, "alice", "F", "workq", exit_status=0)
+
+
+def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:
+    known = RecentlyEnded(lambda job: job.name.startswith("det-"))
+    assert known.unknown(["1.s", "2.s", "3.s"]) == ["1.s", "2.s", "3.s"]
+    known.learn(["1.s", "2.s", "3.s"], [ended(1, "det-a"), ended(2, "other")])
+    assert [job.job_id for job in known.jobs] == ["1.s"]
+    assert known.unknown(["1.s", "2.s", "3.s", "4.s"]) == ["4.s"]
+
+
+def test_what_is_listed_no_more_is_forgotten() -> None:
+    known = RecentlyEnded(lambda job: True)
+    known.learn(known.unknown(["1.s", "2.s"]), [ended(1, "det-a"), ended(2, "det-b")])
+    assert known.unknown(["2.s"]) == []
+    assert [job.job_id for job in known.jobs] == ["2.s"]
+    assert known.unknown(["1.s", "2.s"]) == ["1.s"]

@@ -1,0 +1,113 @@
+"""Typed values from what PBS prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dispatchers.pbs.recorded import MARK, recorded
+from trainmaster.dispatchers.pbs.formats import Record, dsv
+from trainmaster.dispatchers.pbs.parse import Job, duration, hosts, job, moment, short_id, size, submitted_id
+
+
+def jobs() -> dict[str, Job]:
+    records, _ = dsv(recorded("live-dsv.out"), MARK)
+    found = (job(record, "ngpus") for record in records)
+    return {one.name: one for one in found if one is not None}
+
+
+def test_a_job_on_two_hosts() -> None:
+    two = jobs()["det-two"]
+    assert (two.job_id, two.owner, two.state, two.queue) == ("58.tmpbs0", "alice", "R", "workq")
+    assert two.nodes == ("tmpbs1", "tmpbs2")
+    assert (two.node_count, two.cpus, two.slots) == (2, 2, 2)
+    assert two.started_at == 1795251224.0
+    assert two.walltime == 300
+    assert two.ends_at == 1795251524.0
+    assert two.run_count == 1
+
+
+def test_a_job_that_waits_has_no_times_of_its_own() -> None:
+    never = jobs()["det-never"]
+    assert (never.started_at, never.ends_at, never.nodes, never.exit_status) == (None, None, (), None)
+    assert never.comment.startswith("Can Never Run")
+
+
+def test_an_array_is_known_as_one() -> None:
+    assert jobs()["arr"].is_array
+    assert not jobs()["det-two"].is_array
+
+
+def test_a_record_that_is_no_job_is_none() -> None:
+    assert job(Record("workq", {"job_state": "R"}), "ngpus") is None
+    assert job(Record("1.server", {"Job_Name": "x"}), "ngpus") is None
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected"),
+    [
+        ("123.server\n", "123.server"),
+        ("Welcome.\nqsub: waiting\n123.server.site.org\n", "123.server.site.org"),
+        ("7[].server\n", "7[].server"),
+        ("123.server\nhook says: fine\n", "123.server"),
+        ("", None),
+        ("12\n", None),
+        ("Version 23.06\n", None),
+    ],
+)
+def test_the_submitted_id(printed: str, expected: str | None) -> None:
+    assert submitted_id(printed) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("01:02:03", 3723),
+        ("48:00:00", 172800),
+        ("90", 90),
+        ("10:30", 630),
+        ("00:00:10.5", 10),
+        ("", None),
+        ("abc", None),
+        ("-1", None),
+    ],
+)
+def test_durations(text: str, expected: int | None) -> None:
+    assert duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Sat Nov 21 03:29:08 2026", 1795231748.0),
+        ("Sun Nov  1 00:00:00 2026", 1793491200.0),
+        ("1795231748", 1795231748.0),
+        ("Sam Nov. 21", None),
+        ("", None),
+    ],
+)
+def test_moments_are_utc(text: str, expected: float | None) -> None:
+    assert moment(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("24684084kb", 24684084 * 1024),
+        ("4gb", 4 * 2**30),
+        ("100", 100),
+        ("2mw", 2 * 2**20 * 8),
+        ("12", 12),
+        ("x", None),
+    ],
+)
+def test_sizes(text: str, expected: int | None) -> None:
+    assert size(text) == expected
+
+
+def test_hosts_are_listed_once() -> None:
+    assert hosts("n1/0*4+n1/1*4+n2/0") == ("n1", "n2")
+    assert hosts("") == ()
+
+
+def test_the_number_of_an_id() -> None:
+    assert short_id("123.server.site") == "123"

@@ -1,0 +1,157 @@
+"""Queues as pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.dispatchers.pbs.recorded import MARK, recorded
+from trainmaster.dispatchers.base import JobSpec, SlotType
+from trainmaster.dispatchers.pbs.config import PbsOptions, Place
+from trainmaster.dispatchers.pbs.formats import Record, dsv, json_records
+from trainmaster.dispatchers.pbs.queues import Queue, queues
+from trainmaster.dispatchers.pbs.resources import Request
+
+OPTIONS = PbsOptions(container_run_type="none")
+
+
+def node(name: str, state: str = "free", **more: str) -> Record:
+    attributes = {
+        "state": state,
+        "resources_available.host": name,
+        "resources_available.ncpus": "8",
+        "resources_available.ngpus": "4",
+        "resources_assigned.ncpus": "3",
+        "resources_assigned.ngpus": "1",
+    }
+    return Record(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
+
+
+def queue(name: str = "workq", **more: str) -> Record:
+    attributes = {"queue_type": "Execution", "enabled": "True", "started": "True"}
+    return Record(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
+
+
+def made(*nodes: Record, options: PbsOptions = OPTIONS, server: dict[str, str] | None = None, **more: str) -> Queue:
+    found = queues([queue(**more)], list(nodes), Record("s", server or {}), options)
+    return found["workq"]
+
+
+def test_a_real_server() -> None:
+    listed, _ = dsv(recorded("queues-dsv.out"), MARK)
+    nodes, _ = dsv(recorded("nodes-dsv.out"), MARK)
+    server, _ = dsv(recorded("server-dsv.out"), MARK)
+    pool = queues(listed, nodes, server[0], OPTIONS)["workq"].pool(OPTIONS)
+    assert (pool.slot_type, pool.slots_total, pool.slots_used) == (SlotType.CUDA, 4, 2)
+    assert (pool.nodes, pool.slots_per_node, pool.is_default, pool.up) == (2, 2, True, True)
+
+
+def test_limits_and_closed_queues_of_a_real_server() -> None:
+    listed, _ = json_records(recorded("qstat-Q-json.out"))
+    nodes, _ = json_records(recorded("pbsnodes-json.out"))
+    found = queues(listed, nodes, None, OPTIONS)
+    assert found["gpu"].max_walltime == 172800
+    assert found["gpu"].limits == {"ngpus": 2}
+    assert [name for name, one in found.items() if not one.pool(OPTIONS).up] == ["off"]
+
+
+def test_a_node_that_is_away_has_no_slots() -> None:
+    for state in ("down", "offline", "job-busy,offline", "state-unknown,down", "stale", "maintenance"):
+        pool = made(node("a"), node("b", state)).pool(OPTIONS)
+        assert (pool.nodes, pool.slots_total) == (1, 4), state
+    for state in ("free", "job-busy", "job-exclusive", "resv-exclusive", "busy"):
+        assert made(node("a", state)).pool(OPTIONS).slots_total == 4, state
+
+
+def test_a_node_that_one_job_has_for_itself_is_full() -> None:
+    assert made(node("a", "job-exclusive")).pool(OPTIONS).slots_used == 4
+
+
+def test_without_nodes_a_queue_is_not_up() -> None:
+    assert not made(node("a", "down")).pool(OPTIONS).up
+    assert not made(node("a"), enabled="False").pool(OPTIONS).up
+    assert not made(node("a"), started="False").pool(OPTIONS).up
+
+
+def test_routing_queues_are_no_pools() -> None:
+    assert queues([queue("route", queue_type="Route")], [node("a")], None, OPTIONS) == {}
+
+
+def test_virtual_nodes_of_a_host_count_together() -> None:
+    one = made(node("a[0]", resources_available__host="a"), node("a[1]", resources_available__host="a"))
+    assert (len(one.hosts), one.node_size) == (1, 8)
+
+
+def test_which_nodes_serve_a_queue() -> None:
+    bound = node("bound", queue="special")
+    found = queues([queue("workq"), queue("special")], [node("a"), bound], None, OPTIONS)
+    assert [host.name for host in found["workq"].hosts] == ["a"]
+    assert [host.name for host in found["special"].hosts] == ["bound"]
+    listed = made(
+        node("a", resources_available__Qlist="gpu,big"),
+        node("b", resources_available__Qlist="small"),
+        node("c"),
+        default_chunk__Qlist="gpu",
+        default_chunk__ncpus="1",
+    )
+    assert [host.name for host in listed.hosts] == ["a"]
+    assert [h.name for h in made(node("a", partition="p1"), node("b"), partition="p1").hosts] == ["a"]
+
+
+def test_slots_are_cpus_where_there_are_no_gpus() -> None:
+    bare = node("a", resources_available__ngpus="0", resources_assigned__ngpus="0")
+    pool = made(bare).pool(OPTIONS)
+    assert (pool.slot_type, pool.slots_total, pool.slots_used) == (SlotType.CPU, 8, 3)
+    told = PbsOptions(partition_overrides={"WORKQ": {"slot_type": "cpu"}})
+    assert made(node("a"), options=told).pool(told).slots_total == 8
+
+
+def test_the_sites_own_name_for_gpus() -> None:
+    options = PbsOptions(gpu_resource="accelerators")
+    one = made(node("a", resources_available__accelerators="2"), options=options)
+    assert one.pool(options).slots_total == 2
+
+
+def test_the_servers_limits_hold_where_the_queue_has_none() -> None:
+    server = {"resources_max.walltime": "10:00:00", "resources_default.walltime": "01:00:00", "default_queue": "workq"}
+    one = made(node("a"), server=server)
+    assert (one.max_walltime, one.default_walltime, one.is_default) == (36000, 3600, True)
+    assert made(node("a"), server=server, resources_max__walltime="00:10:00").max_walltime == 600
+
+
+def spec(**more: Any) -> JobSpec:
+    return JobSpec(token="det-1", allocation_id="1.1.1", pool="workq", slot_type=SlotType.CUDA, **more)
+
+
+@pytest.mark.parametrize(
+    ("slots", "request_", "walltime", "words"),
+    [
+        (8, Request(1, gpus=8), None, "no node with 8 GPUs; its largest has 4"),
+        (12, Request(3, gpus=4), None, "needs 3 nodes, and pool workq has 2"),
+        (12, Request(3, gpus=4), None, "asks for 12 slots, and pool workq has 8 in all"),
+        (4, Request(1, gpus=4), 7200, "7200 s (-l walltime), and pool workq allows 3600 s"),
+        (4, Request(1, gpus=4), None, "4 of ngpus, and queue workq allows 2 at most"),
+    ],
+)
+def test_what_can_never_run(slots: int, request_: Request, walltime: int | None, words: str) -> None:
+    one = made(node("a"), node("b"), resources_max__walltime="01:00:00", resources_max__ngpus="2")
+    complaints = one.complaints(spec(slots=slots), request_, walltime, OPTIONS)
+    assert any(words in sentence for sentence in complaints), complaints
+
+
+def test_nodes_that_are_down_are_not_held_against_a_job() -> None:
+    one = made(node("a"), node("b", "down"))
+    assert one.complaints(spec(slots=4), Request(2, gpus=2), None, OPTIONS) == []
+
+
+def test_nodes_may_share_a_host_where_the_administrator_says_so() -> None:
+    free = PbsOptions(place=Place.FREE)
+    assert made(node("a")).complaints(spec(slots=4), Request(2, gpus=2), None, free) == []
+    assert made(node("a")).complaints(spec(slots=4), Request(2, gpus=2), None, OPTIONS)
+
+
+def test_a_queue_that_only_takes_routed_jobs() -> None:
+    one = made(node("a"), from_route_only="True")
+    assert not one.pool(OPTIONS).up
+    assert "from_route_only" in one.complaints(spec(slots=1), Request(1, gpus=1), None, OPTIONS)[0]

@@ -1,0 +1,158 @@
+"""Letters, exit statuses and comments as states, and the sentences on them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dispatchers.pbs.recorded import MARK, recorded
+from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.pbs.endings import in_words
+from trainmaster.dispatchers.pbs.formats import dsv, json_records
+from trainmaster.dispatchers.pbs.parse import Job, job
+from trainmaster.dispatchers.pbs.reasons import explain_reason
+from trainmaster.dispatchers.pbs.states import Exit, map_state
+
+
+def a_job(state: str, **more: object) -> Job:
+    return Job("1.s", "det-x", "alice", state, "workq", **more)  # type: ignore[arg-type]
+
+
+def test_what_became_of_real_jobs() -> None:
+    records, _ = json_records(recorded("qstat-final.out"))
+    ended = {one.name: one for record in records if (one := job(record, "ngpus"))}
+    states = {name: map_state(one) for name, one in ended.items()}
+    assert states["tm-ok"] is JobState.COMPLETED
+    assert states["tm-fail"] is JobState.FAILED
+    assert states["tm-wall"] is JobState.WALLTIME
+    assert states["tm-kill"] is JobState.CANCELLED
+    assert states["tm-delq"] is JobState.CANCELLED
+    assert in_words(states["tm-kill"], ended["tm-kill"]) == "The job was cancelled by alice@pbshost."
+    assert in_words(states["tm-fail"], ended["tm-fail"]) == "The job ended with status 3 on pbshost."
+    assert "time limit" in in_words(states["tm-wall"], ended["tm-wall"])
+
+
+@pytest.mark.parametrize(
+    ("letter", "expected"),
+    [
+        ("Q", JobState.QUEUED),
+        ("H", JobState.HELD),
+        ("W", JobState.QUEUED),
+        ("T", JobState.QUEUED),
+        ("R", JobState.RUNNING),
+        ("B", JobState.RUNNING),
+        ("S", JobState.SUSPENDED),
+        ("U", JobState.SUSPENDED),
+        ("E", JobState.FINISHING),
+        ("M", JobState.UNKNOWN),
+        ("?", JobState.UNKNOWN),
+        ("", JobState.UNKNOWN),
+    ],
+)
+def test_letters(letter: str, expected: JobState) -> None:
+    assert map_state(a_job(letter)) is expected
+
+
+def test_a_job_that_is_handed_to_its_node_is_starting() -> None:
+    assert map_state(a_job("R", substate=41)) is JobState.STARTING
+    assert map_state(a_job("R", substate=42)) is JobState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "exit", "words"),
+    [
+        (0, JobState.COMPLETED, Exit(code=0), "status 0"),
+        (3, JobState.FAILED, Exit(code=3), "status 3"),
+        (127, JobState.FAILED, Exit(code=127), "not found"),
+        (143, JobState.FAILED, Exit(code=143), "status 143"),
+        (265, JobState.FAILED, Exit(signal=9), "SIGKILL"),
+        (271, JobState.FAILED, Exit(signal=15), "SIGTERM"),
+        (-1, JobState.INFRASTRUCTURE, Exit(), "could not start"),
+        (-4, JobState.INFRASTRUCTURE, Exit(), "restarted"),
+        (-10, JobState.INFRASTRUCTURE, Exit(), "user is not known"),
+        (-25, JobState.FAILED, Exit(), "CPUs"),
+        (-26, JobState.OUT_OF_MEMORY, Exit(), "memory"),
+        (-27, JobState.OUT_OF_MEMORY, Exit(), "memory"),
+        (-28, JobState.WALLTIME, Exit(), "cput"),
+        (-29, JobState.WALLTIME, Exit(), "time limit"),
+        (-30, JobState.INFRASTRUCTURE, Exit(), "brought together"),
+        (-99, JobState.INFRASTRUCTURE, Exit(), "-99"),
+        (None, JobState.INFRASTRUCTURE, Exit(), "gave the job up"),
+    ],
+)
+def test_exit_statuses(status: int | None, state: JobState, exit: Exit, words: str) -> None:
+    ended = a_job("F", exit_status=status, substate=92, nodes=("n1",))
+    assert map_state(ended) is state
+    assert Exit.of(status) == exit
+    assert words in in_words(state, ended)
+
+
+def test_a_deleted_job_is_cancelled_whatever_its_status() -> None:
+    told = "Job run at Sat Nov 21 at 08:31 on (n1:ncpus=1) and terminated by alice@host"
+    for status in (0, 5, 143, 271, 265):
+        assert map_state(a_job("F", exit_status=status, substate=91, comment=told)) is JobState.CANCELLED
+    # A plain SIGTERM of somebody's is no deletion.
+    assert map_state(a_job("F", exit_status=271, substate=93, comment="and failed")) is JobState.FAILED
+
+
+def test_a_job_that_was_never_started_and_was_deleted() -> None:
+    gone = a_job("F", substate=91)
+    assert map_state(gone) is JobState.CANCELLED
+    assert in_words(JobState.CANCELLED, gone) == "The job was cancelled (qdel)."
+
+
+def test_the_scheduler_that_makes_room_preempts() -> None:
+    told = "Job run at Sat Nov 21 at 08:31 on (n1:ncpus=1) and terminated by Scheduler@host"
+    assert map_state(a_job("F", exit_status=271, substate=91, comment=told)) is JobState.PREEMPTED
+
+
+@given(st.text(max_size=3), st.one_of(st.none(), st.integers(-400, 400)), st.text(max_size=60))
+def test_every_job_has_a_state_and_words(letter: str, status: int | None, comment: str) -> None:
+    one = a_job(letter, exit_status=status, comment=comment)
+    assert isinstance(in_words(map_state(one), one), str)
+
+
+# -- waiting
+
+
+def test_reasons_of_real_jobs() -> None:
+    records, _ = dsv(recorded("live-dsv.out"), MARK)
+    waiting = {one.name: one for record in records if (one := job(record, "ngpus"))}
+    words = {name: in_words(map_state(one), one) for name, one in waiting.items()}
+    assert words["det-never"] == "It asks for 99 of ncpus, and what it may use has 8 in all."
+    assert words["det-3hosts"] == "There are not enough nodes of the kind that it asks for."
+    assert "qrls" in words["det-held"]
+    assert words["det-later"] == "Waits for the start time that was asked for (-a)."
+
+
+@pytest.mark.parametrize(
+    ("comment", "words", "never"),
+    [
+        (
+            "Not Running: Insufficient amount of resource: ngpus (R: 2 A: 0 T: 4)",
+            "Waits for resources: it needs 2 of ngpus, 0 are free.",
+            False,
+        ),
+        (
+            "Can Never Run: Insufficient amount of resource: mem (R: 900gb A: 48210mb T: 48210mb)",
+            "It asks for 900gb of mem, and what it may use has 48210mb in all.",
+            True,
+        ),
+        ("Can Never Run: Insufficient amount of queue resource: ncpus (R: 9 A: 4 T: 4)", "its queue has 4", True),
+        ("Not Running: Not enough free nodes available", "Waits until enough nodes are free.", False),
+        ("Not Running: Queue not started.", "queue is stopped", False),
+        ("Not Running: User has reached queue gpu running job limit.", "limit of its queue", False),
+        ("Not Running: Queue gpu per-user limit reached on resource ngpus", "limit for its user", False),
+        ("Not Running: Job would conflict with reservation or top job", "higher priority", False),
+        ("Not Running: would exceed user alice's limit on resource ngpus in queue gpu", "limit on ngpus", False),
+        ("Not Running: Host set host=n1 has too few free resources", "belong together", False),
+        ("Not Running: Node is in an ineligible state: offline", "down, offline or busy", False),
+        ("Not Running: a hook of this site thinks otherwise", "PBS says: Not Running: a hook", False),
+        ("", "", False),
+    ],
+)
+def test_reasons(comment: str, words: str, never: bool) -> None:
+    reason = explain_reason(comment)
+    assert words in reason.sentence
+    assert reason.never is never
