@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.cli import agent_daemon
+from trainmaster.cli import admin_helper, agent_daemon
 
 if TYPE_CHECKING:
     from trainmaster.config.master import MasterConfig
@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Example: trainmaster agent --master http://login1:8080 --token-file /etc/trainmaster/agent-token",
     )
     agent_daemon.add_to(p)
+    p = commands.add_parser("helper", help="jobs that run as the people who ask for them")
+    p.set_defaults(parser=p)
+    admin_helper.add_to(p, _config)
     p = commands.add_parser("config", help="the configuration file")
     p.set_defaults(parser=p)
     verbs = p.add_subparsers(title="verbs", metavar="VERB")

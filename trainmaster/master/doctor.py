@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from trainmaster.config.master import MasterConfig
+from trainmaster.config.resource_managers import HpcManager
 from trainmaster.config.storage import SharedFs
 from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
 from trainmaster.master.db import migrate
@@ -51,10 +52,12 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
     yield from _folder(data)
     yield from _database(config, data)
     for manager in config.managers:
-        # Not the master's own job folders: a dispatcher may start what waits there.
+        # Not the master's own job folders: a dispatcher may start what waits there. A batch scheduler's does not, and it
+        # looks at who may write in them.
         with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
             try:
-                cluster = make_cluster(config, manager, Path(elsewhere), "det-doctor00-")
+                root = job_root_of(manager, data) if isinstance(manager, HpcManager) else Path(elsewhere)
+                cluster = make_cluster(config, manager, root, "det-doctor00-")
             except BadSite as error:
                 yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
                 continue

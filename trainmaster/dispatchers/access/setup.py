@@ -33,21 +33,23 @@ def policy(
     return json.dumps(content, indent=2) + "\n"
 
 
-def steps(policy_text: str, roots: Sequence[str], account: str = ACCOUNT, program: str = HELPER) -> str:
+def steps(
+    policy_text: str, roots: Sequence[str], account: str = ACCOUNT, program: str = HELPER, group: str = GROUP
+) -> str:
     """How to install it, for a person with a root shell on the machine that has the scheduler's commands."""
     folders = "\n".join(f"   mkdir -p {root} && chmod 1777 {root}" for root in roots)
     return f"""\
 Jobs that run as the people who ask for them: what root installs on the machine that has the scheduler's commands.
 
 1. The helper, one file of Python that any account may read and only root may change:
-   trainmaster helper show --file > {program}
+   trainmaster helper show file > {program}
    chown root:root {program} && chmod 755 {program}
 
 2. Its configuration, {helper.POLICY} (root's, mode 644). It alone decides what the helper may touch:
 {_indented(policy_text)}
-3. One line for sudo, in {SUDOERS} (mode 440, check it with visudo -c). {account} is the account of the master,
-   {GROUP} a group of everybody whose jobs it may run; no SETENV, no wildcards, never root:
-   {sudoers_line(account, program)}
+3. One line for sudo, in {SUDOERS} (mode 440, check it with visudo -c): {account} is the account of
+   the master, {group} a group of everybody whose jobs it may run; no SETENV, no wildcards, never root:
+   {sudoers_line(account, program, group)}
 
 4. The folder of jobs, in which each user makes folders that nobody else can enter (sticky, like /tmp), on a file system
    that all nodes see:

@@ -1,0 +1,51 @@
+"""`trainmaster helper show` prints what an administrator installs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from trainmaster.dispatchers.access import helper
+
+CONFIG = """
+resource_manager:
+  type: slurm
+  job_storage_root: /shared/jobs
+  environment: {SLURM_CONF: /etc/slurm/slurm.conf}
+  commands: {sbatch: /opt/site/bin/sbatch}
+  impersonation: sudo
+  helper: /opt/trainmaster/helper
+"""
+
+
+def show(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainmaster.cli.admin", "helper", "show", *words], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_file_is_the_program_itself() -> None:
+    assert show("file") == Path(helper.__file__).read_text()
+
+
+def test_the_policy_holds_what_the_configuration_says(tmp_path: Path) -> None:
+    (tmp_path / "master.yaml").write_text(CONFIG)
+    policy = helper.Policy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
+    assert policy.job_roots == ["/shared/jobs"]
+    assert policy.environment == {"SLURM_CONF": "/etc/slurm/slurm.conf"}
+    assert policy.programs["sbatch"] == "/opt/site/bin/sbatch"
+
+
+def test_the_line_for_sudo_and_the_steps(tmp_path: Path) -> None:
+    (tmp_path / "master.yaml").write_text(CONFIG)
+    line = 'svc ALL=(%people,!root) NOPASSWD: /opt/trainmaster/helper ""'
+    words = ("--config", str(tmp_path / "master.yaml"), "--account", "svc", "--group", "people")
+    assert show("sudoers", *words) == f"{line}\n"
+    steps = show(*words)
+    assert line in steps
+    assert "chmod 1777 /shared/jobs" in steps
+    assert "link-with-agent-user" in steps

@@ -1,0 +1,101 @@
+"""The helper by itself: one file, Python 3.8 and its standard library, whatever it is asked."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.runtime.test_python38 import PYTHON38, needs_python38
+from trainmaster.dispatchers.access import helper, talk
+
+MARK = "0123456789abcdef" * 2
+SOURCE = Path(helper.__file__)
+
+
+def ask(python: str, request: object, noise: str = "") -> dict[str, object]:
+    """One conversation with the helper as it is run where it is not installed."""
+    source = talk.own_source()
+    told = b"%d\n%s" % (len(source), source) + (noise or json.dumps(request)).encode() + b"\n"
+    done = subprocess.run(talk.bootstrap(python), input=told, capture_output=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    greeting, _, said = done.stdout.decode().partition("\n")
+    assert greeting == f"trainmaster-helper {helper.VERSION} ready"
+    found: dict[str, object] = json.loads(said.strip().removeprefix(MARK).removesuffix(MARK))
+    return found
+
+
+def life(python: str, root: Path) -> None:
+    common = {"mark": MARK, "deadline": 20, "user": None, "root": str(root), "token": "det-1"}
+    files = {"a/b": {"content": helper.pack(b"x" * 1000), "mode": 0o600}}
+    assert ask(python, {**common, "verb": "stage", "files": files}) == {"ok": {}}
+    assert (root / "det-1/a/b").read_bytes() == b"x" * 1000
+    (root / "det-1/exit/0.json").write_text("{}")
+    (root / "det-1/spool/core.jsonl").write_text("1\n")
+    (root / "det-1/output.txt").write_text("out")
+    left = ask(python, {**common, "verb": "collect"})["ok"]
+    assert isinstance(left, dict)
+    assert helper.unpack(left["exits"]["0"]) == b"{}"
+    assert helper.unpack(left["streams"]["core"]) == b"1\n"
+    assert helper.unpack(left["output_tail"]) == b"out"
+    end = ask(python, {**common, "verb": "tail", "limit": 2})["ok"]
+    assert isinstance(end, dict)
+    assert helper.unpack(end["output_tail"]) == b"ut"
+    done = ask(python, {**common, "verb": "run", "argv": ["sh", "-c", "echo $X; cat"], "environment": {"X": "1"}})["ok"]
+    assert isinstance(done, dict)
+    assert helper.unpack(done["stdout"]) == b"1\n"
+    assert ask(python, {**common, "verb": "forget"}) == {"ok": {}}
+    assert list(root.iterdir()) == []
+
+
+def test_a_job_folders_life(tmp_path: Path) -> None:
+    life(sys.executable, tmp_path)
+
+
+@needs_python38
+def test_the_same_on_python38(tmp_path: Path) -> None:
+    assert PYTHON38 is not None
+    life(PYTHON38, tmp_path)
+
+
+def test_one_file_of_the_standard_library() -> None:
+    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 8))
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
+def test_what_is_not_understood_is_refused() -> None:
+    for noise in ("", "{", "[]", "7", '{"mark": "x"}', json.dumps({"mark": MARK})):
+        assert "is not understood" in str(ask(sys.executable, None, noise or "\n")["refused"])
+    request = {"mark": MARK, "deadline": 5, "verb": "format"}
+    assert "no verb 'format'" in str(ask(sys.executable, request)["refused"])
+
+
+names = st.text(st.sampled_from("ab./\0\n~$ "), max_size=12)
+
+
+@given(root=names, token=names, name=names)
+@settings(max_examples=200, deadline=None)
+def test_no_name_leads_out_of_the_allowed_folder(
+    root: str, token: str, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base = tmp_path_factory.mktemp("base")
+    inside = base / "allowed"
+    inside.mkdir()
+    with contextlib.suppress(helper.Refused, helper.Failed, OSError, ValueError):
+        helper.stage(f"{inside}{root}", token, {name: (b"x", 0o600)}, [str(inside)])
+    assert [path.name for path in base.iterdir()] == ["allowed"]
+
+
+def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(helper, "MAX_REQUEST", 1000)
+    with pytest.raises(helper.Refused, match="larger than"):
+        helper.unpack(helper.pack(b"x" * 1001))

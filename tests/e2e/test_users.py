@@ -1,0 +1,252 @@
+"""Jobs run as the people who ask for them: a master that is nobody special, two people, real Slurm, real sudo."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trainmaster
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import slurm_cluster
+from tests.cluster.users import run_as
+from tests.dispatchers.access.conftest import _installed
+from tests.dispatchers.access.installed import PROGRAM, SERVICE, Installed
+from tests.e2e import trainings
+from tests.e2e.master import (
+    MasterProcess,
+    ended_as,
+    files,
+    log_text,
+    make_folder,
+    only_trial,
+    remove_folder,
+    wait_for,
+)
+from trainmaster.client.errors import APIError, NotAllowed
+from trainmaster.client.master import Master
+
+__all__ = ["_installed", "slurm_cluster"]
+pytestmark = pytest.mark.slurm
+PEOPLE = {"determined": "tmalice", "admin": "tmbob"}
+
+CONFIG = """
+resource_manager:
+  type: slurm
+  cluster_name: test
+  job_storage_root: {jobs}
+  container_run_type: none
+  poll_interval: 1
+  environment: {{SLURM_CONF: {conf}}}
+  impersonation: sudo
+  helper: {program}
+  require_user_link: true
+checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
+"""
+
+WHO = """
+import getpass, os
+print("I am", getpass.getuser(), flush=True)
+""" + trainings.COUNTING  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def jobs(slurm_cluster: Cluster) -> Iterator[Path]:
+    root = Path(slurm_cluster.layout.job_root) / f"users-{os.getpid()}"
+    root.mkdir()
+    root.chmod(0o1777)
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def process(slurm_cluster: Cluster, _installed: Installed, jobs: Path) -> Iterator[MasterProcess]:
+    folder = make_folder()
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir()
+    checkpoints.chmod(0o1777)
+    source = folder / "source"
+    package = Path(trainmaster.__file__).parent
+    shutil.copytree(package, source / "trainmaster", ignore=shutil.ignore_patterns("__pycache__"))
+    _installed.allow(jobs, slurm_cluster.environment)
+    conf = slurm_cluster.layout.slurm_conf
+    text = CONFIG.format(jobs=jobs, conf=conf, program=PROGRAM, checkpoints=checkpoints)
+    process = MasterProcess(folder, text, user=SERVICE, environment={"PYTHONPATH": str(source)})
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture
+def people(process: MasterProcess) -> dict[str, Master]:
+    """A client for each account, whose user is linked to it."""
+    admin = process.client("admin")
+    for user, account in PEOPLE.items():
+        known = pwd.getpwnam(account)
+        admin.link_user(user, uid=known.pw_uid, user=account, gid=known.pw_gid, group=account)
+    return {account: process.client(user) for user, account in PEOPLE.items()}
+
+
+def create(master: Master, **keys: object) -> int:
+    return master.create_experiment(trainings.experiment(**keys), files(train__py=WHO)).id
+
+
+def folder_of(jobs: Path, account: str, known: set[Path]) -> Path:
+    """The new job folder of an account."""
+
+    def look() -> Path | None:
+        made = [path for path in set(jobs.iterdir()) - known if path.is_dir() and path.owner() == account]
+        return made[0] if made else None
+
+    return wait_for(look, f"the job folder of {account}")
+
+
+def test_who_is_not_linked_is_told_so(process: MasterProcess) -> None:
+    with pytest.raises(APIError, match=r"none is linked.*link-with-agent-user"):
+        create(process.client("determined"))
+
+
+@pytest.mark.parametrize(
+    ("uid", "account", "why"),
+    [
+        (0, "root", "never run as root"),
+        (1, "daemon", "system account"),
+        (0, "tmalice", "never run as root"),
+        (4_000_000, "tmalice", "has the uid"),
+        (4_000_000, "-x", "cannot be the name"),
+        (2**32, "somebody", "is not an id"),
+    ],
+)
+def test_nobody_is_linked_to_root_or_a_system_account(process: MasterProcess, uid: int, account: str, why: str) -> None:
+    with pytest.raises(APIError, match=why):
+        process.client("admin").link_user("determined", uid=uid, user=account, gid=5000, group="people")
+
+
+def test_only_administrators_link(process: MasterProcess) -> None:
+    with pytest.raises(NotAllowed, match="Only an administrator"):
+        process.client("determined").link_user("determined", uid=5000, user="x", gid=5000, group="x")
+
+
+def test_the_link_is_made_by_det_and_shown(process: MasterProcess) -> None:
+    known = pwd.getpwnam("tmalice")
+    words = ["--agent-uid", str(known.pw_uid), "--agent-user", "tmalice", "--agent-gid", str(known.pw_gid)]
+    command = [sys.executable, "-m", "trainmaster.cli.det", "user", "link-with-agent-user", "determined", *words]
+    environment = {"DET_MASTER": process.url, "DET_USER": "admin", "DET_PASS": process.password}
+    environment["DET_DEBUG_CONFIG_PATH"] = str(process.folder / "det-of-admin")
+    done = subprocess.run(
+        [*command, "--agent-group", "tmalice"], env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert "run as tmalice" in done.stdout
+    shown = {user["username"]: user["agentUserGroup"] for user in process.client("admin").users()}
+    assert shown["determined"]["agentUser"] == "tmalice"
+    assert shown["determined"]["agentUid"] == known.pw_uid
+
+
+def test_neither_of_two_people_sees_what_is_the_others(
+    process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
+) -> None:
+    known = set(jobs.iterdir())
+    made = {account: create(master, epochs=1000) for account, master in people.items()}
+    folders = {account: folder_of(jobs, account, known) for account in made}
+    for account, folder in folders.items():
+        wait_for((folder / "output.txt").exists, f"{account}'s output")
+        wait_for(lambda folder=folder: list((folder / "spool").iterdir()), f"{account}'s spool")
+        inside = [path for path in folder.rglob("*") if path.is_file()]
+        assert {"token", "output.txt", "job.json"} <= {path.name for path in inside}
+        for other in (*(set(folders) - {account}), SERVICE):
+            assert run_as(other, ["ls", str(folder)]).returncode != 0
+            for path in inside:
+                assert run_as(other, ["cat", str(path)]).returncode != 0
+        shown = slurm_cluster.command("squeue", "-h", "-u", account, "-o", "%u %j")
+        assert shown.startswith(f"{account} {folder.name}")
+    # The other way round: a person reads what is their own.
+    assert run_as("tmalice", ["cat", str(folders["tmalice"] / "secrets/token")]).returncode == 0
+    for account, master in people.items():
+        trial = only_trial(master, made[account]).id
+        wait_for(lambda m=master, t=trial, a=account: f"I am {a}" in log_text(m, t), f"{account}'s log")
+    for account, master in people.items():
+        master.steer(made[account], "cancel")
+    for account, master in people.items():
+        ended_as(master, made[account], "CANCELED")
+
+
+def test_a_job_under_our_token_of_somebody_else_is_left_alone(
+    process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
+) -> None:
+    known = set(jobs.iterdir())
+    number = create(people["tmalice"], epochs=1000)
+    token = folder_of(jobs, "tmalice", known).name
+    for name in (token, "bobs own"):
+        command = ["sbatch", "--parsable", "--hold", "-p", "main", "-o", "/dev/null", "-J", name, "--wrap", "true"]
+        done = run_as("tmbob", command, environment=slurm_cluster.environment)
+        assert done.returncode == 0, done.stderr
+    try:
+        wait_for(lambda: "of tmbob instead of tmalice" in process.log.read_text(), "the forgery being seen")
+        external = wait_for(lambda: [j for j in people["tmalice"].jobs() if j.type == "EXTERNAL"], "the queue", 30)
+        assert [(job.name, job.owner, job.state) for job in external] == [("bobs own", "tmbob", "QUEUED")]
+        people["tmalice"].steer(number, "kill")
+        ended_as(people["tmalice"], number, "CANCELED")
+        wait_for(lambda: not queued(slurm_cluster, "tmalice"), "the end of the job")
+        assert queued(slurm_cluster, "tmbob") == sorted([token, "bobs own"])
+    finally:
+        run_as("tmbob", ["scancel", "-u", "tmbob"], environment=slurm_cluster.environment)
+
+
+def queued(cluster: Cluster, account: str) -> list[str]:
+    """Names of an account's jobs that have not ended."""
+    return sorted(cluster.command("squeue", "-h", "-u", account, "-o", "%j").splitlines())
+
+
+def test_a_master_that_comes_back_still_ends_jobs_as_their_users(
+    process: MasterProcess, people: dict[str, Master], slurm_cluster: Cluster
+) -> None:
+    made = {account: create(master, epochs=1000, keys={"max_restarts": 0}) for account, master in people.items()}
+    for account, master in people.items():
+        wait_for(lambda m=master, n=made[account]: only_trial(m, n).batches >= 1, "the first report")
+    process.kill()
+    process.start()
+    for account, user in zip(PEOPLE.values(), PEOPLE, strict=True):
+        process.client(user).steer(made[account], "kill")
+        ended_as(process.client(user), made[account], "CANCELED")
+        wait_for(lambda account=account: not queued(slurm_cluster, account), f"the end of {account}'s job")
+
+
+def test_a_new_link_changes_new_jobs_only(
+    process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
+) -> None:
+    known = set(jobs.iterdir())
+    first = create(people["tmalice"], epochs=1000)
+    folder_of(jobs, "tmalice", known)
+    bob = pwd.getpwnam("tmbob")
+    process.client("admin").link_user("determined", uid=bob.pw_uid, user="tmbob", gid=bob.pw_gid, group="tmbob")
+    second = create(people["tmalice"], epochs=3)
+    ended_as(people["tmalice"], second, "COMPLETED")
+    assert "I am tmbob" in log_text(people["tmalice"], only_trial(people["tmalice"], second).id)
+    assert queued(slurm_cluster, "tmalice") != []
+    people["tmalice"].steer(first, "kill")
+    ended_as(people["tmalice"], first, "CANCELED")
+    wait_for(lambda: not queued(slurm_cluster, "tmalice"), "the end of the first job")
+
+
+def test_doctor_finds_nothing_wrong(process: MasterProcess) -> None:
+    command = ["-m", "trainmaster.cli.admin", "doctor", "--config", str(process.config), "--data", str(process.data)]
+    environment = {"PYTHONPATH": str(process.folder / "source")}
+    done = run_as(SERVICE, [sys.executable, *command], environment=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything looks right." in done.stdout
+    subprocess.run(["chmod", "go+w", str(PROGRAM)], check=True)
+    try:
+        done = run_as(SERVICE, [sys.executable, *command], environment=environment)
+    finally:
+        subprocess.run(["chmod", "go-w", str(PROGRAM)], check=True)
+    assert done.returncode == 1
+    assert "could then act as any user" in done.stdout

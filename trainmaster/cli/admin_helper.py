@@ -1,0 +1,73 @@
+"""`trainmaster helper`: what root installs so that jobs can run as the people who ask for them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.resources
+import shutil
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmaster.config.master import MasterConfig
+
+PARTS = ("steps", "file", "policy", "sudoers")
+Read = Callable[[argparse.Namespace], "MasterConfig | None"]
+
+
+def add_to(parser: argparse.ArgumentParser, read: Read) -> None:
+    """`read` gives the configuration that `--config` names; None after its complaints were printed."""
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
+    p = verbs.add_parser(
+        "show",
+        help="print the helper, its configuration, the line for sudo, and the steps to install them",
+        description="Print what root installs so that jobs run as their users. Changes nothing.",
+        epilog="Example: trainmaster helper show --config master.yaml",
+    )
+    p.add_argument("part", nargs="?", choices=PARTS, default="steps", help="what to print (default: %(default)s)")
+    p.add_argument(
+        "--config", type=_path, metavar="FILE", help="the master's configuration: names folders and programs"
+    )
+    p.add_argument("--account", help="the account that the master runs under (default: trainmaster)")
+    p.add_argument("--group", help="the group of those whose jobs it may run (default: hpcusers)")
+    p.set_defaults(run=lambda args: _show(args, read), parser=p)
+
+
+def _path(text: str) -> object:
+    from pathlib import Path
+
+    return Path(text)
+
+
+def _show(args: argparse.Namespace, read: Read) -> int:
+    from trainmaster.config.resource_managers import HpcManager
+    from trainmaster.dispatchers.access import helper, setup
+    from trainmaster.dispatchers.access.config import HELPER
+
+    if args.part == "file":
+        source = importlib.resources.files("trainmaster.dispatchers.access").joinpath("helper.py")
+        sys.stdout.write(source.read_text(encoding="utf-8"))
+        return 0
+    config = read(args)
+    if config is None:
+        return 1
+    managers = [manager for manager in config.managers if isinstance(manager, HpcManager)]
+    roots = [manager.job_storage_root for manager in managers if manager.job_storage_root]
+    environment = {name: value for manager in managers for name, value in manager.environment.items()}
+    # On a machine that has the scheduler's commands; elsewhere the helper looks for them itself.
+    programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.PATH))}
+    for manager in managers:
+        given = getattr(manager, "commands", None)
+        programs.update(given.model_dump(exclude_none=True) if given is not None else {})
+    program = next((manager.helper for manager in managers if manager.helper), HELPER)
+    account, group = args.account or setup.ACCOUNT, args.group or setup.GROUP
+    policy = setup.policy(roots or ["/shared/trainmaster/jobs"], programs, environment)
+    match args.part:
+        case "policy":
+            sys.stdout.write(policy)
+        case "sudoers":
+            print(setup.sudoers_line(account, program, group))
+        case _:
+            sys.stdout.write(setup.steps(policy, roots or ["/shared/trainmaster/jobs"], account, program, group))
+    return 0
