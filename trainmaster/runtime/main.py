@@ -218,7 +218,9 @@ class _Node:
         supervisor = Supervisor(
             job, facts.end_time, self._preemption, self._reporting, self._signals.events, self._token
         )
-        return supervisor.run(work.entrypoint, environment, workdir, package)
+        # The administrators' first, then the user's own, as Determined names it.
+        hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]
+        return supervisor.run(work.entrypoint, environment, workdir, package, hooks)
 
     def _fetch_context(self, workdir: Path) -> None:
         path = "/api/v1/tasks/%s/context_directory" % self._job.task_id

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Set, Tuple, Union
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 
@@ -30,11 +31,14 @@ def start(
     package: Path,
     stdout: int,
     stderr: int,
+    hooks: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
     """Start the entrypoint through `trainmaster.launchers.script` in a session of its own.
 
     A string goes to `sh -c`, a tuple is the argument vector. `package` is the folder that holds
-    `trainmaster`; `stdout` and `stderr` are the write ends of pipes.
+    `trainmaster`; `stdout` and `stderr` are the write ends of pipes. `hooks` are shell scripts that are read
+    into one shell before it becomes the entrypoint, so that what they export holds for it; the first command
+    in them that fails ends the attempt.
     """
     # Isolated: neither the user's files in the working folder nor the user's PYTHON* variables may replace a
     # module of the launcher.
@@ -43,6 +47,8 @@ def start(
     )
     launcher = [sys.executable, "-I", "-S", "-c", program, str(package)]
     words = ["--shell", entrypoint] if isinstance(entrypoint, str) else ["--", *entrypoint]
+    if hooks:
+        words = ["--", *_after_hooks(hooks, entrypoint, environment.get("PATH"))]
     return subprocess.Popen(
         [*launcher, *words],
         env=dict(environment),
@@ -53,6 +59,14 @@ def start(
         start_new_session=True,
         preexec_fn=_deaf_to_warnings,
     )
+
+
+def _after_hooks(hooks: Sequence[Path], entrypoint: Union[str, Tuple[str, ...]], path: Optional[str]) -> List[str]:
+    shell = shutil.which("bash", path=path) or "sh"  # hooks are written for bash; a small image may not have it
+    reads = "".join('. "${%d}"\n' % (number + 1) for number in range(len(hooks)))
+    command = ["sh", "-c", entrypoint] if isinstance(entrypoint, str) else list(entrypoint)
+    script = 'set -e\n%sset +e\nshift %d\nexec "$@"' % (reads, len(hooks))
+    return [shell, "-c", script, "startup hook", *map(str, hooks), *command]
 
 
 def _deaf_to_warnings() -> None:

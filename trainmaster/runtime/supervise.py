@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Tuple, Union
+from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.job import Job
@@ -61,6 +61,7 @@ class Supervisor:
         environment: Mapping[str, str],
         workdir: Path,
         package: Path,
+        hooks: Sequence[Path] = (),
     ) -> Outcome:
         """Start, wait, end everything that came of it."""
         become_subreaper()
@@ -71,7 +72,7 @@ class Supervisor:
             read, write = os.pipe()
             readers.append(LineReader(read, stdtype, self._secret, self._reporting.add_log))
             ends.append(write)
-        child = start(entrypoint, environment, workdir, package, ends[0], ends[1])
+        child = start(entrypoint, environment, workdir, package, ends[0], ends[1], hooks)
         for end in ends:
             os.close(end)
         for reader in readers:
