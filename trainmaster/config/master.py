@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from .messages import Complaint, ConfigError
-from .resource_managers import HpcManager, LocalManager, ResourceManager, SlurmManager
+from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
 from .shapes import AbsolutePath, Line, Name, Port, Section, Whole, wrong
 from .source import Document, read
 from .storage import CheckpointStorage
@@ -72,13 +72,13 @@ class Provider(Section):
     partition: Name
 
 
-class ResourcePool(Section):
-    """A pool that is a partition under another name, with defaults of its own."""
+class ResourcePool(AgentPool):
+    """A pool that is a partition under another name, with defaults of its own; or one of Docker hosts."""
 
-    pool_name: Name
-    description: Line = ""
-    provider: Provider
-    task_container_defaults: TaskContainerDefaults | None = None
+    ignored: ClassVar[frozenset[str]] = AgentPool.ignored - {"provider"}
+
+    provider: Provider | None = None
+    """None: a pool of Docker hosts."""
 
 
 class Retention(Section):
@@ -162,6 +162,34 @@ class MasterConfig(Section):
                 raise wrong(f"there is another pool called {name!r}", "resource_pools", i, "pool_name")
         return self
 
+    @model_validator(mode="after")
+    def _hand_out_pools(self) -> Self:
+        """As in Determined's file, the pools of Docker hosts may stand beside their manager: the first takes them."""
+        pools = [(i, pool) for i, pool in enumerate(self.resource_pools) if pool.provider is None]
+        if not pools:
+            return self
+        taker = next((manager for manager in self.managers if isinstance(manager, AgentManager)), None)
+        if taker is None:
+            raise wrong(
+                "is required: {type: hpc, partition: NAME}; only Docker hosts (resource_manager.type docker) have "
+                "pools without it",
+                *("resource_pools", pools[0][0], "provider"),
+            )
+        own = {pool.pool_name for pool in taker.resource_pools}
+        for i, pool in pools:
+            if pool.pool_name in own:
+                raise wrong(f"there is another pool called {pool.pool_name!r}", "resource_pools", i, "pool_name")
+        given = [
+            AgentPool.model_validate(pool.model_dump(exclude={"provider"}, exclude_unset=True)) for _, pool in pools
+        ]
+        full = taker.model_copy(update={"resource_pools": [*taker.resource_pools, *given]})
+        # The model is frozen for everybody else.
+        if self.resource_manager is taker:
+            self.__dict__["resource_manager"] = full
+        others = [full if manager is taker else manager for manager in self.additional_resource_managers]
+        self.__dict__["additional_resource_managers"] = others
+        return self
+
 
 def parse_master(text: str, *, source: str = "master.yaml") -> MasterConfig:
     """The complete master configuration.
@@ -234,11 +262,15 @@ def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[
     """The sections that concern a pool, the most important first."""
     partition = pool
     for derived in config.resource_pools:
-        if derived.pool_name == pool:
+        if derived.pool_name == pool and derived.provider is not None:
             partition = derived.provider.partition
             if derived.task_container_defaults is not None:
                 yield derived.task_container_defaults
     for candidate in config.managers:
+        if isinstance(candidate, AgentManager) and manager in (None, candidate.cluster_name):
+            for own in candidate.resource_pools:
+                if own.pool_name == pool and own.task_container_defaults is not None:
+                    yield own.task_container_defaults
         if isinstance(candidate, HpcManager) and manager in (None, candidate.cluster_name):
             override = candidate.partition(partition)
             if override is not None and override.task_container_defaults is not None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from .messages import in_words
-from .shapes import AbsolutePath, Line, Name, Port, Positive, Section, wrong
+from .shapes import AbsolutePath, Line, Name, Natural, Port, Positive, Section, Whole, wrong
 from .task_container import TaskContainerDefaults
 
 ContainerRuntime = Literal["apptainer", "singularity", "docker", "podman", "enroot", "none"]
@@ -265,6 +265,98 @@ class PbsManager(HpcManager):
     """Seconds that qsub may take."""
 
 
+class PoolScheduler(Section):
+    """How a pool of Docker hosts is scheduled."""
+
+    type: Literal["priority", "fair_share"] = "priority"
+    fitting_policy: Literal["best", "worst"] = "best"
+    """best packs jobs onto few hosts, worst spreads them."""
+    preemption: bool = False
+    """Whether a job may have others of lower priority leave."""
+    default_priority: Annotated[Whole, Field(ge=1, le=99)] = 42
+    """Of experiments that name none; 1 is served first."""
+
+
+class AgentPool(Section):
+    """A pool of Docker hosts; an agent names it when it joins."""
+
+    superfluous: ClassVar[frozenset[str]] = frozenset(
+        {"provider", "agent_reconnect_wait", "agent_reattach_enabled", "kubernetes_namespace", "max_slots"}
+    )
+    ignored: ClassVar[frozenset[str]] = superfluous
+
+    pool_name: Name
+    description: Line = ""
+    scheduler: PoolScheduler | None = None
+    max_aux_containers_per_agent: Natural = 100
+    """Jobs without slots that one host may run at once."""
+    slot_type: SlotType = "cpu"
+    """Of a pool that no agent has joined yet."""
+    task_container_defaults: TaskContainerDefaults | None = None
+
+
+class AgentManager(_Manager):
+    """Docker hosts that run our agent; `type: agent` is Determined's word for it."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"no_default_resource_pools", "require_authentication", "client_ca", "agent_reconnect_wait"}
+    )
+
+    type: Literal["docker"]
+    container_run_type: Literal["docker"] = "docker"
+    scheduler: PoolScheduler = PoolScheduler()
+    """Of pools that name none of their own."""
+    resource_pools: list[AgentPool] = Field(default_factory=list)
+    """The first takes agents that name no pool; without any there is one, called default."""
+    default_aux_resource_pool: Line | None = None
+    default_compute_resource_pool: Line | None = None
+    master_host: Line | None = None
+    master_port: Port | None = None
+    job_storage_root: AbsolutePath | None = None
+    """Where the master keeps what belongs to jobs; the hosts do not see it."""
+    agent_token_file: AbsolutePath | None = None
+    """A file with the agents' secret; without it one is made in the folder of the jobs."""
+    network_mode: Line = "host"
+    """Of containers. Trials on several hosts need host."""
+    python: Line | None = None
+    """Python 3.8 or later in the images."""
+    poll_interval: float = Field(default=1.0, gt=0)
+    cancel_grace: float = Field(default=30.0, ge=0)
+    """Seconds between SIGTERM and SIGKILL."""
+    preemption_grace: float = Field(default=600.0, ge=0)
+    """Seconds that a job has to save its work when others come first."""
+    agent_timeout: float = Field(default=60.0, gt=0)
+    """Seconds of silence after which an agent counts as lost."""
+    agent_reattach: float = Field(default=300.0, ge=0)
+    """Seconds after that for which its jobs are waited for."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_word(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("type") in AGENT_WORDS:
+            return {**data, "type": "docker"}
+        return data
+
+    def options(self) -> dict[str, Any]:
+        """As of every manager; a pool's scheduler says only what is different from the manager's."""
+        options = super().options()
+        for pool, made in zip(self.resource_pools, options["resource_pools"], strict=True):
+            own = pool.scheduler.model_dump(mode="json", exclude_unset=True) if pool.scheduler else {}
+            made["scheduler"] = {**options["scheduler"], **own}
+        return options
+
+    @model_validator(mode="after")
+    def _distinct_pools(self) -> Self:
+        names = [pool.pool_name for pool in self.resource_pools]
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise wrong(f"there is another pool called {name!r}", "resource_pools", i, "pool_name")
+        return self
+
+
+AGENT_WORDS = ("docker", "agent")
+
+
 class PluginManager(_Manager):
     """Any other dispatcher that is installed; it checks its own options."""
 
@@ -279,7 +371,7 @@ class PluginManager(_Manager):
         return str(found) if found else None
 
 
-BUILT_IN = ("local", "slurm", "pbs")
+BUILT_IN = ("local", "slurm", "pbs", "docker")
 
 
 def _typed(value: Any) -> Any:
@@ -294,6 +386,8 @@ def _typed(value: Any) -> Any:
 
 def _tag(value: Any) -> str:
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    if kind in AGENT_WORDS:
+        kind = "docker"
     return f"<{kind}>" if kind in BUILT_IN else "<plugin>"
 
 
@@ -301,6 +395,7 @@ ResourceManager = Annotated[
     Annotated[LocalManager, Tag("<local>")]
     | Annotated[SlurmManager, Tag("<slurm>")]
     | Annotated[PbsManager, Tag("<pbs>")]
+    | Annotated[AgentManager, Tag("<docker>")]
     | Annotated[PluginManager, Tag("<plugin>")],
     Discriminator(_tag),
     BeforeValidator(_typed),

@@ -261,6 +261,7 @@ class Pool:
     is_default: bool = False
     max_walltime: int | None = None  # seconds
     up: bool = True
+    default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from trainmaster.config.master import MasterConfig, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import LocalManager, PbsManager, PluginManager, SlurmManager
+from trainmaster.config.resource_managers import AgentManager, LocalManager, PbsManager, PluginManager, SlurmManager
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.services import clusters as clusters_
@@ -26,7 +26,7 @@ from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
-Manager = LocalManager | SlurmManager | PbsManager | PluginManager
+Manager = LocalManager | SlurmManager | PbsManager | AgentManager | PluginManager
 FIXED = ("port", "host", "data", "db", "security", "cluster_name", "master_url")
 """Keys that are read once, when the master starts."""
 
@@ -115,7 +115,7 @@ def dry_run(config: MasterConfig) -> list[str]:
         )
         lines.append(f"cluster {cluster.name}: {', '.join([manager.type, runtime, *defaults])}")
     lines += [
-        f"pool {pool.pool_name}: partition {pool.provider.partition}"
+        f"pool {pool.pool_name}: {f'partition {pool.provider.partition}' if pool.provider else 'Docker hosts'}"
         + ("" if pool.task_container_defaults is None else ", with defaults of its own")
         for pool in config.resource_pools
     ]
@@ -193,7 +193,11 @@ def _check_jobs_keep_their_cluster(name: str, old: Manager, new: Manager | None,
 
 
 def _derived(config: MasterConfig) -> list[DerivedPool]:
-    return [DerivedPool(pool.pool_name, pool.provider.partition, pool.description) for pool in config.resource_pools]
+    return [
+        DerivedPool(pool.pool_name, pool.provider.partition, pool.description)
+        for pool in config.resource_pools
+        if pool.provider is not None
+    ]
 
 
 def url_of(config: MasterConfig, manager: Manager) -> str:

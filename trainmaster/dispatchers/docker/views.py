@@ -45,6 +45,7 @@ def pools(options: DockerOptions, agents: Iterable[Agent]) -> list[Pool]:
                 description=pool.description or "Docker hosts",
                 accelerator=names.most_common(1)[0][0] if names and types and types[0] != "cpu" else "",
                 is_default=number == 0,
+                default_priority=options.scheduler_of(pool).default_priority,
             )
         )
     return found

@@ -55,6 +55,8 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         ),
         files={
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
+            shm_size=resources.get("shm_size"),
+            force_pull=bool((config.get("environment") or {}).get("force_pull_image")),
             "secrets/token": StagedFile(secret.encode()),
             "runtime.zip": StagedFile(settings.runtime_zip),
         },

@@ -60,11 +60,12 @@ class Scheduler:
         self._running: dict[str, dict[str, int]] = {}
         self._since: dict[str, int] = {}  # running job -> how many had started before it
         self._starts = 0
+        self._settled = 0  # how many had started before this round
         self._leaving: set[str] = set()
         self._lines: dict[Key, _Line] = {}
         self._promised: dict[str, Placement] = {}  # waiting job -> agents on which others were asked to leave for it
+        self._held: tuple[str, Placement] = ("", {})  # the first waiting job, and what is kept for it
         self._groups: dict[str, _Group] = defaultdict(_Group)
-        self._expendable: dict[int, int] = defaultdict(int)  # priority -> slots of jobs that may be asked to leave
         self._shapes: dict[Key, Shape | None] = {}
         self._shapes_version = -1
         self._changed = True
@@ -86,6 +87,8 @@ class Scheduler:
                 self._yard.add(job_id, placement)
                 if job_id in self._leaving:
                     self._yard.leave(job_id, placement)
+                else:
+                    self._count_expendable(self._jobs[job_id], 1)
             self._lines.clear()
             for job in waiting:
                 self._enqueue(job)
@@ -98,9 +101,12 @@ class Scheduler:
         if is_new:
             for job_id, placement in self._running.items():
                 if node.id in placement:
-                    self._yard.add(job_id, {node.id: placement[node.id]})
+                    part = {node.id: placement[node.id]}
+                    self._yard.add(job_id, part)
                     if job_id in self._leaving:
-                        self._yard.leave(job_id, {node.id: placement[node.id]})
+                        self._yard.leave(job_id, part)
+                    elif self._jobs[job_id].preemptible:
+                        self._yard.expend(part, self._jobs[job_id].priority, 1)
         self._changed = True
 
     def remove_node(self, name: str) -> None:
@@ -203,6 +209,7 @@ class Scheduler:
             return Decisions()
         self._changed = False
         self._renew_shapes()
+        self._settled = self._starts
         round_ = _Round()
         turns = [(*self._turn(key, 0), 0, i, key) for i, key in enumerate(self._lines)]
         heapq.heapify(turns)
@@ -266,13 +273,24 @@ class Scheduler:
         if placement is not None:
             self._begin(job, placement, round_)
             return Why.NEW, True, True
-        if self._policy.preemption and self._make_room(job, shape, round_):
+        if self._policy.preemption and self._may_ask(round_) and self._make_room(job, shape, round_):
             return Why.PROMISED, True, False
         if not round_.holding:
             round_.holding = True
-            self._yard.keep(self._yard.closest(shape.nodes, shape.slots))
+            self._hold(job, shape)
             return Why.FIRST, False, False
         return Why.SLOTS, False, False
+
+    def _hold(self, job: Job, shape: Shape) -> None:
+        """Keep agents for the first job that waits. The same ones until it starts: if they changed whenever others come
+        closer, those let go of would fill up behind its back."""
+        holder, held = self._held
+        spots = [self._yard.spots.get(name) for name in held]
+        still = all(spot is not None and spot.node.open and spot.node.slots >= shape.slots for spot in spots)
+        if holder != job.id or not still:
+            held = self._yard.closest(shape.nodes, shape.slots)
+            self._held = (job.id, held)
+        self._yard.keep(held)
 
     def _is_capped(self, job: Job) -> bool:
         if job.max_slots is None:
@@ -297,9 +315,7 @@ class Scheduler:
             self._break_promise(job)
         placement = self._yard.fit_soon(shape.nodes, shape.slots)
         if placement is None:
-            if not self._could_help(job):
-                return False
-            found = choose(shape, self._yard.spots.values(), lambda spot: self._victims(job, spot), self._fair_to(job))
+            found = choose(shape, self._askable(job, shape), lambda spot: self._victims(job, spot), self._fair_to(job))
             if found is None:
                 return False
             for victim in found.victims:
@@ -311,11 +327,15 @@ class Scheduler:
         self._yard.keep(placement)
         return True
 
-    def _could_help(self, job: Job) -> bool:
-        """A cheap look before the dear one."""
-        if self._policy.sharing is Sharing.FAIR_SHARE:
-            return any(self._expendable.values())
-        return any(slots and priority > job.priority for priority, slots in self._expendable.items())
+    def _may_ask(self, round_: _Round) -> bool:
+        """Under fair share only the group that is worst off asks others to leave."""
+        return self._policy.sharing is Sharing.PRIORITY or not round_.holding
+
+    def _askable(self, job: Job, shape: Shape) -> list[Spot]:
+        """Agents on which asking others may help."""
+        if self._policy.sharing is Sharing.PRIORITY:
+            return list(self._yard.within_reach(job.priority, shape.slots))
+        return list(self._yard.spots.values())
 
     def _victims(self, job: Job, spot: Spot) -> list[Victim]:
         found = []
@@ -323,6 +343,8 @@ class Scheduler:
             other = self._jobs[job_id]
             if not other.preemptible or other.slots == 0 or job_id in self._leaving:
                 continue
+            if self._since[job_id] >= self._settled:
+                continue  # it was started a moment ago, in this very round
             if self._policy.sharing is Sharing.PRIORITY:
                 if other.priority <= job.priority:
                     continue
@@ -362,7 +384,7 @@ class Scheduler:
 
     def _count_expendable(self, job: Job, sign: int) -> None:
         if job.preemptible:
-            self._expendable[job.priority] += sign * sum(self._running[job.id].values())
+            self._yard.expend(self._running[job.id], job.priority, sign)
 
     def _withdraw(self, job: Job) -> None:
         self._dequeue(job)

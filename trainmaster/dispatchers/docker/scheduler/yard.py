@@ -11,9 +11,9 @@ from trainmaster.dispatchers.docker.scheduler.model import Fitting, Node, Placem
 
 class Spot:
     """One agent. `leaving`: slots of jobs that were asked to leave. `kept`: slots that this round keeps for jobs that
-    wait."""
+    wait. `expendable`: priority -> slots of jobs that may be asked to leave."""
 
-    __slots__ = ("aux_used", "jobs", "kept", "leaving", "node", "used")
+    __slots__ = ("aux_used", "expendable", "jobs", "kept", "leaving", "node", "used")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -22,6 +22,11 @@ class Spot:
         self.aux_used = 0
         self.leaving = 0
         self.kept = 0
+        self.expendable: Counter[int] = Counter()
+
+    def reach(self, priority: int) -> int:
+        """Slots that a job of that priority can have if everybody who may be asked leaves."""
+        return self.soon + sum(slots for level, slots in self.expendable.items() if level > priority)
 
     @property
     def soon(self) -> int:
@@ -75,6 +80,7 @@ class Yard:
         self._places = Shelves()
         self._kept: list[Spot] = []
         self._leaving: dict[str, Spot] = {}
+        self._reaches: dict[int, Shelves] = {}  # priority of jobs that may ask others to leave -> agents by `reach`
 
     # -- agents ----------------------------------------------------------------------------------------------
 
@@ -97,6 +103,8 @@ class Yard:
             self._rooms.put(name, None)
             self._places.put(name, None)
             self._leaving.pop(name, None)
+            for reach in self._reaches.values():
+                reach.put(name, None)
 
     def _count(self, node: Node, change: int) -> None:
         if node.open:
@@ -109,6 +117,8 @@ class Yard:
         is_open = spot.node.open
         self._rooms.put(spot.node.id, spot.room if is_open else None)
         self._places.put(spot.node.id, spot.node.aux - spot.aux_used if is_open else None)
+        for priority, reach in self._reaches.items():
+            reach.put(spot.node.id, max(0, spot.reach(priority)) if is_open else None)
 
     # -- jobs ------------------------------------------------------------------------------------------------
 
@@ -144,6 +154,15 @@ class Yard:
             self._leaving[spot.node.id] = spot
         else:
             self._leaving.pop(spot.node.id, None)
+
+    def expend(self, placement: Placement, priority: int, sign: int) -> None:
+        """Count the slots of a job that may be asked to leave (1), or may not any more (-1)."""
+        for name, slots in placement.items():
+            if (spot := self.spots.get(name)) is not None:
+                spot.expendable[priority] += sign * slots
+                if not spot.expendable[priority]:
+                    del spot.expendable[priority]
+                self._file(spot)
 
     # -- keeping ---------------------------------------------------------------------------------------------
 
@@ -189,6 +208,16 @@ class Yard:
             return None
         ordered = sorted(spots.values(), key=lambda spot: (spot.soon, spot.node.id))
         return {spot.node.id: slots for spot in ordered[:nodes]}
+
+    def within_reach(self, priority: int, slots: int) -> Iterator[Spot]:
+        """Agents that would have the room if all jobs of lower priority left."""
+        reach = self._reaches.get(priority)
+        if reach is None:
+            reach = self._reaches[priority] = Shelves()
+            for spot in self.spots.values():
+                reach.put(spot.node.id, max(0, spot.reach(priority)) if spot.node.open else None)
+        for name in reach.at_least(slots, largest_first=True):
+            yield self.spots[name]
 
     def closest(self, nodes: int, slots: int) -> Placement:
         """Agents large enough, those first that lack least."""
