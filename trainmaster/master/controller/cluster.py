@@ -25,6 +25,7 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services import allocations, endings, sightings, standing, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
@@ -212,12 +213,14 @@ class ClusterLoop:
         """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?"""
         silent = endings.silent(self._store, self._cluster.name)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
-        for allocation_id, ref, listed in silent:
+        for allocation_id, ref, said in silent:
             remains = self._read(ref.token, ref.user)
             for record in remains.exits.values() if remains else ():
                 self._take_exit(allocation_id, record)
-            if listed or allocation_id in self._asked or (remains and remains.exits):
+            if allocation_id in self._asked or (said is None and remains and remains.exits):
                 continue
+            if said not in (None, OutcomeKind.FAILED):
+                continue  # "failed" may hide why; every other word says it
             try:
                 told = self._dispatcher.explain(ref)
             except DispatcherError as error:

@@ -24,16 +24,16 @@ KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job its
 RESEND_KILL = 30.0  # seconds between two requests to end the same job
 
 
-def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, bool]]:
+def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, OutcomeKind | None]]:
     """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
-    (allocation, job, whether the scheduler still lists it). What they left in their folders comes first."""
+    (allocation, job, how the scheduler says that it ended). What they left in their folders comes first."""
     found = []
     for allocation in _possibly_over(store, cluster):
         attempt = attempt_of(allocation)
         over = attempt.said is not None or attempt.absent_since is not None
         if over and len(attempt.exits) < attempt.num_nodes and allocation.native_id is not None:
             ref = JobRef(allocation.token, allocation.native_id, allocation.cluster, allocation.run_as)
-            found.append((allocation.id, ref, attempt.said is not None))
+            found.append((allocation.id, ref, attempt.said))
     return found
 
 

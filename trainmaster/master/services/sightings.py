@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
-LOCKED_AT_ONCE = 500  # rows a statement
+LOCKED_AT_ONCE = 500  # rows a transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
@@ -83,7 +83,6 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     found = Sightings([], [], [])
     news: dict[str, Observation | None] = {}
     taken = from_epoch(snapshot.taken_at)
-    notes = logs.Notes()
     with store.transaction() as session:
         query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
         live = {row.token: _Live(*row) for row in session.execute(query.order_by(Allocation.id))}
@@ -93,11 +92,6 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
             found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
             if known.submission != Submission.NEW and _is_news(known, mine):
                 news[known.id] = mine  # most of thousands of jobs are as they were: no lock, no write
-        for allocation in _locked(session, list(news)):
-            if (mine := news[allocation.id]) is not None:
-                _take_observation(notes, allocation, mine, taken)
-            else:
-                _take_absence(allocation, taken, quiet_period, found)
         strangers = [token for token in seen if token not in live]
         ended = _ended(session, strangers)
         accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
@@ -108,18 +102,25 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
                 run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
                 if not _is_forged(o, run_as) and _is_orphan(o, since, snapshot.taken_at):
                     found.orphans.append(_ref(o))
-        session.flush()
-        notes.write(session)
+    for at in range(0, len(news), LOCKED_AT_ONCE):
+        _take_news(store, dict(list(news.items())[at : at + LOCKED_AT_ONCE]), taken, quiet_period, found)
     return found
 
 
-def _locked(session: Session, ids: Sequence[str]) -> Iterator[Allocation]:
-    """The attempts of `ids` that have not ended meanwhile, locked in the order of their ids."""
-    for at in range(0, len(ids), LOCKED_AT_ONCE):
-        query = select(Allocation).where(
-            Allocation.id.in_(ids[at : at + LOCKED_AT_ONCE]), Allocation.ended_at.is_(None)
-        )
-        yield from session.scalars(query.order_by(Allocation.id).with_for_update())
+def _take_news(
+    store: Store, news: Mapping[str, Observation | None], taken: dt.datetime, quiet_period: float, found: Sightings
+) -> None:
+    """Write down what was seen of some attempts, None for one that was not listed."""
+    notes = logs.Notes()
+    with store.transaction() as session:
+        query = select(Allocation).where(Allocation.id.in_(news), Allocation.ended_at.is_(None))
+        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
+            if (mine := news[allocation.id]) is not None:
+                _take_observation(notes, allocation, mine, taken)
+            else:
+                _take_absence(allocation, taken, quiet_period, found)
+        session.flush()
+        notes.write(session)
 
 
 def _is_forged(seen: Observation, run_as: str | None) -> bool:
