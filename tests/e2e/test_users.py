@@ -16,7 +16,7 @@ import trainmaster
 from tests.cluster.cluster import Cluster
 from tests.cluster.slurm import slurm_cluster
 from tests.cluster.users import run_as
-from tests.dispatchers.access.conftest import _installed
+from tests.dispatchers.access.conftest import helper_installed
 from tests.dispatchers.access.installed import PROGRAM, SERVICE, Installed
 from tests.e2e import trainings
 from tests.e2e.master import (
@@ -32,7 +32,7 @@ from tests.e2e.master import (
 from trainmaster.client.errors import APIError, NotAllowed
 from trainmaster.client.master import Master
 
-__all__ = ["_installed", "slurm_cluster"]
+__all__ = ["helper_installed", "slurm_cluster"]
 pytestmark = pytest.mark.slurm
 PEOPLE = {"determined": "tmalice", "admin": "tmbob"}
 
@@ -66,7 +66,7 @@ def jobs(slurm_cluster: Cluster) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def process(slurm_cluster: Cluster, _installed: Installed, jobs: Path) -> Iterator[MasterProcess]:
+def process(slurm_cluster: Cluster, helper_installed: Installed, jobs: Path) -> Iterator[MasterProcess]:
     folder = make_folder()
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir()
@@ -74,7 +74,7 @@ def process(slurm_cluster: Cluster, _installed: Installed, jobs: Path) -> Iterat
     source = folder / "source"
     package = Path(trainmaster.__file__).parent
     shutil.copytree(package, source / "trainmaster", ignore=shutil.ignore_patterns("__pycache__"))
-    _installed.allow(jobs, slurm_cluster.environment)
+    helper_installed.allow(jobs, slurm_cluster.environment)
     conf = slurm_cluster.layout.slurm_conf
     text = CONFIG.format(jobs=jobs, conf=conf, program=PROGRAM, checkpoints=checkpoints)
     process = MasterProcess(folder, text, user=SERVICE, environment={"PYTHONPATH": str(source)})

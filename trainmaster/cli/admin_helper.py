@@ -55,8 +55,10 @@ def _show(args: argparse.Namespace, read: Read) -> int:
     managers = [manager for manager in config.managers if isinstance(manager, HpcManager)]
     roots = [manager.job_storage_root for manager in managers if manager.job_storage_root]
     environment = {name: value for manager in managers for name, value in manager.environment.items()}
+    if path := next((manager.job_path for manager in managers if manager.job_path), None):
+        environment["PATH"] = path
     # On a machine that has the scheduler's commands; elsewhere the helper looks for them itself.
-    programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.PATH))}
+    programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.SITES))}
     for manager in managers:
         given = getattr(manager, "commands", None)
         programs.update(given.model_dump(exclude_none=True) if given is not None else {})

@@ -52,8 +52,8 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
     yield from _folder(data)
     yield from _database(config, data)
     for manager in config.managers:
-        # Not the master's own job folders: a dispatcher may start what waits there. A batch scheduler's does not, and it
-        # looks at who may write in them.
+        # Not the master's own job folders: a dispatcher may start what waits there. A batch scheduler's does not, and
+        # it looks at who may write in them.
         with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
             try:
                 root = job_root_of(manager, data) if isinstance(manager, HpcManager) else Path(elsewhere)

@@ -14,8 +14,8 @@ from tests.dispatchers.access.installed import Installed
 from tests.dispatchers.access.sshd import Sshd
 
 
-@pytest.fixture(scope="session")
-def _sshd() -> Iterator[Sshd]:
+@pytest.fixture(scope="module")
+def ssh_server() -> Iterator[Sshd]:
     folder = Path(tempfile.mkdtemp(prefix="tm-sshd-", dir="/var/tmp"))
     folder.chmod(0o711)
     try:
@@ -28,16 +28,16 @@ def _sshd() -> Iterator[Sshd]:
 
 
 @pytest.fixture
-def sshd(_sshd: Sshd) -> Iterator[Sshd]:
+def sshd(ssh_server: Sshd) -> Iterator[Sshd]:
     """Running when the test begins, whatever the one before did to it."""
-    _sshd.start_if_stopped()
-    _sshd.trust()
-    yield _sshd
-    _sshd.cut()
+    ssh_server.start_if_stopped()
+    ssh_server.trust()
+    yield ssh_server
+    ssh_server.cut()
 
 
-@pytest.fixture(scope="session")
-def _installed() -> Iterator[Installed]:
+@pytest.fixture(scope="module")
+def helper_installed() -> Iterator[Installed]:
     try:
         installed = Installed()
     except Unavailable as reason:
@@ -47,10 +47,10 @@ def _installed() -> Iterator[Installed]:
 
 
 @pytest.fixture
-def installed(_installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed(helper_installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """The helper as an administrator installs it, with a folder for jobs of its own."""
     root = Path(tempfile.mkdtemp(prefix="tm-jobs-", dir="/var/tmp"))
     root.chmod(0o1777)
-    _installed.allow(root)
-    yield _installed
+    helper_installed.allow(root)
+    yield helper_installed
     shutil.rmtree(root)

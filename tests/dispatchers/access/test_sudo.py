@@ -115,7 +115,8 @@ def test_sudo_takes_no_arguments_and_no_environment(installed: Installed) -> Non
 def test_only_the_schedulers_commands_are_run(access: Access, installed: Installed) -> None:
     shell = access.shell("tmalice")
     assert "none of the scheduler's commands" in shell.run(["/bin/sh", "-c", "id"], deadline=5).refused
-    assert "may only show" in shell.run(["scontrol", "update", "jobid=1"], deadline=5).refused
+    for words in (["update", "jobid=1"], ["-M", "show", "update", "jobid=1"], []):
+        assert "may only show" in shell.run(["scontrol", *words], deadline=5).refused
     installed.allow(installed.root, programs={"squeue": "/usr/bin/env"})  # shows what the program is given
     done = shell.run(["/somewhere/squeue"], deadline=5)
     given = dict(line.split("=", 1) for line in done.stdout.splitlines())
@@ -132,6 +133,8 @@ def test_a_variable_must_be_in_the_policy_with_its_value(installed: Installed) -
         assert "SLURM_CONF=/tmp/evil.conf is not in environment" in done.unreached
     installed.allow(installed.root, {"SLURM_CONF": "/tmp/evil.conf"}, programs={"squeue": "/usr/bin/env"})
     assert "SLURM_CONF=/tmp/evil.conf" in access.shell("tmalice").run(["squeue"], deadline=5).stdout
+    elsewhere = make_access(options, installed.root, path="/tmp/evil/bin:/usr/bin")
+    assert "PATH=/tmp/evil/bin" in elsewhere.shell("tmalice").run(["squeue"], deadline=5).unreached
 
 
 def test_folders_outside_the_job_roots_are_out_of_reach(access: Access, installed: Installed, tmp_path: Path) -> None:
@@ -153,6 +156,11 @@ def test_a_job_folder_that_somebody_else_made_is_not_used(access: Access, instal
     with pytest.raises(Transient):
         access.folder("det-2", "tmalice").stage({"secrets/token": StagedFile(b"secret")})
     assert list((installed.root / "det-1").iterdir()) == []
+    run_as("tmalice", ["mkdir", "-m", "777", str(installed.root / "det-3")])
+    run_as("tmbob", ["mkdir", str(installed.root / "det-3/secrets")])
+    with pytest.raises(Transient, match="belongs to somebody else"):
+        access.folder("det-3", "tmalice").stage({"secrets/token": StagedFile(b"secret")})
+    assert list((installed.root / "det-3/secrets").iterdir()) == []
 
 
 def test_links_that_a_user_plants_lead_nowhere(access: Access, installed: Installed) -> None:
@@ -192,10 +200,11 @@ def test_a_policy_that_others_could_have_written_counts_for_nothing(access: Acce
         with pytest.raises(Transient, match="must belong to root"):
             access.folder("det-1", "tmalice").stage({})
         assert any("can be changed by others" in problem.text for problem in access.problems())
-    installed.policy.write_text('{"job_rots": []}')
     os.chown(installed.policy, 0, -1)
-    with pytest.raises(Transient, match="not a helper policy"):
-        access.folder("det-1", "tmalice").stage({})
+    for text in ('{"job_rots": []}', '{"job_roots": "/"}', '{"job_roots": [7]}', '{"programs": []}', "[]", "{"):
+        installed.policy.write_text(text)
+        with pytest.raises(Transient, match="not a helper policy"):
+            access.folder("det-1", "tmalice").stage({})
 
 
 def test_what_is_missing_is_told_in_words(installed: Installed, access: Access) -> None:

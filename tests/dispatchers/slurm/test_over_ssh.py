@@ -3,6 +3,7 @@ connections that fail in the middle of a submit."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -13,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.dispatchers.access.conftest import _sshd, sshd
+from tests.dispatchers.access.conftest import ssh_server, sshd
 from tests.dispatchers.access.sshd import Sshd
 from tests.dispatchers.bench import Bench, wait
 from trainmaster.dispatchers.access import talk
 from trainmaster.dispatchers.base import Ambiguous, JobState, Setup, Unreachable
-from trainmaster.dispatchers.conformance import DispatcherConformance, programs
+from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs
 
-__all__ = ["_sshd", "sshd"]
+__all__ = ["ssh_server", "sshd"]
 pytestmark = pytest.mark.slurm
 USER = "tmalice"
 
@@ -61,6 +62,28 @@ def setup(sshd: Sshd, slurm_cluster: Cluster, folder: Path, client: str) -> Setu
 
 class TestOverParamiko(DispatcherConformance):
     pool = "main"
+
+    @pytest.fixture
+    def faults(self, sshd: Sshd) -> Faults:
+        @contextlib.contextmanager
+        def away() -> Iterator[None]:
+            sshd.stop()
+            try:
+                yield
+            finally:
+                sshd.start()
+
+        @contextlib.contextmanager
+        def noisy() -> Iterator[None]:
+            profile = Path(f"~{USER}/.bashrc").expanduser()
+            before = profile.read_bytes()
+            profile.write_text("echo 'Welcome!'; echo 4711; echo warning >&2\n")
+            try:
+                yield
+            finally:
+                profile.write_bytes(before)
+
+        return Faults(away=away, noisy=noisy)
 
 
 @pytest.mark.parametrize("client", ["openssh"])

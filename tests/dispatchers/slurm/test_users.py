@@ -12,22 +12,22 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.users import run_as
-from tests.dispatchers.access.conftest import _installed
+from tests.dispatchers.access.conftest import helper_installed
 from tests.dispatchers.access.installed import PROGRAM, Installed
 from tests.dispatchers.bench import Bench, wait
 from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, StagedFile
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 
-__all__ = ["_installed"]
+__all__ = ["helper_installed"]
 pytestmark = pytest.mark.slurm
 
 
 @pytest.fixture
-def setup(slurm_cluster: Cluster, _installed: Installed) -> Iterator[Setup]:
+def setup(slurm_cluster: Cluster, helper_installed: Installed) -> Iterator[Setup]:
     with tempfile.TemporaryDirectory(dir=slurm_cluster.layout.job_root) as folder:
         os.chmod(folder, 0o1777)
-        _installed.allow(Path(folder), slurm_cluster.environment)
+        helper_installed.allow(Path(folder), slurm_cluster.environment)
         options = {"environment": slurm_cluster.environment, "impersonation": "sudo", "helper": str(PROGRAM)}
         options |= {"submits_per_second": 100, "pools_cached_for": 0}
         yield Setup(name="test", prefix="users-", job_root=Path(folder), options=options)
@@ -114,7 +114,7 @@ def test_others_jobs_are_external_and_forgers_are_named(bench: Bench, slurm_clus
 def test_nothing_is_wrong_with_the_set_up(dispatcher: SlurmDispatcher) -> None:
     found = dispatcher.probe()
     assert found.impersonation
-    # This test's process is root, for whom there is no line in sudoers; the service account's set-up is tested elsewhere.
+    # This test's process is root, for whom sudoers has no line; the service account's set-up is tested elsewhere.
     fatal = [problem.text for problem in found.problems if problem.fatal]
     assert fatal == [f"sudo does not let root run {PROGRAM} without a password."]
 

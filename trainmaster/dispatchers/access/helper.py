@@ -42,7 +42,9 @@ STREAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.jsonl")
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
-PATH = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin:/opt/pbs/bin"
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are looked for
+FREE = {"PATH": PATH, "SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so
 OUTPUT = "output.txt"
 MAX_REQUEST = 256 * 1024**2  # bytes
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
@@ -75,6 +77,9 @@ class Policy(NamedTuple):
     denied_groups: Sequence[str] = DENIED_GROUPS
 
 
+KINDS = dict(job_roots=list, programs=dict, environment=dict, min_uid=int, denied_users=list, denied_groups=list)
+
+
 def read_policy(path: str = POLICY) -> Policy:
     """The policy file. Raises Failed when anybody but root could have written it."""
     try:
@@ -82,11 +87,19 @@ def read_policy(path: str = POLICY) -> Policy:
             facts = os.fstat(file.fileno())
             if facts.st_uid != 0 or facts.st_mode & 0o022:
                 raise Failed("%s must belong to root and be writable by root alone" % path)
-            return Policy(**{"job_roots": [], **json.load(file)})
+            found = {"job_roots": [], **json.load(file)}
+            for name, value in found.items():
+                if not isinstance(value, KINDS[name]) or not all(isinstance(item, str) for item in _items(value)):
+                    raise ValueError("%s must be of another kind than %r" % (name, value))
+            return Policy(**found)
     except OSError as error:
         raise Failed("%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)) from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise Failed("%s is not a helper policy: %s" % (path, error)) from None
+
+
+def _items(value: Any) -> Iterator[Any]:
+    return iter([*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ())
 
 
 def check_account(policy: Policy, wanted: Optional[str]) -> pwd.struct_passwd:
@@ -129,6 +142,9 @@ def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
                 except FileExistsError:
                     pass
             inner = os.open(part, _FOLDER, dir_fd=descriptor)
+            if make and os.fstat(inner).st_uid != os.geteuid():
+                os.close(inner)
+                raise Failed("the folder %s in the job folder belongs to somebody else" % part)
         finally:
             os.close(descriptor)
         descriptor = inner
@@ -353,9 +369,9 @@ def _allowed_program(policy: Policy, argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     if name not in PROGRAMS:
         raise Refused("%r is none of the scheduler's commands" % argv[0])
-    if name == "scontrol" and next((word for word in argv[1:] if not word.startswith("-")), "") != "show":
+    if name == "scontrol" and [word for word in argv[1:] if word not in ("--details", "--oneliner")][:1] != ["show"]:
         raise Refused("scontrol may only show")
-    program = policy.programs.get(name) or shutil.which(name, path=PATH)
+    program = policy.programs.get(name) or shutil.which(name, path=SITES)
     if program is None or not os.path.isabs(program):
         raise Failed("%s is not found; name its full path in programs in %s" % (name, POLICY))
     return program
@@ -364,10 +380,9 @@ def _allowed_program(policy: Policy, argv: Sequence[str]) -> str:
 def _allowed_variables(policy: Policy, given: Mapping[str, str]) -> Dict[str, str]:
     """The policy's own; of the caller's only those that say the same, because SLURM_CONF, for one, names plugins."""
     for name, value in given.items():
-        free = name == "SLURM_TIME_FORMAT" and value == "%s"
-        if not free and name not in ("PATH", "LANG", "LC_ALL") and policy.environment.get(name) != value:
+        if FREE.get(name) != value and policy.environment.get(name) != value:
             raise Failed("the variable %s=%s is not in environment in %s" % (name, value, POLICY))
-    return {**policy.environment, **{name: given[name] for name in ("SLURM_TIME_FORMAT",) if name in given}}
+    return {**given, **policy.environment}
 
 
 # -- the conversation --------------------------------------------------------------------------------------------------
