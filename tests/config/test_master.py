@@ -80,6 +80,7 @@ def test_an_empty_file_is_a_local_master() -> None:
         "type": "local",
         "cluster_name": "default",
         "slots": os.cpu_count(),
+        "pool_name": "default",
         "container_run_type": "none",
         "poll_interval": 1,
     }
@@ -99,6 +100,7 @@ def test_a_full_file() -> None:
     assert (plugin.type, plugin.job_storage_root, plugin.options()["depth"]) == ("htcondor", "/x", {"a": [1]})
     assert config.db is not None
     assert (config.db.port, config.db.password_file) == (5432, "/secret")
+    assert config.resource_pools[0].provider is not None
     assert config.resource_pools[0].provider.partition == "gpu"
 
 
@@ -115,6 +117,9 @@ def test_slurm_defaults() -> None:
         "poll_interval": 10,
         "gpu_libraries": True,
         "walltime_grace": 120,
+        "external_jobs": True,
+        "impersonation": "none",
+        "require_user_link": False,
     }
 
 
@@ -147,7 +152,7 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
          ["1: db.password_file: cannot be set together with password; keep one"]),
         ("resource_manager: slurm", ["1: resource_manager: a mapping (key: value) is wanted, found the text 'slurm'"]),
         ("resource_manager: {slots: 1}",
-         ["1: resource_manager.type: is required: local, slurm, pbs, or the name of an installed dispatcher"]),
+         ["1: resource_manager.type: is required: local, slurm, pbs, docker, or the name of an installed dispatcher"]),
         ("resource_manager: {type: local, slotz: 1}", ["1: resource_manager.slotz: unknown key; did you mean slots?"]),
         ("resource_manager: {type: slurm, slot_type: gpu}",
          ["1: resource_manager.slot_type: must be one of cuda, rocm, cpu; found the text 'gpu'; did you mean cpu?"]),

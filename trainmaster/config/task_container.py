@@ -98,3 +98,15 @@ class ContainerSettings(Section):
             if hook := given.get("startup_hook"):
                 hooks.insert(0, hook)
         return cls(**found, startup_hooks=hooks)
+
+    def variables(self) -> dict[str, str]:
+        """What of it reaches a job as environment variables, under the names that Determined's harness, NCCL and Gloo
+        read."""
+        named = {
+            "DET_INTER_NODE_NETWORK_INTERFACE": self.dtrain_network_interface,
+            "NCCL_SOCKET_IFNAME": self.dtrain_network_interface,
+            "GLOO_SOCKET_IFNAME": self.dtrain_network_interface,
+            "NCCL_PORT_RANGE": self.nccl_port_range,
+            "GLOO_PORT_RANGE": self.gloo_port_range,
+        }
+        return {name: value for name, value in named.items() if value}

@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmaster.config.master import MasterConfig, task_container_fragments
+from trainmaster.config.master import MasterConfig, container_settings, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import AgentManager, LocalManager, PbsManager, PluginManager, SlurmManager
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.services import clusters as clusters_
-from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool
+from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool, PoolSettings
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.store import Store
 
@@ -56,7 +56,7 @@ class Site:
         made = []
         for name, manager in new.items():
             if old.get(name) == manager and url_of(config, manager) == running[name].master_url:
-                same = replace(running[name], derived=_derived(config))
+                same = replace(running[name], derived=_derived(config), settings=pool_settings(config, manager))
                 # The very same object where nothing has changed: its loop goes on.
                 made.append(running[name] if same == running[name] else same)
             else:
@@ -164,6 +164,8 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         here=getattr(manager, "ssh", None) is None,
         runs_as_users=getattr(manager, "impersonation", "none") != "none",
         shows_external=getattr(manager, "external_jobs", False),
+        project_source=getattr(manager, "job_project_source", ""),
+        settings=pool_settings(config, manager),
     )
 
 
@@ -175,6 +177,29 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
     return [*task_container_fragments(config, pool), *fallback]
+
+
+def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSettings]:
+    """For every pool that the configuration says something about, in lower case, and under "" for all others."""
+    overrides = getattr(manager, "partition_overrides", {})
+    partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
+    found = {}
+    for name in ("", *overrides, *partitions):
+        container = container_settings(config, name, manager.cluster_name)
+        partition = partitions.get(name, name).lower()
+        own = next((one for key, one in overrides.items() if key.lower() == partition), None)
+        environment = container.variables()
+        for variable, key in _INTERFACES.items():
+            if interface := getattr(own, key, None) or getattr(manager, key, None):
+                environment[variable] = interface
+        found[name.lower()] = PoolSettings(environment, tuple(container.startup_hooks))
+    return found
+
+
+_INTERFACES = {
+    "DET_SLURM_RENDEZVOUS_IFACE": "rendezvous_network_interface",
+    "DET_SLURM_PROXY_IFACE": "proxy_network_interface",
+}
 
 
 def _check_jobs_keep_their_cluster(name: str, old: Manager, new: Manager | None, live: int, data: Path) -> None:

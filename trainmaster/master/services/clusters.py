@@ -6,8 +6,8 @@ import difflib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlalchemy import func, select
@@ -34,6 +34,14 @@ class DerivedPool:
 
 
 @dataclass(frozen=True)
+class PoolSettings:
+    """What the administrator says of the jobs of a pool, beside what every experiment's configuration holds."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
+
+
+@dataclass(frozen=True)
 class Cluster:
     """One configured resource manager."""
 
@@ -49,6 +57,15 @@ class Cluster:
     here: bool = True  # job folders are on file systems of this machine
     runs_as_users: bool = False  # jobs run as the account that their owner is linked to
     shows_external: bool = False  # its snapshots hold other people's jobs
+    project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
+    settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others
+
+    def settings_of(self, pool: str, partition: str) -> PoolSettings:
+        """What holds for the jobs of a pool on a partition."""
+        for name in (pool.lower(), partition.lower(), ""):
+            if name in self.settings:
+                return self.settings[name]
+        return PoolSettings()
 
     @property
     def kind(self) -> str:

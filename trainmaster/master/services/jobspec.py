@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
     kind = served.cluster.kind
     section = config.get("pbs" if kind == "pbs" else "slurm") or {}
     resources = config["resources"]
+    site = served.cluster.settings_of(served.pool.name, served.partition)
     job = {
         "version": 1,
         "allocation_id": allocation.id,
@@ -36,7 +38,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "walltime_grace": served.cluster.walltime_grace,
         "heartbeat": settings.heartbeat,
         "lease_patience": settings.lease_patience,
-        "environment": {},
+        "environment": dict(site.environment),
     }
     secret = session_token(settings, allocation.id, allocation.token)
     return JobSpec(
@@ -52,18 +54,38 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
             runtime=served.cluster.container_runtime,
             image=image_for(config, served.pool.slot_type.value),
             binds=tuple(_binds(config)),
+            shm_size=resources.get("shm_size"),
+            force_pull=bool((config.get("environment") or {}).get("force_pull_image")),
         ),
         files={
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
-            shm_size=resources.get("shm_size"),
-            force_pull=bool((config.get("environment") or {}).get("force_pull_image")),
             "secrets/token": StagedFile(secret.encode()),
             "runtime.zip": StagedFile(settings.runtime_zip),
+            **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
         },
+        account_label=account_label(served.cluster.project_source, config, kind),
         options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
         walltime_grace=served.cluster.walltime_grace,
         user=allocation.run_as,
+        priority=resources.get("priority") or served.pool.default_priority,
+        weight=float(resources.get("weight") or 1.0),
+        max_slots=resources.get("max_slots"),
+        group=allocation.task_id.partition(".")[0],
     )
+
+
+def account_label(source: str, config: Mapping[str, Any], kind: str) -> str | None:
+    """What Slurm is told as --wckey and PBS as -P, from the words of `job_project_source`."""
+    if source in ("project", "workspace"):
+        label = str(config.get(source) or "")
+    elif source.partition(":")[0] == "label":
+        prefix = source.partition(":")[2]
+        labels = [name for name in config.get("labels") or () if name.startswith(prefix)]
+        label = ("_" if kind == "pbs" else ",").join(sorted(name.removeprefix(prefix) for name in labels))
+    else:
+        return None
+    # What PBS does not take in a project's name (qsub(1B), -P).
+    return (re.sub(r"[/\[\]\"';:|<>+,?*]", "_", label) if kind == "pbs" else label) or None
 
 
 def image_for(config: Mapping[str, Any], slot_type: str) -> str:

@@ -1,0 +1,61 @@
+"""What an administrator says of a pool's jobs reaches them."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.config.master import parse_master
+from trainmaster.master.services.jobspec import account_label
+from trainmaster.master.site import pool_settings
+
+CONFIG = """
+resource_manager:
+  type: slurm
+  job_storage_root: /x
+  rendezvous_network_interface: ib0
+  partition_overrides:
+    GPU:
+      rendezvous_network_interface: ib1
+      proxy_network_interface: eno1
+      task_container_defaults: {dtrain_network_interface: hsn0, startup_hook: module load cuda}
+resource_pools:
+  - pool_name: careful
+    provider: {type: hpc, partition: gpu}
+    task_container_defaults: {gloo_port_range: 1000-2000, startup_hook: ulimit -n 4096}
+task_container_defaults: {gloo_port_range: 10-20, startup_hook: umask 077}
+"""
+
+
+def test_the_innermost_word_counts_and_all_hooks_run_from_the_outside_in() -> None:
+    config = parse_master(CONFIG)
+    found = pool_settings(config, config.resource_manager)
+    assert found[""].environment == {"GLOO_PORT_RANGE": "10-20", "DET_SLURM_RENDEZVOUS_IFACE": "ib0"}
+    assert found[""].startup_hooks == ("umask 077",)
+    assert found["gpu"].environment == {
+        "DET_INTER_NODE_NETWORK_INTERFACE": "hsn0",
+        "NCCL_SOCKET_IFNAME": "hsn0",
+        "GLOO_SOCKET_IFNAME": "hsn0",
+        "GLOO_PORT_RANGE": "10-20",
+        "DET_SLURM_RENDEZVOUS_IFACE": "ib1",
+        "DET_SLURM_PROXY_IFACE": "eno1",
+    }
+    assert found["careful"].environment == {**found["gpu"].environment, "GLOO_PORT_RANGE": "1000-2000"}
+    assert found["careful"].startup_hooks == ("umask 077", "module load cuda", "ulimit -n 4096")
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "label"),
+    [
+        ("project", "slurm", "vision/2"),
+        ("project", "pbs", "vision_2"),
+        ("workspace", "slurm", "lab"),
+        ("label", "slurm", "acct:a,acct:b,fast"),
+        ("label:acct:", "slurm", "a,b"),
+        ("label:acct:", "pbs", "a_b"),
+        ("label:none", "slurm", None),
+        ("", "slurm", None),
+    ],
+)
+def test_what_the_scheduler_is_told_for_its_accounts(source: str, kind: str, label: str | None) -> None:
+    config = {"project": "vision/2", "workspace": "lab", "labels": ["fast", "acct:b", "acct:a"]}
+    assert account_label(source, config, kind) == label
