@@ -26,7 +26,7 @@ from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.dispatchers.docker import DockerDispatcher  # isort: skip
 
 USER = "tmalice"
-PATIENCE = 30.0  # seconds
+PATIENCE = 30.0  # seconds for a process or a server to start or end
 
 
 class AgentProcess:
@@ -106,15 +106,11 @@ class HubServer:
     """The agents' part of the master's API on a port of its own."""
 
     def __init__(self, dispatcher: DockerDispatcher, folder: Path) -> None:
-        cluster = Cluster(name=dispatcher.name, dispatcher=dispatcher, job_root=folder)
-        self._wakeups = Wakeups()
-        app = FastAPI()
+        self._wakeups, self._folder = Wakeups(), folder
+        self._app = app = FastAPI()
         failures.install(app)
         app.include_router(agents.router)
-        # The agents' calls ask neither the database nor the settings.
-        app.state.services = Services(
-            cast(Store, None), cast(Settings, None), Clusters([cluster]), cast(SiteDefaults, None), self._wakeups
-        )
+        self.serve(dispatcher)
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
@@ -122,6 +118,14 @@ class HubServer:
             uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         )
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
+
+    def serve(self, dispatcher: DockerDispatcher) -> None:
+        """From now on answer for this one."""
+        cluster = Cluster(name=dispatcher.name, dispatcher=dispatcher, job_root=self._folder)
+        # The agents' calls ask neither the database nor the settings.
+        self._app.state.services = Services(
+            cast(Store, None), cast(Settings, None), Clusters([cluster]), cast(SiteDefaults, None), self._wakeups
+        )
 
     def start(self) -> HubServer:
         self._thread.start()

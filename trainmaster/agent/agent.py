@@ -162,6 +162,10 @@ class Agent:
 
     def _look(self) -> dict[str, Local]:
         """Every token that this host knows, or that is being worked on."""
+        # First: what is not being worked on now stays as the engine shows it a moment later, because only this thread
+        # begins something. The other way round a container that has just been started would look as if it were gone.
+        with self._lock:
+            found = dict(self._notes)
         try:
             containers = self._engine.containers()
         except EngineAway:
@@ -170,8 +174,6 @@ class Agent:
         if self._missed_at is not None:
             self._outages.append((self._missed_at - JUST_STOPPED, time.time()))
             self._missed_at = None
-        with self._lock:
-            found = dict(self._notes)
         for token in self._folders.known():
             found.setdefault(token, Local(token))
         for seen in containers:

@@ -100,8 +100,8 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
     for token in sorted({*local, *ordered}):
         known, order = local.get(token, Local(token)), ordered.get(token)
         seen = known.seen
-        if seen is None and order is None and not (known.started or known.failure):
-            continue
+        if order is None and (known.busy or (seen is None and not known.started and not known.failure)):
+            continue  # it is being removed, or was a moment ago
         stopped = seen is None and not known.busy and order is not None and STOPS & set(order.deliver)
         state = state_of(known, order)
         failure, blame = known.failure, known.blame

@@ -1,5 +1,19 @@
-"""A hub, an agent on a real Docker daemon, and a dispatcher between them."""
+"""The site that the conformance suite uses."""
 
-from tests.docker.engine import docker_engine
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dispatchers.docker.site import Site, running_site
+from tests.docker.engine import DockerEngine, docker_engine
 
 __all__ = ["docker_engine"]
+
+
+@pytest.fixture(scope="module")
+def site(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with running_site(docker_engine, tmp_path_factory.mktemp("docker")) as site:
+        site.add_agent()
+        yield site

@@ -288,12 +288,12 @@ class DispatcherConformance:
     # -- bad days --------------------------------------------------------------------------------------
 
     def test_a_master_that_was_started_again_finds_its_jobs(
-        self, dispatcher: Dispatcher, make_dispatcher: Callable[[], Dispatcher], make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, make_dispatcher: Callable[[], Dispatcher], make_spec: MakeSpec, job_root: Path
     ) -> None:
         running, ended = make_spec(programs.WAITS), make_spec(programs.TELLS)
         ref = dispatcher.submit(running)
         dispatcher.submit(ended)
-        self._wait((setup.job_root / running.token / "ready").exists, "the start of the job")
+        self._wait((job_root / running.token / "ready").exists, "the start of the job")
         self._ended(dispatcher, ended)
         again = make_dispatcher()
         try:
@@ -310,13 +310,13 @@ class DispatcherConformance:
             again.close()
 
     def test_a_cluster_that_is_away_is_told_apart_from_jobs_that_are_gone(
-        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.away is None:
             pytest.skip("nothing that can be away stands between this dispatcher and its jobs")
         spec, later = make_spec(programs.WAITS), make_spec()
         ref = dispatcher.submit(spec)
-        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        self._wait((job_root / spec.token / "ready").exists, "the start of the job")
         with faults.away(), ThreadPoolExecutor(4) as threads:  # at once: each may try for long
             answers = [
                 threads.submit(work)
@@ -360,13 +360,13 @@ class DispatcherConformance:
         self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
 
     def test_an_unknown_word_is_handed_on_as_unknown(
-        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.strange is None:
             pytest.skip("this dispatcher reads no words of somebody else's")
         spec = make_spec(programs.WAITS)
         dispatcher.submit(spec)
-        self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+        self._wait((job_root / spec.token / "ready").exists, "the start of the job")
         with faults.strange():
             (seen,) = self._seen(dispatcher, spec)
             assert (seen.state, seen.raw_state) == (JobState.UNKNOWN, WORD)
@@ -374,14 +374,14 @@ class DispatcherConformance:
         assert seen.state is JobState.RUNNING
 
     def test_noise_around_an_answer_is_not_taken_for_it(
-        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, setup: Setup
+        self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.noisy is None:
             pytest.skip("this dispatcher reads no text of somebody else's")
         with faults.noisy():
             spec = make_spec(programs.WAITS)
             ref = dispatcher.submit(spec)
-            self._wait((setup.job_root / spec.token / "ready").exists, "the start of the job")
+            self._wait((job_root / spec.token / "ready").exists, "the start of the job")
             (seen,) = self._seen(dispatcher, spec)
             assert (seen.job_id, seen.state) == (ref.job_id, JobState.RUNNING)
             assert {pool.name for pool in dispatcher.pools()} >= {self.pool}

@@ -177,7 +177,7 @@ class Foreman:
     def _take(self, agent: Agent, said: ContainerReport, now: float) -> None:
         record = self.jobs.get(said.token)
         if record is None:
-            if said.state in (ContainerState.PREPARING, ContainerState.RUNNING):
+            if said.state is ContainerState.RUNNING or (said.state is ContainerState.PREPARING and said.container_id):
                 self._adopt(agent, said, now)
             return
         if record.ended is not None or record.job_id != said.job_id:
