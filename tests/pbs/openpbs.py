@@ -56,13 +56,12 @@ def up() -> None:
             _run(CONF, str(EXEC / "sbin" / program))
     _wait(lambda: _qmgr("list server", check=False) == 0, "the server")
     if fresh:
-        for order in ("create resource ngpus type=long,flag=nh", "set server job_history_enable=True",
-                      "set server scheduler_iteration=20", "set server flatuid=True"):  # fmt: skip
-            _qmgr(order)
+        _qmgr("create resource ngpus type=long,flag=nh")
+        for setting in ("job_history_enable=True", "scheduler_iteration=20", "flatuid=True"):
+            _qmgr(f"set server {setting}")
     for name, port in HOSTS.items():
         _start_host(name, port)
-    _wait(lambda: subprocess.run([EXEC / "bin/pbsnodes", "-a"], env=_environment(CONF), capture_output=True, text=True, check=False)
-          .stdout.count("state = free") == len(HOSTS), "the hosts")  # fmt: skip
+    _wait(_hosts_are_free, "the hosts")
 
 
 def down() -> None:
@@ -86,16 +85,8 @@ def _start_host(name: str, port: int) -> None:
     conf = RUN / f"{name}.conf"
     conf.write_text(_configuration(name, name, port=port))
     if not (RUN / name).exists():
-        words = [
-            str(EXEC / "libexec/pbs_postinstall"),
-            "execution",
-            _version(),
-            str(EXEC),
-            str(RUN / name),
-            "",
-            "sameconf",
-        ]
-        _run(conf, *words)
+        install = str(EXEC / "libexec/pbs_postinstall")
+        _run(conf, install, "execution", _version(), str(EXEC), str(RUN / name), "", "sameconf")
         with (RUN / name / "mom_priv/config").open("a") as file:
             file.write("$usecp *:/ /\n")
     if not _runs(RUN / name / "mom_priv/mom.lock"):
@@ -104,6 +95,12 @@ def _start_host(name: str, port: int) -> None:
         _qmgr(f"create node {name} mom={name},port={port}")
         _qmgr(f"set node {name} resources_available.ncpus={CPUS}")
         _qmgr(f"set node {name} resources_available.ngpus={GPUS}")
+
+
+def _hosts_are_free() -> bool:
+    words = [EXEC / "bin/pbsnodes", "-a"]
+    done = subprocess.run(words, env=_environment(CONF), capture_output=True, text=True, check=False)
+    return done.stdout.count("state = free") >= len(HOSTS)
 
 
 def _configuration(home: str, leaf: str, *, server: bool = False, port: int | None = None) -> str:

@@ -71,6 +71,17 @@ def test_a_signal_from_nowhere_waits_for_the_scheduler_to_say_who_sent_it() -> N
         assert kind(attempt(record(code=137, signal=9), said=said, ended_seen_at=NOW)) is said
 
 
+def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() -> None:
+    left = {"preempt_reason": "scheduler"}  # the runtime reports a SIGTERM so, whoever sent it
+    saved = attempt(record(preempted="scheduler", acked=True), **left)
+    assert kind(saved) is None
+    assert kind(saved, NOW + SECOND_OPINION) is OutcomeKind.PREEMPTED
+    deleted = {"said": OutcomeKind.CANCELLED, "ended_seen_at": NOW}
+    assert kind(attempt(record(preempted="scheduler", acked=True), **left, **deleted)) is OutcomeKind.CANCELLED
+    done = {"said": OutcomeKind.COMPLETED, "ended_seen_at": NOW - SETTLE}
+    assert kind(attempt(record(preempted="scheduler", acked=True), **left, **done)) is OutcomeKind.PREEMPTED
+
+
 def test_what_we_killed_is_not_a_failure() -> None:
     assert kind(attempt(record(code=137, signal=9), kill_asked=True)) is OutcomeKind.STOPPED
     assert kind(attempt(kill_asked=True, absent_since=NOW)) is OutcomeKind.STOPPED

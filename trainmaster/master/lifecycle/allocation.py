@@ -82,7 +82,7 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     gone = attempt.ended_seen_at is not None or attempt.absent_since is not None
     if not bad and len(records) < attempt.num_nodes and not gone:
         return None  # the other nodes have not finished
-    outside = attempt.preempt_reason is None and not attempt.kill_asked
+    outside = not _asked_by_us(attempt) and not attempt.kill_asked
     if outside and _asks_for_a_second_opinion(bad or records) and attempt.said not in _TELLING:
         waited = now - (attempt.first_exit_at or now)
         settled = attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
@@ -93,6 +93,12 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     if bad:
         return _from_failure(attempt, min(bad, key=_blame))
     return _from_success(attempt, records[0])
+
+
+def _asked_by_us(attempt: Attempt) -> bool:
+    """False for a signal from the scheduler, which the runtime reports as a request to leave: what was behind it, a
+    person's qdel or a job of higher priority, is the scheduler's to say."""
+    return attempt.preempt_reason not in (None, "scheduler")
 
 
 # Words of the scheduler that explain an end which looks like a signal from nowhere to the runtime.
@@ -149,7 +155,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
 def _from_scheduler(attempt: Attempt) -> Outcome:
     said = attempt.said or OutcomeKind.INFRASTRUCTURE
     text = attempt.said_text.rstrip(".") or f"The scheduler says: {said.value}"
-    if attempt.kill_asked or (attempt.preempt_reason is not None and said is OutcomeKind.CANCELLED):
+    if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
         return Outcome(OutcomeKind.STOPPED, "It was ended at once")
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
