@@ -186,6 +186,7 @@ def test_many_commands_at_once_share_one_connection(make: Make, sshd: Sshd) -> N
     assert shell.run(["true"], deadline=10).ok
     with ThreadPoolExecutor(16) as threads:
         found = list(threads.map(lambda n: shell.run(["sh", "-c", f"sleep 0.1; echo {n}"], deadline=30), range(32)))
+    assert [done for done in found if not done.ok] == []
     assert [done.stdout for done in found] == [f"{n}\n" for n in range(32)]
     # One process of sshd's with privileges and one without for each connection.
     wait(lambda: len(sshd.connections()) == 2, "one connection only")

@@ -36,6 +36,7 @@ class ParamikoLine:
         self._user = user or options.user or getpass.getuser()
         self._sessions = threading.BoundedSemaphore(options.sessions)
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._clients: list[paramiko.SSHClient] = []  # the jump host's, if any, and last the host's own
         self._failed: tuple[float, str] | None = None
 
@@ -49,25 +50,34 @@ class ParamikoLine:
             raise
 
     def _channel(self, command: str, until: float) -> paramiko.Channel:
-        """A channel in which `command` runs. A connection that turns out to be dead is made anew, once."""
+        """A channel in which `command` runs. A connection that turns out to be dead is made anew, once; one that lives
+        is kept whatever happens to a channel, because other commands run on it."""
         dead = False
         while True:
             transport = self._connected(until)
             try:
-                channel = transport.open_session(timeout=max(0.1, until - time.monotonic()))
-                channel.settimeout(max(0.1, until - time.monotonic()))
-                channel.exec_command(command)
-                return channel
-            except paramiko.ChannelException as error:
-                # The server still counts sessions that have just ended here.
-                if time.monotonic() >= until:
-                    raise NotStarted(f"{self._where} takes no command: {_text(error)}.") from None
-                time.sleep(BUSY)
+                return self._open(transport, command, until)
             except (paramiko.SSHException, OSError, EOFError) as error:
-                self._drop(transport)
-                if dead:
+                late = time.monotonic() >= until
+                if late or not transport.is_active():
+                    self._drop(transport)
+                if late or (dead and not transport.is_active()):
                     raise NotStarted(f"{self._where} takes no command: {_text(error)}.") from None
-                dead = True
+                dead = dead or not transport.is_active()
+            # The server still counts sessions that have just ended here.
+            time.sleep(BUSY)
+
+    def _open(self, transport: paramiko.Transport, command: str, until: float) -> paramiko.Channel:
+        # One at a time: paramiko keeps the last failure for whoever asks first.
+        if not self._opening.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise TimeoutError
+        try:
+            channel = transport.open_session(timeout=max(0.1, until - time.monotonic()))
+        finally:
+            self._opening.release()
+        channel.settimeout(max(0.1, until - time.monotonic()))
+        channel.exec_command(command)
+        return channel
 
     @property
     def _where(self) -> str:
