@@ -1,6 +1,6 @@
 # Debian packages that the tests need; nothing is done when they are there. Run as root.
 set -euo pipefail
-wanted=(slurm-wlm munge debootstrap squashfs-tools squashfuse fuse2fs fuse-overlayfs uidmap fakeroot patchelf sudo openssh-server
+wanted=(slurm-wlm munge slurmdbd mariadb-server debootstrap squashfs-tools squashfuse fuse2fs fuse-overlayfs uidmap fakeroot patchelf sudo openssh-server
     python3-venv postgresql docker.io tini)
 missing=()
 for package in "${wanted[@]}"; do

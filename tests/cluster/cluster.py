@@ -28,8 +28,9 @@ MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 class Cluster:
     """One test cluster, up or down. Several processes may use it; starts and stops are locked."""
 
-    def __init__(self, layout: Layout | None = None) -> None:
+    def __init__(self, layout: Layout | None = None, profile: configuration.Profile | None = None) -> None:
         self.layout = layout or Layout.from_environment()
+        self.profile = profile or configuration.Profile()
 
     # -- life ------------------------------------------------------------------------------------------
 
@@ -59,6 +60,7 @@ class Cluster:
                 _root_environment({}),
             )
             wait_until(self.layout.munge_socket.exists, 10, "munged's socket")
+            self._start_services()
             self.start_controller()
             for node in self.layout.nodes:
                 self.start_node(node)
@@ -77,11 +79,18 @@ class Cluster:
             for node in self.layout.nodes:
                 self._end_job_processes(node)
                 self.node_daemon(node).stop()
+            for daemon in reversed(self.services()):
+                daemon.stop()
             self._munged().stop()
 
     def status(self) -> dict[str, str]:
         """Daemon name -> "up (pid N)" or "down", and "nodes" -> what sinfo says."""
-        daemons = [self._munged(), self.controller, *(self.node_daemon(node) for node in self.layout.nodes)]
+        daemons = [
+            self._munged(),
+            *self.services(),
+            self.controller,
+            *(self.node_daemon(node) for node in self.layout.nodes),
+        ]
         report = {}
         for daemon in daemons:
             pid = daemon.pid()
@@ -211,6 +220,15 @@ class Cluster:
             self.run("scancel", "-Q", *sorted(set(listing)))
         wait_until(lambda: not self.command("squeue", "-h").strip(), seconds, "end of all jobs")
 
+    # -- what a profile adds ---------------------------------------------------------------------------
+
+    def services(self) -> list[Daemon]:
+        """Daemons that stand between munged and the controller; none in the default profile."""
+        return []
+
+    def _start_services(self) -> None:
+        """Start them, and wait until the controller can be started."""
+
     # -- inside ----------------------------------------------------------------------------------------
 
     def _munged(self) -> Daemon:
@@ -237,7 +255,7 @@ class Cluster:
         if not key.exists():
             key.touch(mode=0o600)
             key.write_bytes(secrets.token_bytes(128))
-        _write(self.layout.slurm_conf, configuration.slurm_conf(self.layout, min_job_age))
+        _write(self.layout.slurm_conf, configuration.slurm_conf(self.layout, min_job_age, self.profile))
         _write(run / "etc" / "gres.conf", configuration.gres_conf(self.layout))
         _write(run / "etc" / "cgroup.conf", configuration.cgroup_conf(_memory_controller()))
         for device in map(Path, configuration.GPU_DEVICES):

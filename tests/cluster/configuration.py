@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tests.cluster.layout import CPUS_PER_NODE, GPUS_PER_NODE, MEMORY_PER_CPU_MB, MEMORY_PER_NODE_MB, Layout
 
 GPU_DEVICES = tuple(f"/dev/fakegpu{number}" for number in range(GPUS_PER_NODE))
 
 
-def slurm_conf(layout: Layout, min_job_age: int) -> str:
+@dataclass(frozen=True)
+class Profile:
+    """What sites decide differently. The default profile: no accounting, no preemption, three partitions."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)  # of slurm.conf, in place of the default's
+    partitions: tuple[str, ...] = ()  # further PartitionName lines; `{nodes}` stands for all nodes
+
+
+def slurm_conf(layout: Layout, min_job_age: int, profile: Profile = Profile()) -> str:
     """`min_job_age`: seconds for which the controller remembers an ended job (Slurm wants at least 2)."""
     host = socket.gethostname()
     nodes = ",".join(layout.nodes)
@@ -56,8 +66,10 @@ def slurm_conf(layout: Layout, min_job_age: int) -> str:
         f"PartitionName=main Nodes={nodes} Default=YES MaxTime=1-00:00:00 DefaultTime=1:00:00 State=UP",
         f"PartitionName=short Nodes={nodes} MaxTime=2 DefaultTime=2 State=UP",
         f"PartitionName=small Nodes={layout.nodes[-1]} MaxTime=1-00:00:00 DefaultTime=1:00:00 State=UP",
+        *(line.format(nodes=nodes) for line in profile.partitions),
     ]
-    return "\n".join(lines) + "\n"
+    kept = [line for line in lines if line.partition("=")[0] not in profile.settings]
+    return "\n".join([*kept, *(f"{key}={value}" for key, value in profile.settings.items())]) + "\n"
 
 
 def gres_conf(layout: Layout) -> str:

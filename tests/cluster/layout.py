@@ -11,7 +11,7 @@ A second cluster beside the first needs another run folder, other ports and othe
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 USERS = ("tmalice", "tmbob")
@@ -37,6 +37,16 @@ class Layout:
             cache=Path(os.environ.get("TRAINMASTER_CACHE", "/var/cache/trainmaster")),
             first_port=int(os.environ.get("TRAINMASTER_CLUSTER_PORT", "18000")),
             nodes=tuple(os.environ.get("TRAINMASTER_CLUSTER_NODES", "n1,n2,n3,n4").split(",")),
+        )
+
+    def beside(self, name: str, offset: int, nodes: int = 2) -> Layout:
+        """The layout of another cluster on the same machine: folders, ports and nodes of its own. Node names differ,
+        because memory is limited in control groups that bear them."""
+        return replace(
+            self,
+            run=self.run.with_name(f"{self.run.name}-{name}"),
+            first_port=self.first_port + offset,
+            nodes=tuple(f"{node}{name[0]}" for node in self.nodes[:nodes]),
         )
 
     @property

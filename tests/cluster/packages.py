@@ -6,6 +6,7 @@ import os
 import subprocess
 
 SLURM = ("slurm-wlm", "munge")
+ACCOUNTING = ("slurmdbd", "mariadb-server")
 CONTAINERS = (
     "debootstrap",
     "squashfs-tools",

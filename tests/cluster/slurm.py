@@ -9,26 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.cluster import apptainer, images
+from tests.cluster.accounting import AccountedCluster
 from tests.cluster.cluster import Cluster
 from tests.cluster.packages import Unavailable
+
+C = TypeVar("C", bound=Cluster)
 
 
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[Cluster]:
     """The running test cluster. One that was up before stays up; otherwise it is taken down at the end."""
-    cluster = Cluster()
-    was_up = cluster.controller.pid() is not None
-    try:
-        cluster.up()
-    except Unavailable as reason:
-        pytest.skip(f"no Slurm cluster: {reason}")
-    yield cluster
-    if not was_up:
-        cluster.down()
+    yield from _up(Cluster())
+
+
+@pytest.fixture(scope="session")
+def accounted_cluster() -> Iterator[AccountedCluster]:
+    """The cluster that keeps accounts, in the same manner."""
+    yield from _up(AccountedCluster())
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +52,17 @@ def python_image(apptainer_command: Path) -> Path:
 def torch_image(apptainer_command: Path) -> Path:
     """A container image with PyTorch for the CPU, NumPy and scikit-learn."""
     return _image("torch")
+
+
+def _up(cluster: C) -> Iterator[C]:
+    was_up = cluster.controller.pid() is not None
+    try:
+        cluster.up()
+    except Unavailable as reason:
+        pytest.skip(f"no Slurm cluster: {reason}")
+    yield cluster
+    if not was_up:
+        cluster.down()
 
 
 def _image(name: str) -> Path:

@@ -27,6 +27,10 @@ def outcome(stderr: str, code: int = 1, **more: bool) -> Outcome:
         ("cpus", Rejected, "CPU count per node can not be satisfied"),
         ("reservation", Rejected, "Requested reservation is invalid"),
         ("time", Rejected, "Invalid --time specification"),
+        ("account", Rejected, "Invalid account"),
+        ("qos", Rejected, "Invalid qos"),
+        ("maxwall", Rejected, "more time than its quality of service (QOS) allows (QOSMaxWallDurationPerJobLimit)"),
+        ("limit", Transient, "may have no more jobs in the queue until some of them end (AssocMaxSubmitJobLimit)"),
         ("timeout", Ambiguous, "Socket timed out"),
         ("down", Unreachable, "Unable to contact slurm controller"),
     ],
@@ -67,6 +71,8 @@ def test_what_was_cut_short_is_never_called_failed() -> None:
 def test_queries() -> None:
     assert isinstance(query_failure(outcome(recorded("squeue-down.err"))), Unreachable)
     assert isinstance(query_failure(outcome(recorded("squeue-timeout.err"))), Unreachable)
+    assert isinstance(query_failure(outcome(recorded("sacct-down.err"))), Unreachable)
+    assert isinstance(query_failure(outcome(recorded("sacct-timeout.err"))), Transient)
     # Commands for several clusters end with 0 whatever happened.
     assert isinstance(query_failure(outcome("Socket timed out on send/recv operation", 0)), Unreachable)
     assert isinstance(query_failure(outcome(recorded("scancel-down.err"), 8)), Unreachable)

@@ -68,7 +68,7 @@ def test_any_output_is_read_without_an_error(text: str) -> None:
     parse.nodes(text, MARK)
     parse.key_values(text)
     parse.configuration(text)
-    parse.accounting(text)
+    parse.accounting(text, "det-a")
     parse.submitted_id(text)
     parse.expand_hosts(text)
     parse.gpus(text)
@@ -129,6 +129,7 @@ def test_durations(text: str, seconds: int | None) -> None:
         ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
         ("", []),
         ("(null)", []),
+        ("None assigned", []),
         ("odd[a-b]", ["odd[a-b]"]),
     ],
 )
@@ -160,9 +161,12 @@ def test_scontrol_of_real_jobs() -> None:
     assert config["AccountingStorageType"] == "accounting_storage/none"
 
 
-def test_accounting_takes_the_newest_run() -> None:
-    text = "12|PREEMPTED|0:0|0:0|None|n1\n12|CANCELLED by 1000|0:15|0:0|None|n[1-2]\n"
-    assert parse.accounting(text) == {
+def test_accounting_takes_the_newest_run_of_the_job_that_bears_the_token() -> None:
+    text = (
+        "12|FAILED|1:0|0:0|None|n9|somebody|else's\n12|PREEMPTED|0:0|0:0|None|n1|det-a\n"
+        "12|CANCELLED by 1000|0:15|0:0|None|n[1-2]|det-a\n12|COMPLETED|0:0|0:0|None|n3|det-b\n"
+    )
+    assert parse.accounting(text, "det-a") == {
         "job_id": "12",
         "state": "CANCELLED by 1000",
         "exit": "0:15",
@@ -170,7 +174,15 @@ def test_accounting_takes_the_newest_run() -> None:
         "reason": "None",
         "nodes": "n[1-2]",
     }
-    assert parse.accounting("") is None
+    assert parse.accounting(text, "det-c") is None
+    assert parse.accounting("", "det-a") is None
+
+
+def test_accounting_of_real_jobs() -> None:
+    text = recorded("sacct-ended.out")
+    rows = {line.rpartition("|")[2]: line.split("|")[1] for line in text.splitlines()}
+    assert {parse.accounting(text, name)["state"] for name in rows} == set(rows.values())  # type: ignore[index]
+    assert set(rows.values()) >= {"TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "FAILED", "COMPLETED", "REQUEUED"}
 
 
 def test_everybodys_jobs_with_their_owners_and_sizes() -> None:

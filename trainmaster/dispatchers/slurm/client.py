@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.access.ways import Access
-from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient
+from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
 from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 
 log = logging.getLogger(__name__)
+
+ACCOUNTS_DEADLINE = 15.0  # seconds for sacct, which a database may keep waiting
+ACCOUNTS_REST = 30.0  # seconds for which accounting is left alone after it failed to answer
 
 
 class TokenBucket:
@@ -49,6 +52,7 @@ class SlurmClient:
         self._programs = options.programs()
         self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
         self._odd: set[str] = set()
+        self._accounts_rest_until = 0.0
 
     def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
         """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
@@ -99,9 +103,23 @@ class SlurmClient:
         self._raise(outcome)
         return parse.key_values(outcome.stdout)
 
-    def account(self, job_id: str) -> dict[str, str] | None:
-        """How accounting recorded a job's end; None when it has nothing (yet)."""
-        return parse.accounting(self._ask(commands.account(self._programs, job_id)).stdout)
+    def account(self, ref: JobRef) -> dict[str, str] | None:
+        """How accounting recorded a job's end; None when it has nothing (yet), or when the site keeps none.
+
+        sacct tries for 45 s to reach a slurmdbd that hangs, and whoever asks has other jobs to care for: it gets less
+        time, and after a failure nobody asks for a while. Raises Unreachable, Transient."""
+        if time.monotonic() < self._accounts_rest_until:
+            raise Unreachable("Slurm's accounting did not answer a moment ago.")
+        deadline = min(ACCOUNTS_DEADLINE, self._options.query_deadline)
+        outcome = self._shell.run(commands.account(self._programs, ref.job_id), deadline=deadline)
+        if "accounting storage is disabled" in outcome.stderr:
+            return None
+        try:
+            self._raise(outcome)
+        except DispatcherError:
+            self._accounts_rest_until = time.monotonic() + ACCOUNTS_REST
+            raise
+        return parse.accounting(outcome.stdout, ref.token)
 
     def configuration(self) -> dict[str, str]:
         return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)

@@ -34,7 +34,8 @@ NODE_FIELDS = (
     "Available",
     "Memory",
 )
-ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList")
+# The name, which may hold anything, stands last here too.
+ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")
 CANCEL_CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -297,8 +298,12 @@ class SlurmDispatcher:
         if shown.get("JobName") not in (None, ref.token):
             shown = {}  # job ids start again when a cluster loses its state
         facts = _Facts.of_controller(shown) if shown else None
-        if facts is None or facts.state.terminal:
-            facts = self._from_accounting(ref) or facts
+        if facts is None:
+            facts = self._from_accounting(ref)
+        elif facts.state.terminal:
+            with contextlib.suppress(DispatcherError):  # accounting is away; what the controller said stands
+                told = self._from_accounting(ref)
+                facts = told if told and told.state.terminal else facts  # it hears of ends a little later
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
         if facts.state is JobState.FAILED and memory_ran_out(self.collect(ref.token, ref.user).output_tail):
@@ -306,10 +311,7 @@ class SlurmDispatcher:
         return facts.explanation()
 
     def _from_accounting(self, ref: JobRef) -> _Facts | None:
-        try:
-            row = self._client.account(ref.job_id)
-        except DispatcherError:
-            return None  # accounting is off or away; what the controller said stands
+        row = self._client.account(ref)
         return _Facts.of_accounting(row) if row else None
 
     # -- the job folder --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.slurm.reasons import Reason, explain_reason
 
 # The message may have arrived and been acted on: only looking for the token can tell.
 _UNKNOWN_OUTCOME = re.compile(
@@ -62,12 +63,25 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
         return Ambiguous(f"Slurm did not answer the submit: {message(text)}.", token=token)
     if _NO_CLUSTER.search(text):
         return Unreachable(f"Slurm cannot be reached: {message(text)}.", token=token)
+    if limit := _limit(text):
+        kind = Rejected if limit.never else Transient
+        return kind(f"Slurm {'refuses the job' if limit.never else 'takes no job now'}. {limit.sentence}", token=token)
     if _LATER.search(text):
         return Transient(f"Slurm takes no job now: {message(text)}.", token=token)
     if outcome.returncode == 0 or outcome.returncode < 0:
         # It ended well without an id, or was ended by a signal: something we do not know happened in between.
         return Ambiguous(f"sbatch ended without a job id: {message(text)}.", token=token)
     return Rejected(f"Slurm refuses the job: {message(text)}.", token=token)
+
+
+def _limit(stderr: str) -> Reason | None:
+    """The limit that sbatch names on a line of its own, before the summary that stands for all limits. Some go away
+    when other jobs end; what one job alone is too large for never does."""
+    for line in stderr.splitlines():
+        word = _NOISE.sub("", line.strip())
+        if re.fullmatch(r"(QOS|Assoc)[A-Z]\w+", word):
+            return explain_reason(word)
+    return None
 
 
 def query_failure(outcome: Outcome) -> DispatcherError | None:

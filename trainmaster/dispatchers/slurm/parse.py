@@ -13,7 +13,7 @@ from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, e
 from trainmaster.dispatchers.slurm.states import Exit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
-ABSENT = frozenset({"", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
+ABSENT = frozenset({"", "None assigned", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,12 @@ def configuration(stdout: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def accounting(stdout: str) -> dict[str, str] | None:
-    """The newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS; None when there is none."""
-    rows = [line.split("|") for line in stdout.splitlines() if line.count("|") == 5]
-    if not rows:
-        return None
-    return dict(zip(("job_id", "state", "exit", "derived", "reason", "nodes"), rows[-1], strict=True))
+def accounting(stdout: str, token: str) -> dict[str, str] | None:
+    """The newest allocation of `sacct -X -P -n -o` with commands.ACCOUNT_FIELDS that bears `token`; None when there is
+    none. Job ids start again when a cluster loses its state, so that one id may stand for several jobs."""
+    rows = [line.split("|", len(_ACCOUNT_KEYS)) for line in stdout.splitlines()]
+    ours = [row for row in rows if len(row) == len(_ACCOUNT_KEYS) + 1 and row[-1] == token]
+    return dict(zip(_ACCOUNT_KEYS, ours[-1][:-1], strict=True)) if ours else None
+
+
+_ACCOUNT_KEYS = ("job_id", "state", "exit", "derived", "reason", "nodes")

@@ -62,6 +62,8 @@ _NEVER = {
 }
 # Limits come in families: QOSMax..., QOSGrp..., AssocMax..., AssocGrp..., MaxMemPerLimit and so on.
 _FAMILIES = (
+    ("QOSMaxSubmitJob", "Its quality of service (QOS) may have no more jobs in the queue until some of them end"),
+    ("AssocMaxSubmitJob", "Its account may have no more jobs in the queue until some of them end"),
     ("QOSGrp", "Waits until the group that shares its quality of service (QOS) uses less"),
     ("QOSMaxWall", "It asks for more time than its quality of service (QOS) allows"),
     ("QOSMax", "Waits because of a limit of its quality of service (QOS)"),
