@@ -209,3 +209,37 @@ def test_everybodys_jobs_with_their_owners_and_sizes() -> None:
 )
 def test_gpus_of_a_job(allocated: str, per_job: str, per_node: str, gpus: int) -> None:
     assert parse.job_gpus(allocated, per_job, per_node, nodes=2) == gpus
+
+
+HEADING = MARK.join(["JOBID", "STATE", *["X"] * 9]) + end_mark(MARK) + "\n"
+
+
+@pytest.mark.parametrize("banner", ["", "Welcome to the cluster!\n"])
+@pytest.mark.parametrize("jobs", [0, 3])
+def test_an_answer_with_its_heading_is_whole(banner: str, jobs: int) -> None:
+    text = banner + HEADING + "".join(records(recorded("squeue.out"))[:jobs]) + banner
+    assert parse.cut_queue(text, MARK) == ""
+    assert len(parse.queue(text, MARK)[0]) == jobs
+
+
+def test_an_answer_that_is_cut_in_a_line_is_noticed_wherever_it_is_cut() -> None:
+    whole = records(recorded("squeue.out"))[:3]
+    text, last = HEADING + "".join(whole[:2]), whole[2]
+    in_the_number = len(last.partition(MARK)[0])
+    missed = [at for at in range(len(last) - 1) if not parse.cut_queue(text + last[:at], MARK)]
+    # What begins as a number only may be a banner; the job that is missing tells then (SlurmDispatcher.observe).
+    assert [at for at in missed if at > in_the_number + len(MARK)] == []
+
+
+@pytest.mark.parametrize("text", ["", "\n", "Welcome to the cluster!\n", HEADING.replace("0123456789abcdef", "feed")])
+def test_an_answer_without_its_heading_is_none(text: str) -> None:
+    assert parse.cut_queue(text, MARK) == "its answer lacks the heading"
+    assert parse.cut_nodes(text, MARK) == "its answer lacks the heading"
+
+
+def test_nodes_under_their_heading() -> None:
+    heading = MARK.join(["PARTITION", *["X"] * 9]) + MARK + "\n"
+    text = heading + recorded("sinfo.out")
+    assert parse.cut_nodes(text, MARK) == ""
+    assert parse.nodes(text, MARK) == parse.nodes(recorded("sinfo.out"), MARK)
+    assert parse.cut_nodes(text[:-20], MARK) == "its last line is cut short"

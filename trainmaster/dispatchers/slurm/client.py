@@ -67,23 +67,27 @@ class SlurmClient:
             raise failures.submit_failure(outcome, job.token)
         return found
 
-    def queue(self) -> list[parse.QueueLine]:
+    def queue(self, *, oldest_first: bool = False) -> list[parse.QueueLine]:
         """All jobs that Slurm knows: everybody's, where jobs run as their users or other people's are shown; else those
-        of this account. Raises Unreachable, Transient."""
+        of this account. Raises Unreachable, Transient; the latter also for an answer that is seen to be cut."""
         mark = _mark()
         everybody = self._access.impersonates or self._options.external_jobs
-        outcome = self._ask(commands.queue(self._programs, mark, everybody=everybody))
-        jobs, odd = parse.queue(outcome.stdout, mark)
+        argv = commands.queue(self._programs, mark, everybody=everybody, oldest_first=oldest_first)
+        printed = self._ask(argv).stdout
+        jobs, odd = parse.queue(printed, mark)
         self._note("squeue", odd)
-        if odd and not jobs and mark not in outcome.stdout and outcome.stdout.strip():
-            raise Transient(f"squeue printed nothing that is a list of jobs: {odd[0]!r}.")
+        if why := parse.cut_queue(printed, mark):
+            raise Transient(f"squeue did not print the whole list of jobs: {why} ({printed.strip()[-100:]!r}).")
         return jobs
 
-    def nodes(self) -> list[parse.NodeLine]:
-        """Every node in every partition. Raises Unreachable, Transient."""
+    def nodes(self, *, backwards: bool = False) -> list[parse.NodeLine]:
+        """Every node in every partition. Raises Unreachable, Transient as `queue`."""
         mark = _mark()
-        found, odd = parse.nodes(self._ask(commands.nodes(self._programs, mark)).stdout, mark)
+        printed = self._ask(commands.nodes(self._programs, mark, backwards=backwards)).stdout
+        found, odd = parse.nodes(printed, mark)
         self._note("sinfo", odd)
+        if why := parse.cut_nodes(printed, mark):
+            raise Transient(f"sinfo did not print the whole list of nodes: {why} ({printed.strip()[-100:]!r}).")
         return found
 
     def cancel(self, refs: Sequence[JobRef]) -> None:

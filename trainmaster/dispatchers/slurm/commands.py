@@ -102,19 +102,23 @@ def end_mark(mark: str) -> str:
     return mark.replace("\x1f", "\x1e")
 
 
-def queue(programs: Programs, mark: str, *, everybody: bool = False) -> list[str]:
+def queue(programs: Programs, mark: str, *, everybody: bool = False, oldest_first: bool = False) -> list[str]:
     """One bulk question for all jobs of this account, or of everybody, ended ones that Slurm still remembers included.
-    It costs the controller two requests either way."""
+    It costs the controller two requests either way.
+
+    With its heading, which tells an answer from none at all. The newest job first: an answer that is cut loses jobs
+    that were listed before, and their absence can be noticed.
+    """
     whose = () if everybody else ("--me",)
     names = (*QUEUE_FIELDS[:-1], *(OWNER_FIELDS if everybody else ()), QUEUE_FIELDS[-1])
     fields = ",".join(f"{name}:{end_mark(mark) if name == 'Name' else mark}" for name in names)
-    return [programs.squeue, "--noheader", *whose, "--states=all", f"--Format={fields}"]
+    return [programs.squeue, *whose, "--states=all", f"--sort={'' if oldest_first else '-'}i", f"--Format={fields}"]
 
 
-def nodes(programs: Programs, mark: str) -> list[str]:
-    """Every node in every partition."""
+def nodes(programs: Programs, mark: str, *, backwards: bool = False) -> list[str]:
+    """Every node in every partition, under a heading."""
     fields = ",".join(f"{name}:{mark}" for name in NODE_FIELDS)
-    return [programs.sinfo, "--noheader", "--Node", f"--Format={fields}"]
+    return [programs.sinfo, "--Node", f"--sort={'-' if backwards else ''}N", f"--Format={fields}"]
 
 
 def cancel(programs: Programs, job_ids: Sequence[str]) -> list[list[str]]:

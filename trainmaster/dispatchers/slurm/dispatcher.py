@@ -31,6 +31,7 @@ from trainmaster.dispatchers.base import (
     SlotType,
     Snapshot,
     StagedFile,
+    Transient,
 )
 from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.slurm import commands, options, resources
@@ -65,6 +66,7 @@ class SlurmDispatcher:
         self._lock = threading.Lock()
         self._partitions: dict[str, Partition] = {}
         self._partitions_at: float | None = None
+        self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended when they were last listed
 
     # -- the cluster -----------------------------------------------------------------------------------
 
@@ -142,6 +144,10 @@ class SlurmDispatcher:
                 return self._partitions
         # Asked without the lock: a controller that hangs must not hold up those who are content with old answers.
         found = partitions(self._client.nodes(), self._options)
+        # A trial whose pool is not there is refused for good: two answers must agree.
+        gone = self._partitions.keys() - found.keys()
+        if gone and (hidden := gone & partitions(self._client.nodes(backwards=True), self._options).keys()):
+            raise Transient(f"sinfo's answers contradict each other: partition {min(hidden)} is in one of two.")
         with self._lock:
             self._partitions = found
             self._partitions_at = time.monotonic()
@@ -263,12 +269,31 @@ class SlurmDispatcher:
         taken_at = time.time()
         ours: list[Observation] = []
         others: list[QueueLine] = []
-        for job in self._client.queue():
+        for job in self._whole_queue():
             if job.name.startswith(self._prefix) and TOKEN.fullmatch(job.name):
                 ours.append(_observation(job, self._access.name(job.user) if job.user else None))
             else:
                 others.append(job)
         return Snapshot(taken_at, tuple(ours), tuple(self._external(others)) if self._options.external_jobs else ())
+
+    def _whole_queue(self) -> list[QueueLine]:
+        """Slurm remembers ended jobs for longer than we look away, so that a job of ours that lived and is now unlisted
+        is a sign of an answer that was cut. The same question with the jobs in the other order tells.
+
+        Raises Unreachable, Transient."""
+        jobs = self._client.queue()
+        missing = self._lived - {job.job_id for job in jobs}
+        if missing:
+            again = {job.job_id for job in self._client.queue(oldest_first=True)}
+            if hidden := missing & again:
+                raise Transient(f"squeue's answers contradict each other: job {min(hidden)} is in one of two.")
+        self._lived = frozenset(
+            job.job_id
+            for job in jobs
+            if job.name.startswith(self._prefix)
+            and not map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived).terminal
+        )
+        return jobs
 
     def _external(self, jobs: Sequence[QueueLine]) -> Iterator[ExternalJob]:
         """Jobs of others that wait or run."""

@@ -13,6 +13,7 @@ from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, e
 from trainmaster.dispatchers.slurm.states import Exit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
+_QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
 ABSENT = frozenset({"", "None assigned", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
 
@@ -68,6 +69,24 @@ def submitted_id(stdout: str) -> tuple[str, str] | None:
     return None
 
 
+def cut_queue(stdout: str, mark: str) -> str:
+    """What shows that this is not the whole answer to our question; empty when nothing does. An answer to an older
+    question bears another mark, and squeue prints its heading even when there is no job."""
+    return _cut(stdout, f"{end_mark(mark)}\n", _QUEUE_HEADING + mark, mark)
+
+
+def cut_nodes(stdout: str, mark: str) -> str:
+    """The same for sinfo."""
+    return _cut(stdout, f"{mark}\n", _NODES_HEADING + mark, mark)
+
+
+def _cut(stdout: str, end: str, heading: str, mark: str) -> str:
+    *whole, rest = f"{stdout}\n".split(end)
+    if not any(part.rpartition("\n" + heading)[1] or part.startswith(heading) for part in whole):
+        return "its answer lacks the heading"
+    return "its last line is cut short" if mark in rest else ""
+
+
 def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
     """Jobs of `squeue -O` with `mark` after every field and commands.end_mark after the last, and the lines that are
     no jobs.
@@ -83,6 +102,8 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
         # A banner of the login shell stands before the first record, on lines of its own.
         lead, _, job_id = fields[0].rpartition("\n")
         odd += [line for line in lead.splitlines() if line.strip()]
+        if job_id == _QUEUE_HEADING and len(fields) in _QUEUE_LENGTHS:
+            continue
         if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
             odd.append(record.strip()[:200])
             continue
@@ -180,6 +201,8 @@ def nodes(stdout: str, mark: str) -> tuple[list[NodeLine], list[str]]:
     odd: list[str] = []
     for line in stdout.splitlines():
         fields = line.split(mark)
+        if fields[0] == _NODES_HEADING:
+            continue
         if len(fields) != 11 or not re.fullmatch(r"\d+/\d+/\d+/\d+", fields[3]):
             if line.strip():
                 odd.append(line.strip()[:200])
