@@ -82,6 +82,27 @@ class DockerEngine:
         with _closing(self.client()) as client:
             return sorted(str(container.name) for container in client.containers.list(all=True))
 
+    def is_running(self, name: str) -> bool:
+        """False for one that is not there."""
+        with _closing(self.client()) as client:
+            try:
+                return str(client.containers.get(name).status) in ("running", "paused")
+            except docker.errors.NotFound:
+                return False
+
+    def remove(self, name: str) -> None:
+        """As a person does."""
+        with _closing(self.client()) as client:
+            client.containers.get(name).remove(force=True)
+
+    def pause(self, name: str) -> None:
+        with _closing(self.client()) as client:
+            client.containers.get(name).pause()
+
+    def unpause(self, name: str) -> None:
+        with _closing(self.client()) as client:
+            client.containers.get(name).unpause()
+
     def remove_everything(self) -> None:
         with _closing(self.client()) as client:
             for container in client.containers.list(all=True):

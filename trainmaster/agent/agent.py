@@ -39,7 +39,6 @@ from trainmaster.version import VERSION
 
 log = logging.getLogger(__name__)
 
-HEARTBEAT = 15.0  # seconds between two reports when nothing happens
 WORKERS = 8  # long deeds at once
 PAUSES = (0.5, 1.0, 2.0, 5.0)  # seconds before each further try when something does not answer
 RETRY = 5.0  # seconds after which a deed that the network stopped is tried again
@@ -118,7 +117,7 @@ class Agent:
                 if said:
                     log.info("all is well again")
                 said, tries = "", 0
-                pause = HEARTBEAT
+                pause = self._orders.heartbeat
             except MustLeave as fault:
                 self._fault = fault
                 return

@@ -117,15 +117,15 @@ class Engine:
 
     def pull(self, image: str) -> None:
         """Raises CannotStart."""
-        client = docker.APIClient(self._address, version="auto", timeout=PULL_SILENCE)
-        try:
-            with _telling(), contextlib.closing(client):
-                name, tag = _split(image)
+        name, tag = _split(image)
+        with _telling(), contextlib.closing(self._connect(PULL_SILENCE)) as client:
+            try:
                 for line in client.pull(name, tag=tag, stream=True, decode=True):
                     if "error" in line:
                         raise _not_pulled(image, str(line["error"]))
-        except errors.APIError as error:
-            raise _not_pulled(image, str(error.explanation or error)) from None
+            except errors.APIError as error:
+                # A registry that does not answer is an error 500 of the engine's.
+                raise _not_pulled(image, str(error.explanation or error)) from None
 
     def create(self, body: Mapping[str, Any], name: str) -> str:
         """The new container's id; that of the one which has the name already. Raises CannotStart."""
@@ -172,8 +172,7 @@ class Engine:
     def watch(self, changed: Callable[[], None], stopped: threading.Event) -> None:
         """Call `changed` for each change of a container of ours, until the engine goes away or `stopped` is set."""
         filters = {"type": "container", "label": f"{LABEL_AGENT}={self._agent_id}", "event": list(EVENTS)}
-        client = docker.APIClient(self._address, version="auto", timeout=DEADLINE)
-        with contextlib.closing(client), _telling():
+        with _telling(), contextlib.closing(self._connect(DEADLINE)) as client:
             stream = client.events(decode=True, filters=filters)
             # Without this the thread would sit in a read until the next event.
             threading.Thread(target=_close_after, args=(stopped, stream), name="engine-closer", daemon=True).start()
@@ -185,8 +184,11 @@ class Engine:
     def _api(self) -> docker.APIClient:
         client: docker.APIClient | None = getattr(self._local, "client", None)
         if client is None:
-            client = self._local.client = docker.APIClient(self._address, version="auto", timeout=DEADLINE)
+            client = self._local.client = self._connect(DEADLINE)
         return client
+
+    def _connect(self, deadline: int) -> docker.APIClient:
+        return docker.APIClient(self._address, version="auto", timeout=deadline)
 
 
 def _close_after(stopped: threading.Event, stream: Any) -> None:

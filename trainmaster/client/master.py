@@ -236,6 +236,24 @@ class Master:
         """Go on with a pool that rests after failures (administrators only)."""
         self._http.request("POST", f"/api/x1/resource-pools/{quote(name, safe='')}/resume")
 
+    def update_job(self, job_id: str, **changes: Any) -> None:
+        """`changes` as the API names them: priority, weight, resourcePool, aheadOf, behindOf."""
+        update = {"jobId": job_id, **{key: value for key, value in changes.items() if value is not None}}
+        self._http.request("POST", "/api/v1/job-queues", body={"updates": [update]})
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    def agents(self) -> list[Json]:
+        """Agents on Docker hosts, by name."""
+        return list(self._http.request("GET", "/api/v1/agents")["agents"])
+
+    def enable_agent(self, agent_id: str, slot: int | None = None) -> None:
+        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
+
+    def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+        """`drain`: what runs there may go on to its end."""
+        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
+
     def _pages(
         self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
     ) -> list[Json]:
@@ -247,3 +265,8 @@ class Master:
             if not everything or page["endIndex"] >= page["total"]:
                 return found
             offset = int(page["endIndex"])
+
+
+def _place(agent_id: str, slot: int | None) -> str:
+    name = quote(agent_id, safe="")
+    return name if slot is None else f"{name}/slots/{slot}"

@@ -131,6 +131,7 @@ class Orders(Wire):
     """All containers that an agent should have, and those that it may remove with all they left."""
 
     revision: str
+    heartbeat: float = Field(default=15.0, gt=0)  # seconds between two reports when nothing happens
     containers: tuple[ContainerOrder, ...] = ()
     forget: tuple[str, ...] = ()  # tokens
 

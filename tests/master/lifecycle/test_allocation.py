@@ -82,6 +82,16 @@ def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() ->
     assert kind(attempt(record(preempted="scheduler", acked=True), **left, **done)) is OutcomeKind.PREEMPTED
 
 
+def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_was_done() -> None:
+    taken = {"said": OutcomeKind.PREEMPTED, "ended_seen_at": NOW - SETTLE}
+    assert kind(attempt(record(code=137, signal=9), **taken)) is OutcomeKind.PREEMPTED
+    assert kind(attempt(record(code=143, signal=15, preempted="scheduler"), **taken)) is OutcomeKind.PREEMPTED
+    assert kind(attempt(record(preempted="scheduler", acked=True), **taken)) is OutcomeKind.PREEMPTED
+    assert kind(attempt(record(preempted="scheduler"), **taken)) is OutcomeKind.COMPLETED
+    assert kind(attempt(record(code=3), **taken)) is OutcomeKind.FAILED
+    assert kind(attempt(**taken)) is OutcomeKind.PREEMPTED
+
+
 def test_what_we_killed_is_not_a_failure() -> None:
     assert kind(attempt(record(code=137, signal=9), kill_asked=True)) is OutcomeKind.STOPPED
     assert kind(attempt(kill_asked=True, absent_since=NOW)) is OutcomeKind.STOPPED

@@ -42,6 +42,7 @@ from trainmaster.dispatchers.hub import (
 log = logging.getLogger(__name__)
 
 TICK = 1.0  # seconds between two looks at the clock
+HEARTBEAT = 15.0  # seconds between two reports of an agent when nothing happens
 KEEP_ADOPTED = 3600.0  # seconds for which the end of a job is remembered that only an agent knew
 
 
@@ -261,7 +262,12 @@ class Foreman:
         ]
         body = json.dumps([[one.model_dump(mode="json") for one in containers], forget], sort_keys=True)
         revision = hashlib.sha256(body.encode()).hexdigest()[:16]
-        return Orders(revision=revision, containers=tuple(containers), forget=tuple(forget))
+        return Orders(
+            revision=revision,
+            heartbeat=min(HEARTBEAT, self._options.agent_timeout / 4),
+            containers=tuple(containers),
+            forget=tuple(forget),
+        )
 
     def _is_over(self, token: str, said: ContainerReport) -> bool:
         """Whether a container that the agent should not have may be taken away: one that has ended when its job is

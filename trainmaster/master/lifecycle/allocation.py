@@ -83,12 +83,14 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     if not bad and len(records) < attempt.num_nodes and not gone:
         return None  # the other nodes have not finished
     outside = not _asked_by_us(attempt) and not attempt.kill_asked
-    if outside and _asks_for_a_second_opinion(bad or records) and attempt.said not in _TELLING:
+    # A job that was preempted and yet ended well left by itself: then its own record says more.
+    told = attempt.said in _TELLING or (attempt.said is OutcomeKind.PREEMPTED and bool(bad))
+    if outside and _asks_for_a_second_opinion(bad or records) and not told:
         waited = now - (attempt.first_exit_at or now)
         settled = attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
         if waited < SECOND_OPINION and not settled:
             return None
-    if attempt.said in _TELLING and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
+    if told and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
         return _from_scheduler(attempt)
     if bad:
         return _from_failure(attempt, min(bad, key=_blame))

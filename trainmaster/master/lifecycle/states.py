@@ -80,7 +80,7 @@ class OutcomeKind(enum.StrEnum):
     """How an attempt ended, as far as its trial cares."""
 
     COMPLETED = "completed"  # left with status 0 on its own account
-    PREEMPTED = "preempted"  # asked to leave, saved its work and left
+    PREEMPTED = "preempted"  # asked to leave, saved its work and left; or its scheduler took the resources
     STOPPED = "stopped"  # ended by us without having saved anything
     FAILED = "failed"  # the user's code ended with an error
     OUT_OF_MEMORY = "out of memory"

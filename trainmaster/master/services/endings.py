@@ -233,7 +233,7 @@ ENDS = {
     JobState.CANCELLED: OutcomeKind.CANCELLED,
     JobState.WALLTIME: OutcomeKind.WALLTIME,
     JobState.OUT_OF_MEMORY: OutcomeKind.OUT_OF_MEMORY,
-    JobState.PREEMPTED: OutcomeKind.INFRASTRUCTURE,
+    JobState.PREEMPTED: OutcomeKind.PREEMPTED,
     JobState.INFRASTRUCTURE: OutcomeKind.INFRASTRUCTURE,
 }
 

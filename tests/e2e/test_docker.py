@@ -1,0 +1,220 @@
+"""Experiments on Docker hosts: a real master, two agents, a real Docker daemon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docker.engine import DockerEngine, docker_engine
+from tests.e2e import trainings
+from tests.e2e.docker_hosts import Hosts, running_hosts
+from tests.e2e.master import ended_as, files, log_text, only_trial, validations, wait_for
+from trainmaster.client.errors import APIError
+from trainmaster.client.master import Master
+
+__all__ = ["docker_engine"]
+pytestmark = pytest.mark.docker
+
+# What a node finds.
+LOOKS = """
+import json, os
+import trainmaster.core as core
+info = core.get_cluster_info()
+facts = {
+    "uid": os.getuid(), "home": os.path.isdir(os.environ["HOME"]), "addresses": len(info.container_addrs),
+    "slots": info.slot_ids, "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize,
+    "capabilities": [line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")][0],
+    "new_privileges": [line.split()[1] for line in open("/proc/self/status") if line.startswith("NoNewPrivs")][0],
+    "rank": info.container_rank,
+}
+print("FACTS", json.dumps(facts), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def hosts(docker_engine: DockerEngine) -> Iterator[Hosts]:
+    with running_hosts(docker_engine, "host1", "host2") as hosts:
+        yield hosts
+
+
+def create(master: Master, text: str, script: str = trainings.COUNTING) -> int:
+    return master.create_experiment(text, files(train__py=script)).id
+
+
+def steps(master: Master, number: int) -> int:
+    return max((trial.batches or 0 for trial in master.trials(number)), default=0)
+
+
+def wait_for_steps(master: Master, number: int, count: int) -> None:
+    wait_for(lambda: steps(master, number) >= count, f"step {count} of experiment {number}", 60)
+
+
+def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    searcher = {"name": "random", "metric": "error", "max_trials": 6, "max_concurrent_trials": 4}
+    number = create(
+        master, trainings.experiment(searcher, epochs=3, value={"type": "double", "minval": 1, "maxval": 2})
+    )
+    ended_as(master, number, "COMPLETED")
+    trials = master.trials(number)
+    assert {trial.state for trial in trials} == {"COMPLETED"}
+    assert validations(master, [trial.id for trial in trials]) == {trial.id: [1, 2, 3] for trial in trials}
+
+
+def test_a_job_is_an_ordinary_user_without_capabilities(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    number = create(master, trainings.experiment(), LOOKS)
+    ended_as(master, number, "COMPLETED")
+    line = next(line for line in log_text(master, only_trial(master, number).id).splitlines() if "FACTS" in line)
+    facts = json.loads(line.partition("FACTS ")[2])
+    assert facts["uid"] >= 1000
+    assert facts["home"] is True
+    assert int(facts["capabilities"], 16) == 0
+    assert facts["new_privileges"] == "1"
+    assert facts["shm"] == 128 * 2**20
+
+
+def test_a_gang_meets_on_two_hosts(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    keys = {"resources": {"slots_per_trial": 4}}
+    number = create(master, trainings.experiment(keys=keys), LOOKS)
+    ended_as(master, number, "COMPLETED")
+    text = log_text(master, only_trial(master, number).id)
+    facts = [json.loads(line.partition("FACTS ")[2]) for line in text.splitlines() if "FACTS" in line]
+    assert sorted(one["rank"] for one in facts) == [0, 1]
+    assert {one["addresses"] for one in facts} == {2}
+    assert [one["slots"] for one in facts] == [[0, 1], [0, 1]]
+
+
+def test_a_more_important_gang_gets_its_slots_and_nothing_is_lost(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    searcher = {"name": "random", "metric": "error", "max_trials": 2, "max_concurrent_trials": 2}
+    keys = {"resources": {"slots_per_trial": 2, "priority": 60}}
+    low = create(master, trainings.experiment(searcher, epochs=60, pause=0.1, keys=keys))
+    wait_for(lambda: [t for t in master.trials(low) if (t.batches or 0) >= 3][1:], "both trials to run")
+    high = create(master, trainings.experiment(keys={"resources": {"slots_per_trial": 4, "priority": 10}}), LOOKS)
+    ended_as(master, high, "COMPLETED")
+    assert not master.experiment(low).ended_for_good
+    ended_as(master, low, "COMPLETED")
+    for trial in master.trials(low):
+        assert trial.restarts == 0
+        assert "leaving after epoch" in log_text(master, trial.id)
+        assert validations(master, [trial.id])[trial.id] == list(range(1, 61))
+
+
+def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) -> None:
+    master, admin = hosts.master.client(), hosts.master.client("admin")
+    running = create(master, trainings.experiment(epochs=25, pause=0.1, keys={"resources": {"slots_per_trial": 2}}))
+    wait_for_steps(master, running, 1)
+    (where,) = (agent["id"] for agent in master.agents() if any(slot["container"] for slot in agent["slots"].values()))
+    with pytest.raises(APIError, match="administrator"):
+        master.disable_agent(where)
+    admin.disable_agent(where, drain=True)
+    try:
+        other = create(master, trainings.experiment(epochs=1, keys={"resources": {"slots_per_trial": 2}}))
+        ended_as(master, other, "COMPLETED")
+        entity = hosts.entity(master, where)
+        assert (entity["enabled"], entity["draining"]) == (False, True)
+        ended_as(master, running, "COMPLETED")
+        assert only_trial(master, running).restarts == 0
+        assert f"host{3 - int(where[-1])}" in log_text(master, only_trial(master, other).id)
+    finally:
+        admin.enable_agent(where)
+    assert hosts.entity(master, where)["enabled"] is True
+
+
+def test_an_image_that_is_not_there_is_told(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    keys = {"environment": {"image": "127.0.0.1:1/missing:1"}}
+    number = create(master, trainings.experiment(keys=keys))
+    trial = wait_for(lambda: next(iter(master.trials(number)), None), "the trial")
+    wait_for(lambda: "cannot be pulled" in log_text(master, trial.id), "the sentence", 60)
+    master.steer(number, "kill")
+    ended_as(master, number, "CANCELED")
+
+
+def test_a_killed_agent_adopts_its_containers_when_it_comes_back(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    keys = {"resources": {"slots_per_trial": 4}}
+    searcher = {"name": "random", "metric": "error", "max_trials": 3, "max_concurrent_trials": 3}
+    small = create(master, trainings.experiment(searcher, epochs=40, pause=0.1))
+    wait_for_steps(master, small, 3)
+    before = running(hosts)
+    for agent in hosts.agents:
+        agent.kill()
+    seen = steps(master, small)
+    wait_for_steps(master, small, seen + 5)  # containers and the master go on without their agents
+    assert running(hosts) == before
+    for agent in hosts.agents:
+        agent.start()
+    gang = create(master, trainings.experiment(keys=keys), LOOKS)
+    for number in (small, gang):
+        ended_as(master, number, "COMPLETED")
+        assert all(trial.restarts == 0 for trial in master.trials(number))
+    ids = [trial.id for trial in master.trials(small)]
+    assert validations(master, ids) == {number: list(range(1, 41)) for number in ids}
+    assert len(attempts(master, small)) == 3
+
+
+def test_a_killed_master_finds_everything_as_it_was(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    searcher = {"name": "random", "metric": "error", "max_trials": 6, "max_concurrent_trials": 6}
+    number = create(master, trainings.experiment(searcher, epochs=25, pause=0.1))
+    wait_for_steps(master, number, 3)
+    hosts.master.kill()
+    before = running(hosts)
+    hosts.master.start()
+    assert running(hosts) == before
+    master = hosts.master.client()
+    ended_as(master, number, "COMPLETED")
+    ids = [trial.id for trial in master.trials(number)]
+    assert validations(master, ids) == {trial: list(range(1, 26)) for trial in ids}
+    assert len(attempts(master, number)) == 6
+
+
+def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hosts) -> None:
+    master = hosts.master.client()
+    number = create(master, trainings.experiment(epochs=25, pause=0.1, save_at=3))
+    wait_for_steps(master, number, 5)
+    for name in running(hosts):
+        hosts.engine.remove(name)
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert trial.restarts == 0
+    assert "removed by somebody" in log_text(master, trial.id)
+    assert "starting after epoch 3" in log_text(master, trial.id)
+
+
+def test_the_trial_of_an_agent_that_stays_away_runs_elsewhere(docker_engine: DockerEngine) -> None:
+    with running_hosts(docker_engine, "lost", slots=1, reattach=2) as hosts:
+        master = hosts.master.client()
+        number = create(master, trainings.experiment(epochs=200, pause=0.1, save_at=3))
+        wait_for_steps(master, number, 4)
+        hosts.agents[0].kill()
+        (orphan,) = running(hosts)
+        hosts.engine.pause(orphan)  # its host is cut off: nothing is heard of the container either
+        hosts.add("other", slots=1)
+        trial = only_trial(master, number)
+        wait_for(lambda: "starting after epoch 3" in log_text(master, trial.id), "the second attempt", 60)
+        assert "lost" in log_text(master, trial.id)
+        # It comes back late: the container is ended, and nothing of it is counted.
+        hosts.engine.unpause(orphan)
+        hosts.agents[0].start()
+        wait_for(lambda: orphan not in running(hosts), "the end of the late container")
+        assert only_trial(master, number).restarts == 0
+        assert len(attempts(master, number)) == 2
+        master.steer(number, "kill")
+        ended_as(master, number, "CANCELED")
+
+
+def running(hosts: Hosts) -> set[str]:
+    """Names of the containers that run."""
+    return {name for name in hosts.names() if hosts.engine.is_running(name)}
+
+
+def attempts(master: Master, number: int) -> list[str]:
+    """Ids of all attempts of an experiment's trials."""
+    tasks = [trial.task_id for trial in master.trials(number)]
+    return [allocation["allocationId"] for task in tasks for allocation in master.task(task)["allocations"]]
