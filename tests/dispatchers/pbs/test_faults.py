@@ -121,6 +121,8 @@ def test_banners_and_words_of_hooks_are_no_jobs(bench: Bench, wrapped: Wrapped) 
         'echo "*** Welcome! ***"; echo "Job Id: 1.fake"; echo "    Job_Name = x"; "$REAL" "$@"; s=$?; echo bye; exit $s'
     )
     noisy = wrapped({"qsub": banner, "qstat": banner, "qselect": banner, "pbsnodes": banner})
+    assert noisy.pools()
+    assert noisy.observe().jobs == ()  # what stood beside queues and nodes is known for a banner
     ref = noisy.submit(bench.spec(programs.WAITS))
     bench.ready(ref)
     snapshot = noisy.observe()

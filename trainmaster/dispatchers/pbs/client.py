@@ -28,6 +28,8 @@ class PbsClient:
         self._programs = options.programs()
         self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
         self._odd: set[str] = set()
+        # Lines that stood beside something that was understood: a site's banner. Nothing but these is an empty list.
+        self._noise: set[str] = set()
 
     def submit(self, job: commands.Submission, user: str | None = None) -> str:
         """The id of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
@@ -112,16 +114,17 @@ class PbsClient:
         mark = _mark()
         outcome = self._ask(build(self._programs, self._options.query_format, mark))
         found, odd = formats.read(self._options.query_format, outcome.stdout, mark)
-        self._note(odd)
+        self._note(odd, beside=bool(found))
         return found
 
     def _jobs(self, outcome: Outcome, mark: str) -> list[parse.Job]:
         records, odd = formats.read(self._options.query_format, outcome.stdout, mark)
         jobs = [parse.job(record, self._options.gpu_resource) for record in records]
         odd += [record.name for record, job in zip(records, jobs, strict=True) if job is None]
-        self._note(odd)
-        if odd and not records:
-            raise Transient(f"qstat printed nothing that is a list of jobs: {odd[0]!r}.")
+        self._note(odd, beside=bool(records))
+        strange = [line for line in odd if line not in self._noise]
+        if strange and not records:
+            raise Transient(f"qstat printed nothing that is a list of jobs: {strange[0]!r}.")
         return [job for job in jobs if job is not None]
 
     def _run(self, argv: list[str]) -> Outcome:
@@ -154,8 +157,10 @@ class PbsClient:
         if error:
             raise error
 
-    def _note(self, odd: Iterable[str]) -> None:
-        """Log an odd line once."""
+    def _note(self, odd: Sequence[str], *, beside: bool) -> None:
+        """Log an odd line once; `beside`: it stood beside records."""
+        if beside and len(self._noise) < 1000:
+            self._noise.update(odd)
         for line in odd:
             if line not in self._odd and len(self._odd) < 1000:
                 self._odd.add(line)
