@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.access.ways import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient
+from trainmaster.dispatchers.pace import TokenBucket
 from trainmaster.dispatchers.pbs import commands, failures, formats, parse
 from trainmaster.dispatchers.pbs.config import PbsOptions
 from trainmaster.dispatchers.pbs.formats import Record
 from trainmaster.dispatchers.shell import Outcome
-from trainmaster.dispatchers.slurm.client import TokenBucket
 
 log = logging.getLogger(__name__)
 

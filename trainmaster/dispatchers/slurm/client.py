@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.access.ways import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
+from trainmaster.dispatchers.pace import TokenBucket
 from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
@@ -18,28 +17,6 @@ log = logging.getLogger(__name__)
 
 ACCOUNTS_DEADLINE = 15.0  # seconds for sacct, which a database may keep waiting
 ACCOUNTS_REST = 30.0  # seconds for which accounting is left alone after it failed to answer
-
-
-class TokenBucket:
-    """Lets at most `rate` calls a second through, after a first burst. Threads wait their turn."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._level = float(burst)
-        self._stamp = time.monotonic()
-        self._lock = threading.Lock()
-
-    def wait(self) -> None:
-        """Return when the next call may be made."""
-        with self._lock:
-            now = time.monotonic()
-            self._level = min(self._burst, self._level + (now - self._stamp) * self._rate)
-            self._stamp = now
-            self._level -= 1
-            pause = -self._level / self._rate if self._level < 0 else 0.0
-        if pause:
-            time.sleep(pause)
 
 
 class SlurmClient:
