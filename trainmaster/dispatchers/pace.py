@@ -1,4 +1,4 @@
-"""How fast a scheduler is asked for something: every one of them has a limit that it does not like to be reminded of."""
+"""How fast a scheduler is asked for something: each of them has a limit that it does not like to be reminded of."""
 
 from __future__ import annotations
 

@@ -54,6 +54,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"Specified \S+ does not exist: (?P<name>\S+)", "It asks for {name}, which does not exist."),
     (r"Job held", "Held; `qrls` lets it go on."),
 )  # fmt: skip
+
+
 def explain_reason(comment: str, state: JobState = JobState.QUEUED) -> Reason:
     """The comment of a job that waits; "" gives an empty sentence, but for a held one."""
     text = " ".join(comment.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.access.ways import Access
