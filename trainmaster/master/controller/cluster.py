@@ -215,19 +215,18 @@ class ClusterLoop:
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         for allocation_id, ref, said in silent:
             remains = self._read(ref.token, ref.user)
-            for record in remains.exits.values() if remains else ():
-                self._take_exit(allocation_id, record)
-            if allocation_id in self._asked or (said is None and remains and remains.exits):
+            told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
+            if allocation_id in self._asked or (said is None and any(told)):
                 continue
             if said not in (None, OutcomeKind.FAILED):
                 continue  # "failed" may hide why; every other word says it
             try:
-                told = self._dispatcher.explain(ref)
+                words = self._dispatcher.explain(ref)
             except DispatcherError as error:
                 log.info("job %s cannot be explained now: %s", ref.job_id, error)
                 continue
             self._asked.add(allocation_id)
-            endings.note_explanation(self._store, allocation_id, told.state, told.text, told.exit_code)
+            endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
 
     # -- concluding -------------------------------------------------------------------------------------------
 
@@ -290,12 +289,15 @@ class ClusterLoop:
             log.warning("the folder of job %s could not be read: %s", token, error)
             return None
 
-    def _take_exit(self, allocation_id: str, record: bytes) -> None:
+    def _take_exit(self, allocation_id: str, record: bytes) -> bool:
+        """Whether the file is an exit record. What is half written or spoilt is none: a later pass reads it again, and
+        what others say of the job decides meanwhile."""
         try:
-            found: dict[str, Any] = json.loads(record)
-        except ValueError:
-            return  # half written: the next pass reads it again
-        allocations.take_exit(self._store, allocation_id, found)
+            allocations.take_exit(self._store, allocation_id, json.loads(record))
+        except (ValueError, RecursionError, ServiceError) as error:
+            log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
+            return False
+        return True
 
 
 def _records(content: bytes) -> list[dict[str, Any]]:
@@ -305,7 +307,7 @@ def _records(content: bytes) -> list[dict[str, Any]]:
     for line in lines:
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         found.append(record if isinstance(record, dict) else {"kind": "unreadable"})
     return found

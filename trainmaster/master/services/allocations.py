@@ -10,13 +10,14 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Gathering, Node, Stream, Trial, User
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
-from trainmaster.master.services import jobspec, logs, metrics
+from trainmaster.master.services import exits, jobspec, logs, metrics
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
@@ -57,6 +58,11 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_type: st
             raise Conflict(
                 f"Job {allocation.lease_job} already runs the attempt {allocation_id}; "
                 f"job {request.job_id} is a double."
+            )
+        if request.restart_count > 0 and str(request.node_rank) in allocation.exits:
+            raise Conflict(
+                f"Job {request.job_id} was started again by its scheduler, but its first run said how it ended: "
+                f"the attempt {allocation_id} is over."
             )
         if allocation.lease_job is None:
             allocation.lease_job = request.job_id
@@ -164,7 +170,26 @@ def take_reports(
     replayed: bool = False,
 ) -> ReportAnswer:
     """Take in records number `first`.. of a stream, each exactly once, in order, in one transaction with every
-    decision that they lead to. `replayed`: read from the job folder after the job has gone."""
+    decision that they lead to. `replayed`: read from the job folder after the job has gone.
+
+    Raises Invalid for records that cannot be stored, NotFound."""
+    try:
+        return _take_reports(store, settings, allocation_id, stream, first, records, replayed=replayed)
+    except (DataError, TypeError, ValueError, OverflowError) as error:
+        # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
+        raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
+
+
+def _take_reports(
+    store: Store,
+    settings: Settings,
+    allocation_id: str,
+    stream: str,
+    first: int,
+    records: Sequence[Json],
+    *,
+    replayed: bool,
+) -> ReportAnswer:
     with store.transaction() as session:
         head = session.execute(
             select(Allocation.trial_id, Trial.experiment_id)
@@ -190,9 +215,12 @@ def take_reports(
     return ReportAnswer(acked, preempt, gone)
 
 
-def take_exit(store: Store, allocation_id: str, record: Json) -> None:
-    """The runtime of one node says how it ended. The controller draws the conclusion."""
-    rank = str(int(record.get("node_rank", 0)))
+def take_exit(store: Store, allocation_id: str, said: object) -> None:
+    """The runtime of one node says how it ended. The controller draws the conclusion.
+
+    Raises Invalid for what no runtime says, NotFound."""
+    record = exits.checked(said)
+    rank = str(record["node_rank"])
     with store.transaction() as session:
         allocation = _locked(session, allocation_id)
         if allocation.ended_at is not None or rank in allocation.exits:

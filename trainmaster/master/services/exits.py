@@ -1,0 +1,55 @@
+"""What the runtime of a node says of its end, made safe: the record may come from a file that a user could write."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from trainmaster.master.services.errors import Invalid
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # what PostgreSQL takes in no text
+LONGEST_TEXT = 4000  # characters
+
+
+def _storable(text: str) -> str:
+    return _UNSTORABLE.sub("\ufffd", text[:LONGEST_TEXT])
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
+
+
+class _Preempted(BaseModel):
+    reason: Text
+
+
+class _Record(BaseModel):
+    """The keys of ARCHITECTURE.md's exit record; others are dropped."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    allocation_id: Text = ""
+    job_id: Text = ""
+    node_rank: int = Field(default=0, ge=0, lt=1_000_000)
+    node_name: Text = ""
+    exit_code: int = Field(ge=-255, le=255)
+    signal: int | None = Field(default=None, ge=1, le=64)
+    oom: bool = False
+    preempted: _Preempted | None = None
+    preempt_acked: bool = False
+    began: bool = True
+    message: Text = ""
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
+    spool: dict[Text, Annotated[int, Field(ge=0, lt=2**53)]] = Field(default_factory=dict, max_length=10_000)
+
+
+def checked(record: object) -> dict[str, Any]:
+    """`record` as it may be stored and decided on. Raises Invalid with what does not fit."""
+    try:
+        return _Record.model_validate(record).model_dump()
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, f['loc'])) or 'it'}: {f['msg']}" for f in error.errors()[:3])
+        raise Invalid(f"The exit record does not fit: {faults}.") from None
