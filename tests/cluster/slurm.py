@@ -17,6 +17,7 @@ from tests.cluster import apptainer, images
 from tests.cluster.accounting import AccountedCluster
 from tests.cluster.cluster import Cluster
 from tests.cluster.packages import Unavailable
+from tests.cluster.preemption import PreemptingCluster
 
 C = TypeVar("C", bound=Cluster)
 
@@ -31,6 +32,12 @@ def slurm_cluster() -> Iterator[Cluster]:
 def accounted_cluster() -> Iterator[AccountedCluster]:
     """The cluster that keeps accounts, in the same manner."""
     yield from _up(AccountedCluster())
+
+
+@pytest.fixture(scope="session")
+def preempting_cluster() -> Iterator[PreemptingCluster]:
+    """The cluster whose urgent jobs take the resources of others."""
+    yield from _up(PreemptingCluster())
 
 
 @pytest.fixture(scope="session")

@@ -206,6 +206,8 @@ class Observation:
     nodes: Sequence[str] = ()
     started_at: float | None = None
     ends_at: float | None = None  # when the time limit strikes
+    taken_back_at: float | None = None  # when the scheduler began to take the resources for another job: little is left
+    restarts: int = 0  # how often the scheduler put it back into its queue after it had begun
     submitted_at: float | None = None
     never: bool = False  # True when the scheduler can never start it as asked (impossible request)
     user: str | None = None  # whose job it is; None where the dispatcher runs everything under one account

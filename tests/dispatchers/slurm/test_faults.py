@@ -167,3 +167,13 @@ def test_many_submits_at_once_give_one_job_each(bench: Bench) -> None:
     assert len({ref.job_id for ref in refs}) == 30
     listed = [job.token for job in bench.dispatcher.observe().jobs]
     assert all(listed.count(spec.token) == 1 for spec in specs)
+
+
+def test_a_job_that_is_requeued_and_held_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> None:
+    ref = bench.submit(programs.STUBBORN)
+    bench.ready(ref)
+    slurm_cluster.command("scontrol", "update", f"JobId={ref.job_id}", "Requeue=1")
+    slurm_cluster.command("scontrol", "requeuehold", ref.job_id)
+    wait(lambda: bench.state(ref) is JobState.HELD, "the hold")
+    assert "scontrol requeuehold" in bench.seen(ref.token)[0].explanation
+    assert bench.seen(ref.token)[0].started_at is None

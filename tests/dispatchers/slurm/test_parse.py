@@ -77,7 +77,7 @@ def test_any_output_is_read_without_an_error(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
 def test_any_job_name_survives(name: str) -> None:
-    fields = ["7", "RUNNING", "None", "0", "0", "1", "2", "3", "n1", "c", name]
+    fields = ["7", "RUNNING", "None", "0", "0", "1", "2", "3", "N/A", "0", "n1", "c", name]
     jobs, odd = parse.queue((MARK.join(fields) + end_mark(MARK) + "\n") * 2, MARK)
     assert [job.name for job in jobs] == [name, name]
     assert odd == []

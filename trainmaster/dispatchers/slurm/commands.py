@@ -16,6 +16,8 @@ QUEUE_FIELDS = (
     "SubmitTime",
     "StartTime",
     "EndTime",
+    "PreemptTime",
+    "RestartCnt",
     "NodeList",
     "Cluster",
     "Name",

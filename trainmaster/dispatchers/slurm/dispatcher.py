@@ -421,10 +421,17 @@ def _observation(job: QueueLine, user: str | None) -> Observation:
         nodes=job.nodes,
         started_at=job.started_at if begun else None,
         ends_at=job.ends_at if begun else None,
+        taken_back_at=job.preempted_at if begun and _is_of_this_run(job) else None,
+        restarts=job.restarts,
         submitted_at=job.submitted_at,
         never=refused or (not begun and reason.never),
         user=user,
     )
+
+
+def _is_of_this_run(job: QueueLine) -> bool:
+    """A job that was requeued keeps the time at which its last run was preempted."""
+    return bool(job.preempted_at and job.started_at and job.preempted_at >= job.started_at)
 
 
 def _checked_gpu_type(spec: JobSpec) -> str | None:

@@ -29,6 +29,8 @@ class QueueLine:
     submitted_at: float | None
     started_at: float | None
     ends_at: float | None
+    preempted_at: float | None
+    restarts: int
     nodes: tuple[str, ...]
     cluster: str
     name: str
@@ -107,7 +109,7 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
         if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
             odd.append(record.strip()[:200])
             continue
-        _, state, reason, status, derived, submit, start, end_time, nodes, cluster, *owner, name = fields
+        _, state, reason, status, derived, submit, start, end, preempt, restarts, nodes, cluster, *owner, name = fields
         user, partition, num_nodes, cpus, *tres = owner or [""] * len(OWNER_FIELDS)
         jobs.append(
             QueueLine(
@@ -118,7 +120,9 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
                 derived=Exit.parse(derived),
                 submitted_at=epoch(submit),
                 started_at=epoch(start),
-                ends_at=epoch(end_time),
+                ends_at=epoch(end),
+                preempted_at=epoch(preempt),
+                restarts=int(restarts) if restarts.isdigit() else 0,
                 nodes=tuple(expand_hosts(nodes)),
                 cluster="" if cluster in ABSENT else cluster,
                 user=user,

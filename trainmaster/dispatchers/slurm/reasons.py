@@ -20,6 +20,7 @@ _PLAIN = {
     "BeginTime": "Waits for the start time that was asked for.",
     "JobHeldUser": "Held by its owner: `scontrol release` lets it go on.",
     "JobHeldAdmin": "Held by an administrator; only an administrator can release it.",
+    "job requeued in held state": "Held by `scontrol requeuehold`; `scontrol release` lets it go on.",
     "JobHoldMaxRequeue": "Held by Slurm because it was requeued too often.",
     "Licenses": "Waits for a licence to become free.",
     "Reservation": "Waits for its reservation to begin.",

@@ -54,7 +54,8 @@ _WORDS = {
 }
 LAUNCH_FAILURE_SIGNAL = 53  # exit "0:53": slurmstepd could not start the script (ESLURMD_* in a signal's place)
 OUT_OF_MEMORY_SIGNAL = 125  # exit "0:125": SIG_OOM, Slurm's own number
-HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue"})
+REQUEUED_HELD = "job requeued in held state"  # a description, not one of Slurm's reason words
+HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", REQUEUED_HELD})
 
 
 @dataclass(frozen=True)

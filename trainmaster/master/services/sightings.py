@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import select
@@ -17,7 +17,7 @@ from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import logs
 from trainmaster.master.services.clock import epoch, from_epoch, now
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Store, wake
 from trainmaster.master.services.submission import explain, mark_submitted
 
 log = logging.getLogger(__name__)
@@ -26,6 +26,7 @@ _forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
 LOCKED_AT_ONCE = 500  # rows a transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
+REQUEUED = "The scheduler ended the job and put it back into its queue."
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
 
@@ -117,6 +118,7 @@ def _take_news(
         for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
             if (mine := news[allocation.id]) is not None:
                 _take_observation(notes, allocation, mine, taken)
+                _ask_to_leave(session, notes, allocation, mine)
             else:
                 _take_absence(allocation, taken, quiet_period, found)
         session.flush()
@@ -170,6 +172,8 @@ def _record_of(seen: Observation) -> dict[str, Any]:
         "nodes": list(seen.nodes),
         "ends_at": seen.ends_at,
         "never": seen.never,
+        "taken_back_at": seen.taken_back_at,
+        "restarts": seen.restarts,
     }
 
 
@@ -178,6 +182,8 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     allocation.observed_at, allocation.absent_since = taken, None
     if allocation.submission in (Submission.UNKNOWN, Submission.SUBMITTING):
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
+    if _is_requeued(allocation, seen) and not before.terminal:
+        seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
     if seen.state is JobState.UNKNOWN or seen.state.rank < before.rank:
         return  # an unknown word, or news that is older than what we know
     record = _record_of(seen)
@@ -192,6 +198,25 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
         allocation.exit_code = seen.exit_code
     if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
         explain(notes, allocation, seen.explanation)
+
+
+def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
+    """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
+    takes its place, and a further run of this job is told to leave. (One whose first run left no word, and that is back
+    before anybody looked, may go on where that one stopped.)"""
+    waits = seen.state in (JobState.QUEUED, JobState.HELD)
+    return seen.restarts > 0 and allocation.lease_job == seen.job_id and (waits or bool(allocation.exits))
+
+
+def _ask_to_leave(session: Session, notes: logs.Notes, allocation: Allocation, seen: Observation) -> None:
+    """Hand on the scheduler's notice: few schedulers tell the job itself (Slurm signals steps, not batch scripts)."""
+    if seen.taken_back_at is None:
+        return
+    asks = "" if seen.state.terminal else ": it is asked to save its work and leave"
+    explain(notes, allocation, f"The scheduler takes the job's resources for a job of higher priority{asks}.")
+    if not seen.state.terminal and allocation.preempt_at is None:
+        allocation.preempt_at, allocation.preempt_reason = now(), "scheduler"
+        wake(session, f"allocation:{allocation.id}")
 
 
 def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float, found: Sightings) -> None:
