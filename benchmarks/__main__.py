@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from benchmarks import commands, ingest, reading
+from benchmarks import commands, ingest, reading, scheduler
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -16,6 +16,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "load": (lambda deadline: _scheduling("load", deadline), 120),
     "scale": (lambda deadline: _many("throughput", deadline), 900),
     "waiting": (lambda deadline: _many("waiting", deadline), 900),
+    "scheduler": (scheduler.run, 60),
     "ingest": (ingest.run, 90),
     "reading": (reading.run, 240),
 }

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -80,7 +80,8 @@ class DockerEngine:
     def containers(self) -> list[str]:
         """Names of all containers, ended ones too."""
         with _closing(self.client()) as client:
-            return sorted(str(container.name) for container in client.containers.list(all=True))
+            # The richer call looks at each, and fails for one that has gone meanwhile.
+            return sorted(str(one["Names"][0]).lstrip("/") for one in client.api.containers(all=True))
 
     def is_running(self, name: str) -> bool:
         """False for one that is not there."""
@@ -95,6 +96,15 @@ class DockerEngine:
         with _closing(self.client()) as client:
             client.containers.get(name).remove(force=True)
 
+    def kill(self, name: str) -> None:
+        with _closing(self.client()) as client:
+            client.containers.get(name).kill()
+
+    def limit_memory(self, name: str, size: int) -> None:
+        """Bytes, swap included."""
+        with _closing(self.client()) as client:
+            client.containers.get(name).update(mem_limit=size, memswap_limit=size)
+
     def pause(self, name: str) -> None:
         with _closing(self.client()) as client:
             client.containers.get(name).pause()
@@ -105,8 +115,9 @@ class DockerEngine:
 
     def remove_everything(self) -> None:
         with _closing(self.client()) as client:
-            for container in client.containers.list(all=True):
-                container.remove(force=True)
+            for one in client.api.containers(all=True):
+                with suppress(docker.errors.APIError):
+                    client.api.remove_container(one["Id"], force=True)
 
     def import_image(self, root: Path) -> None:
         """Make IMAGE from a folder, unless it is there."""

@@ -218,3 +218,37 @@ def attempts(master: Master, number: int) -> list[str]:
     """Ids of all attempts of an experiment's trials."""
     tasks = [trial.task_id for trial in master.trials(number)]
     return [allocation["allocationId"] for task in tasks for allocation in master.task(task)["allocations"]]
+
+
+def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
+    master, slow = hosts.master.client(), f"{LOOKS}\nimport time\ntime.sleep(1.5)\n"
+    searcher = {"name": "random", "metric": "error", "max_trials": 2, "max_concurrent_trials": 2}
+    keys = {"resources": {"slots_per_trial": 2}}
+    blocker = create(master, trainings.experiment(searcher, epochs=1000, pause=0.1, keys=keys))
+    wait_for_steps(master, blocker, 1)
+    gang = trainings.experiment(keys={"resources": {"slots_per_trial": 4}})
+    first, second = create(master, gang, slow), create(master, gang, slow)
+
+    def queue() -> list[str]:
+        return [job.entity_id for job in master.jobs() if job.entity_id in map(str, (blocker, first, second))]
+
+    def explained() -> bool:
+        return all(job.explanation for job in master.jobs() if job.entity_id in (str(first), str(second)))
+
+    wait_for(explained, "why they wait")
+    assert queue() == [str(blocker), str(first), str(second)]
+    ids = {job.entity_id: job.job_id for job in master.jobs()}
+    hosts.master.det("job", "update", ids[str(second)], "--ahead-of", ids[str(first)])
+    assert queue() == [str(blocker), str(second), str(first)]
+    hosts.master.det("job", "update-batch", f"{ids[str(first)]}.priority=50")
+    assert {job.entity_id: job.raw["priority"] for job in master.jobs()}[str(first)] == 50
+    refused = hosts.master.det("job", "update", ids[str(first)], "--priority", "100", check=False)
+    assert "1 (served first) to 99" in refused.stderr
+    agents = json.loads(hosts.master.det("agent", "list", "--json").stdout)
+    assert [agent["id"] for agent in agents] == ["host1", "host2"]
+    slots = json.loads(hosts.master.det("slot", "list", "--json").stdout)
+    assert {slot["container"]["parent"] for slot in slots} == set(attempts(master, blocker))
+    master.steer(blocker, "kill")
+    ended_as(master, second, "COMPLETED")
+    assert not master.experiment(first).ended_for_good
+    ended_as(master, first, "COMPLETED")

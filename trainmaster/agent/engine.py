@@ -117,7 +117,7 @@ class Engine:
 
     def pull(self, image: str) -> None:
         """Raises CannotStart."""
-        name, tag = _split(image)
+        name, tag = split_image(image)
         with _telling(), contextlib.closing(self._connect(PULL_SILENCE)) as client:
             try:
                 for line in client.pull(name, tag=tag, stream=True, decode=True):
@@ -219,7 +219,7 @@ def _epoch(text: str) -> float | None:
     return whole + float(f"0.{fraction[:6]}" if fraction[:6].isdigit() else 0)
 
 
-def _split(image: str) -> tuple[str, str | None]:
+def split_image(image: str) -> tuple[str, str | None]:
     """Name and tag; a digest stays with its `sha256:`."""
     if "@" in image:
         name, _, digest = image.partition("@")

@@ -19,6 +19,8 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "experiment": (("e", "exp"), "trainmaster.cli.experiment", "create, watch and steer experiments"),
     "trial": (("t",), "trainmaster.cli.trial", "look at trials and their logs"),
     "checkpoint": (("c",), "trainmaster.cli.checkpoint", "look at and download checkpoints"),
+    "agent": (("a",), "trainmaster.cli.agent", "the Docker hosts that work for the master"),
+    "slot": (("s",), "trainmaster.cli.slot", "the slots of Docker hosts"),
     "job": (("j",), "trainmaster.cli.job", "the job queue"),
     "user": (("u",), "trainmaster.cli.user", "log in and out, list users"),
     "master": (("m",), "trainmaster.cli.master", "the master and its resource pools"),

@@ -39,6 +39,11 @@ class Standing(Values):
     disabled_slots: tuple[int, ...] = ()
     draining_slots: tuple[int, ...] = ()
 
+    @property
+    def marked(self) -> bool:
+        """Whether an administrator has disabled it, or a slot of it."""
+        return bool(not self.enabled or self.draining or self.disabled_slots)
+
 
 class _File(Values):
     agents: tuple[Standing, ...] = ()

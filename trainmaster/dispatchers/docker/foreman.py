@@ -15,10 +15,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from trainmaster.dispatchers.base import Rejected, SlotType, Transient
+from trainmaster.dispatchers.base import Rejected, Transient
 from trainmaster.dispatchers.docker import endings
 from trainmaster.dispatchers.docker.fleet import Agent, Fleet
 from trainmaster.dispatchers.docker.options import DockerOptions
+from trainmaster.dispatchers.docker.orders import order
 from trainmaster.dispatchers.docker.record import (
     EndKind,
     JobRecord,
@@ -32,7 +33,6 @@ from trainmaster.dispatchers.docker.record import (
 from trainmaster.dispatchers.docker.scheduler import Job, Node, Preempt, Scheduler, Start
 from trainmaster.dispatchers.hub import (
     AgentReport,
-    ContainerOrder,
     ContainerReport,
     ContainerState,
     Delivery,
@@ -160,7 +160,7 @@ class Foreman:
             if before is not None and before.standing.pool != pool.pool_name:
                 if before.here:
                     raise Rejected(f"Agent {agent_id} still runs jobs of pool {before.standing.pool}.")
-                self._pools[before.standing.pool].remove_node(agent_id)
+                self._take_out(before)
             agent = self.fleet.greet(agent_id, report, pool.pool_name, now, timeout=self._options.agent_timeout)
             if not report.problem:
                 agent.containers = {one.token: one for one in report.containers if one.token.startswith(self._prefix)}
@@ -251,7 +251,7 @@ class Foreman:
 
     def _orders(self, agent: Agent, now: float) -> Orders:
         containers = [
-            self._order(self.jobs[token], number, now)
+            order(self.jobs[token], number, self._options, agent.slot_type, now)
             for token in sorted(agent.here)
             if (number := _rank_on(self.jobs[token], agent.id)) is not None
         ]
@@ -278,44 +278,6 @@ class Foreman:
         if record is None or record.job_id != said.job_id:
             return record is not None or not runs
         return runs and (record.ended is not None or record.placed)
-
-    def _order(self, record: JobRecord, number: int, now: float) -> ContainerOrder:
-        rank, wanted, options = record.ranks[number], record.wanted, self._options
-        return ContainerOrder(
-            token=record.token,
-            job_id=record.job_id,
-            node_rank=number,
-            num_nodes=len(record.ranks),
-            slot_ids=rank.slot_ids,
-            image=wanted.image,
-            force_pull=wanted.force_pull,
-            binds=wanted.binds,
-            network_mode=options.network_mode,
-            shm_size=wanted.shm_size,
-            user=wanted.user,
-            python=options.python,
-            environment=self._environment(record, number),
-            fresh=rank.started_at is None,
-            deliver=endings.deliveries(record, now, options.cancel_grace, options.preemption_grace),
-        )
-
-    def _environment(self, record: JobRecord, number: int) -> dict[str, str]:
-        rank = record.ranks[number]
-        found = {
-            "TRAINMASTER_JOB_ID": record.job_id,
-            "TRAINMASTER_NODE_RANK": str(number),
-            "TRAINMASTER_NUM_NODES": str(len(record.ranks)),
-            "TRAINMASTER_NODE_NAME": rank.agent_id,
-            "TRAINMASTER_SLOT_IDS": json.dumps(list(rank.slot_ids)),
-        }
-        agent = self.fleet.agents.get(rank.agent_id)
-        # The container has only its own GPUs, and counts them from 0.
-        visible = ",".join(map(str, range(len(rank.slot_ids))))
-        if agent is not None and agent.slot_type is SlotType.CUDA:
-            found["CUDA_VISIBLE_DEVICES"] = visible
-        elif agent is not None and agent.slot_type is SlotType.ROCM:
-            found["ROCR_VISIBLE_DEVICES"] = ",".join(map(str, rank.slot_ids))
-        return found
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -354,6 +316,11 @@ class Foreman:
             if number is not None:
                 why = f"nothing was heard of it for {silence:.0f} s"
                 self._end_rank(record, number, RankEnd(kind=EndKind.LOST, at=now, message=why), now)
+        if not agent.standing.marked:  # what an administrator has said of it must not be forgotten
+            log.info("agent %s is not expected back", agent.id)
+            self._take_out(agent)
+            del self.fleet.agents[agent.id]
+            self.fleet.save()
 
     def _look_after_adopted(self, record: JobRecord, now: float) -> None:
         if record.ended is not None:
@@ -437,6 +404,10 @@ class Foreman:
         if scheduler is not None:
             aux = self._aux[agent.standing.pool]
             scheduler.set_node(Node(agent.id, len(agent.usable) + len(agent.used), aux, agent.open))
+
+    def _take_out(self, agent: Agent) -> None:
+        if (scheduler := self._pools.get(agent.standing.pool)) is not None:
+            scheduler.remove_node(agent.id)
 
     def offer(self, agent: Agent) -> None:
         """What may be given away has changed. The lock is held."""

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
-from trainmaster.master.services import queue, standing
+from trainmaster.master.services import agents, queue, standing
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import Forbidden, NotFound
 from trainmaster.master.services.paging import cut
@@ -136,7 +136,13 @@ def job_queues(
 ) -> dict[str, Any]:
     external = services.clusters.external_jobs()
     found = queue.page(
-        services.store, resourcePool or None, offset, limit, descending=bool(descending), external=external
+        services.store,
+        resourcePool or None,
+        offset,
+        limit,
+        descending=bool(descending),
+        external=external,
+        ranks=agents.queue_ranks(services.clusters),
     )
     jobs = [
         {
@@ -148,8 +154,8 @@ def job_queues(
                 "userId": job.user_id,
                 "resourcePool": job.pool,
                 "isPreemptible": not job.external,
-                "priority": 0,
-                "weight": 1.0,
+                "priority": job.priority,
+                "weight": job.weight,
                 "entityId": "" if job.external else str(job.experiment_id),
                 "jobId": job.job_id,
                 "requestedSlots": job.requested_slots,

@@ -34,6 +34,7 @@ from trainmaster.master.services.errors import (
     Unavailable,
 )
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.queue import QueueRank
 from trainmaster.master.services.store import Store
 
 
@@ -144,6 +145,22 @@ def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown:
             return shown
     names = ", ".join(shown.agent.id for shown in found) or "none has joined"
     raise NotFound(f"There is no agent {agent_id!r}; there are: {names}.")
+
+
+def queue_ranks(clusters: Clusters) -> dict[int, QueueRank]:
+    """Where experiments stand in the pools that we schedule ourselves, those that run first. Empty while another master
+    leads: only that one knows."""
+    found: dict[int, QueueRank] = {}
+    for yard in yards(clusters):
+        for policy in yard.hub.policies():
+            try:
+                entries = yard.hub.queue(policy.pool)
+            except NotLeading:
+                continue
+            for entry in entries:
+                if entry.group.isdigit():
+                    found.setdefault(int(entry.group), QueueRank(len(found), entry.priority, entry.weight))
+    return found
 
 
 def enable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None) -> None:

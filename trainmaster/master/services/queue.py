@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from sqlalchemy import func, select
 
@@ -37,10 +38,21 @@ class QueuedJob:
     scheduled: bool
     ahead: int
     explanation: str
+    priority: int = 0  # 0 where the scheduler has its own mind
+    weight: float = 1.0
 
     @property
     def external(self) -> bool:
         return self.experiment_id == 0
+
+
+@dataclass(frozen=True)
+class QueueRank:
+    """Where an experiment stands in a pool that we schedule ourselves."""
+
+    place: int
+    priority: int
+    weight: float
 
 
 _HOLDING = (AllocationState.STARTING.value, AllocationState.RUNNING.value, AllocationState.TERMINATING.value)
@@ -54,8 +66,10 @@ def page(
     *,
     descending: bool = False,
     external: Sequence[ExternalJob] = (),
+    ranks: Mapping[int, QueueRank] = MappingProxyType({}),
 ) -> Page[QueuedJob]:
-    """Live experiments in the order in which they were submitted, and after them other people's jobs."""
+    """Live experiments in the order in which they were submitted, or are served according to `ranks` (by experiment),
+    and after them other people's jobs."""
     held = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0)
     wanted = func.coalesce(func.sum(Allocation.slots), 0)
     query = (
@@ -76,7 +90,8 @@ def page(
     if pool:
         query = query.where(Experiment.resource_pool == pool)
     with store.transaction() as session:
-        rows = session.execute(query).all()
+        rows = list(session.execute(query).all())
+    rows.sort(key=lambda row: _place(row.Experiment, ranks))
     ahead: dict[str, int] = {}
     jobs = []
     for row in rows:
@@ -101,6 +116,7 @@ def page(
                 scheduled,
                 -1 if scheduled else position,
                 "" if scheduled else row.why or "",
+                *_standing(experiment, ranks),
             )
         )
     others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
@@ -108,6 +124,17 @@ def page(
     ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
     window = cut(offset, limit, len(ordered))
     return Page(ordered[window.start : window.end], window)
+
+
+def _place(experiment: Experiment, ranks: Mapping[int, QueueRank]) -> tuple[int, int]:
+    """Pools that we schedule are in the order in which they are served; the others stay as they are."""
+    rank = ranks.get(experiment.id)
+    return (0, 0) if not ranks else (0, rank.place) if rank else (1, 0)
+
+
+def _standing(experiment: Experiment, ranks: Mapping[int, QueueRank]) -> tuple[int, float]:
+    rank = ranks.get(experiment.id)
+    return (rank.priority, rank.weight) if rank else (0, float(experiment.config["resources"].get("weight") or 1.0))
 
 
 def _external(job: ExternalJob) -> QueuedJob:

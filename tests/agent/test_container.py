@@ -1,0 +1,136 @@
+"""How a job's container is described to Docker, who runs in it, and what a host offers."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainmaster.agent.account import NoAccount, account_for
+from trainmaster.agent.engine import split_image
+from trainmaster.agent.slots import NoSlots, find_slots
+from trainmaster.containers import Bind
+from trainmaster.containers.docker import Account, DockerStart, check_binds, container_body
+from trainmaster.dispatchers.base import SlotType
+from trainmaster.templates import ControlCharacter
+
+ALICE = Account("alice", 1000, 1001, (1001, 50))
+
+
+def start(**changes: Any) -> DockerStart:
+    given: dict[str, Any] = {
+        "image": "img:1",
+        "job_folder": Path("/d/jobs/t"),
+        "node_folder": Path("/d/node/t"),
+        "home": Path("/d/home/t"),
+        "account": ALICE,
+        "labels": {"trainmaster.token": "t"},
+        **changes,
+    }
+    return DockerStart(**given)
+
+
+def test_a_container_has_no_more_rights_than_its_account() -> None:
+    body = container_body(start())
+    host = body["HostConfig"]
+    assert body["User"] == "1000:1001"
+    assert host["GroupAdd"] == ["50"]
+    assert (host["CapDrop"], host["SecurityOpt"], host["Privileged"]) == (["ALL"], ["no-new-privileges"], False)
+    assert "CapAdd" not in host
+    assert "PidMode" not in host
+    assert host["Init"] is True
+    assert host["RestartPolicy"] == {"Name": "no"}
+
+
+def test_the_runtime_is_started_in_the_job_folder_under_the_hosts_path() -> None:
+    body = container_body(start(variables={"TRAINMASTER_JOB_ID": "7", "HOME": "/root"}, python="python3.12"))
+    assert (body["Entrypoint"], body["Cmd"]) == (["python3.12"], ["/d/jobs/t/runtime.zip", "/d/jobs/t"])
+    assert body["WorkingDir"] == "/d/jobs/t"
+    targets = {mount["Target"]: mount["Source"] for mount in body["HostConfig"]["Mounts"]}
+    assert targets == {"/d/jobs/t": "/d/jobs/t", "/run/determined": "/d/node/t", "/home/alice": "/d/home/t"}
+    assert "TRAINMASTER_NODE_DIR=/run/determined" in body["Env"]
+    assert "TRAINMASTER_JOB_ID=7" in body["Env"]
+
+
+def test_gpus_shared_memory_network_and_mounts_are_asked_for() -> None:
+    wanted = start(
+        gpus=["GPU-1", "GPU-2"], shm_size=2**30, network_mode="bridge", binds=[Bind("/data", "/home/alice", True)]
+    )
+    host = container_body(wanted)["HostConfig"]
+    assert host["DeviceRequests"] == [{"Driver": "nvidia", "DeviceIDs": ["GPU-1", "GPU-2"], "Capabilities": [["gpu"]]}]
+    assert (host["ShmSize"], host["NetworkMode"]) == (2**30, "bridge")
+    # A user's own mount takes the place of the private home.
+    assert [m["Source"] for m in host["Mounts"] if m["Target"] == "/home/alice"] == ["/data"]
+    assert "DeviceRequests" not in container_body(start())["HostConfig"]
+    assert container_body(start(rocm=True))["HostConfig"]["Devices"][0]["PathOnHost"] == "/dev/kfd"
+
+
+def test_control_characters_are_refused() -> None:
+    for changes in ({"image": "a\nb"}, {"binds": [Bind("/a\n", "/b")]}, {"python": "py\0"}):
+        with pytest.raises(ControlCharacter):
+            container_body(start(**changes))
+
+
+@pytest.mark.parametrize(
+    "bind",
+    [
+        Bind("relative", "/x"),
+        Bind("/a/../etc", "/x"),
+        Bind("/a", "/"),
+        Bind("/a", "/proc"),
+        Bind("/a", "/sys/fs"),
+        Bind("/a", "/run/determined"),
+        Bind("/var/run/docker.sock", "/x"),
+    ],
+)
+def test_mounts_that_would_break_out_are_refused(bind: Bind) -> None:
+    assert check_binds([bind])
+    assert check_binds([Bind("/data", "/data"), Bind("/dev/shm", "/scratch")]) == []
+
+
+def test_the_account_of_a_job() -> None:
+    own = pwd.getpwuid(os.geteuid())
+    if own.pw_uid:
+        assert account_for(None, None).uid == own.pw_uid
+        with pytest.raises(NoAccount, match="would have to be root"):
+            account_for("daemon", None)
+    else:
+        with pytest.raises(NoAccount, match="--job-user"):
+            account_for(None, None)
+        assert account_for("daemon", None).name == "daemon"
+        assert account_for(None, "daemon").name == "daemon"
+        with pytest.raises(NoAccount, match="do not run as root"):
+            account_for("root", "daemon")
+        assert account_for("root", "root").uid == 0
+    with pytest.raises(NoAccount, match="no account 'nosuchone'"):
+        account_for("nosuchone", getpass.getuser())
+
+
+def test_slots_of_a_host() -> None:
+    found = find_slots("cpu", 3)
+    assert [(slot.id, slot.type) for slot in found] == [(0, SlotType.CPU), (1, SlotType.CPU), (2, SlotType.CPU)]
+    assert len(find_slots("cpu", None)) == (os.cpu_count() or 1)
+    if Path("/dev/nvidiactl").exists():
+        assert all(slot.uuid.startswith("GPU-") for slot in find_slots("cuda", None))
+    else:
+        with pytest.raises(NoSlots, match="NVIDIA"):
+            find_slots("cuda", None)
+        assert find_slots("auto", 2) == find_slots("cpu", 2)
+
+
+@pytest.mark.parametrize(
+    ("image", "parts"),
+    [
+        ("a", ("a", "latest")),
+        ("a:1", ("a", "1")),
+        ("r:5000/a", ("r:5000/a", "latest")),
+        ("r:5000/a:1", ("r:5000/a", "1")),
+        ("a@sha256:ab", ("a", "sha256:ab")),
+    ],
+)
+def test_names_of_images(image: str, parts: tuple[str, str]) -> None:
+    assert split_image(image) == parts

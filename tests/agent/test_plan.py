@@ -1,0 +1,117 @@
+"""What an agent does next, and what it says: from values alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.agent.plan import Action, Deed, Local, plan, reports
+from trainmaster.agent.seen import Seen
+from trainmaster.dispatchers.hub import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+
+
+def order(deliver: tuple[Delivery, ...] = (), *, fresh: bool = True, job_id: str = "j1") -> ContainerOrder:
+    return ContainerOrder(
+        token="t1", job_id=job_id, node_rank=0, num_nodes=1, slot_ids=(0,), image="i", fresh=fresh, deliver=deliver
+    )
+
+
+def orders(*containers: ContainerOrder, forget: tuple[str, ...] = ()) -> Orders:
+    return Orders(revision="r", containers=containers, forget=forget)
+
+
+def seen(status: str, code: int | None = None, job_id: str = "j1") -> Seen:
+    return Seen("c1", "t1", job_id, 0, 1, (0,), status, code)
+
+
+def deeds(orders_: Orders, known: Local | None) -> list[Deed]:
+    return [action.deed for action in plan(orders_, {"t1": known} if known else {})]
+
+
+def said(orders_: Orders, known: Local | None) -> ContainerReport | None:
+    return next(iter(reports(orders_, {"t1": known} if known else {})), None)
+
+
+def state(orders_: Orders, known: Local | None) -> ContainerState:
+    report = said(orders_, known)
+    assert report is not None
+    return report.state
+
+
+def test_what_is_ordered_and_not_there_is_started_once() -> None:
+    assert deeds(orders(order()), None) == [Deed.START]
+    assert deeds(orders(order()), Local("t1", busy=True)) == []
+    assert deeds(orders(order()), Local("t1", seen("created"))) == [Deed.START]
+    assert deeds(orders(order()), Local("t1", seen("running"), "j1")) == []
+    assert state(orders(order()), None) is ContainerState.PREPARING
+    assert state(orders(order()), Local("t1", busy=True)) is ContainerState.PREPARING
+
+
+@pytest.mark.parametrize(
+    ("ordered", "known"),
+    [
+        (order(), Local("t1", started="j1")),  # this host started it
+        (order(fresh=False), None),  # the master has heard that it ran; this host's disk is new
+    ],
+)
+def test_what_ran_and_is_gone_is_not_started_again(ordered: ContainerOrder, known: Local | None) -> None:
+    assert deeds(orders(ordered), known) == [Deed.HAND_IN]
+    assert state(orders(ordered), known) is ContainerState.GONE
+
+
+def test_nothing_is_started_that_is_to_stop_already() -> None:
+    for delivery in (Delivery.TERMINATE, Delivery.KILL):
+        for known in (None, Local("t1", seen("created"))):
+            assert deeds(orders(order((delivery,))), known) == []
+            assert state(orders(order((delivery,))), known) is ContainerState.FAILED
+    assert deeds(orders(order((Delivery.PREEMPT,))), None) == [Deed.START]
+
+
+def test_each_signal_is_delivered_once_and_to_what_runs_only() -> None:
+    both = order((Delivery.PREEMPT, Delivery.TERMINATE))
+    running = Local("t1", seen("running"), "j1", delivered=frozenset({Delivery.PREEMPT}))
+    assert plan(orders(both), {"t1": running}) == [Action(Deed.DELIVER, "t1", both, (Delivery.TERMINATE,))]
+    assert deeds(orders(both), Local("t1", seen("exited", 0), "j1", handed_in=True)) == []
+
+
+def test_what_ended_is_handed_in_and_then_left_alone() -> None:
+    assert deeds(orders(order()), Local("t1", seen("exited", 3), "j1")) == [Deed.HAND_IN]
+    done = Local("t1", seen("exited", 3), "j1", handed_in=True)
+    assert deeds(orders(order()), done) == []
+    report = said(orders(order()), done)
+    assert report is not None
+    assert (report.state, report.exit_code, report.handed_in) == (ContainerState.EXITED, 3, True)
+
+
+def test_what_the_master_does_not_name_is_left_alone_and_told() -> None:
+    stranger = Local("t1", seen("running"), "j1")
+    assert deeds(orders(), stranger) == []
+    assert state(orders(), stranger) is ContainerState.RUNNING
+
+
+def test_a_container_of_another_incarnation_is_left_to_the_master() -> None:
+    assert deeds(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1")) == []
+    report = said(orders(order(job_id="j2")), Local("t1", seen("running", job_id="j1"), "j1"))
+    assert report is not None
+    assert report.job_id == "j1"
+
+
+def test_what_may_be_forgotten_is_removed_once() -> None:
+    assert deeds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1")) == [Deed.REMOVE]
+    assert deeds(orders(forget=("t1",)), Local("t1", started="j1")) == [Deed.REMOVE]
+    assert deeds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1", busy=True)) == []
+    assert deeds(orders(forget=("t1",)), None) == []
+    # Half removed, it looks like one that never was: nothing is said of it.
+    assert said(orders(), Local("t1", started="j1", busy=True)) is None
+
+
+def test_a_failure_is_told_with_whose_fault_it_is() -> None:
+    report = said(orders(order()), Local("t1", failure="No such image.", blame=Blame.JOB))
+    assert report is not None
+    assert (report.state, report.blame, report.message) == (ContainerState.FAILED, Blame.JOB, "No such image.")
+    assert report.handed_in
+
+
+def test_an_end_while_the_daemon_was_away_is_the_hosts_fault() -> None:
+    report = said(orders(order()), Local("t1", seen("exited", 137), "j1", interrupted=True))
+    assert report is not None
+    assert (report.blame, "daemon" in report.message) == (Blame.HOST, True)

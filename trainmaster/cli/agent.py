@@ -1,0 +1,78 @@
+"""`det agent`: the Docker hosts that work for the master."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from trainmaster.cli import render
+from trainmaster.cli.session import UsageError, connect
+from trainmaster.cli.verbs import Verbs
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    verbs = Verbs(parser)
+    p = verbs.add("list", _list, "agents with their slots", "det agent list", ["ls"])
+    render.add_format_options(p)
+    p = verbs.add("enable", _enable, "let an agent take jobs again", "det agent enable host1")
+    _add_which(p)
+    p = verbs.add("disable", _disable, "give an agent no more jobs, and end those it has", "det agent disable host1")
+    _add_which(p)
+    p.add_argument("--drain", action="store_true", help="let the jobs it has go on to their end")
+
+
+def _add_which(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent_id", nargs="?", metavar="AGENT")
+    parser.add_argument("--all", action="store_true", help="all agents")
+
+
+def _list(args: argparse.Namespace) -> None:
+    agents = connect(args).agents()
+    headers = [
+        "Agent ID",
+        "Version",
+        "Registered Time",
+        "Slots",
+        "Containers",
+        "Resource Pool",
+        "Enabled",
+        "Draining",
+        "Addresses",
+        "Problem",
+    ]
+    rows = [
+        [
+            agent["id"],
+            agent["version"],
+            render.Moment(agent["registeredTime"]),
+            len(agent["slots"]),
+            len(agent["containers"]),
+            ", ".join(agent["resourcePools"]),
+            agent["enabled"],
+            agent["draining"],
+            ", ".join(agent["addresses"]),
+            agent.get("problem") or ("" if agent.get("up", True) else "nothing is heard of it"),
+        ]
+        for agent in agents
+    ]
+    render.show(args, headers, rows, agents)
+
+
+def _enable(args: argparse.Namespace) -> None:
+    master = connect(args)
+    for name in _named(args, [agent["id"] for agent in master.agents()] if args.all else []):
+        master.enable_agent(name)
+        print(f"Enabled agent {name}.", file=sys.stderr)
+
+
+def _disable(args: argparse.Namespace) -> None:
+    master = connect(args)
+    for name in _named(args, [agent["id"] for agent in master.agents()] if args.all else []):
+        master.disable_agent(name, drain=args.drain)
+        print(f"Disabled agent {name}.", file=sys.stderr)
+
+
+def _named(args: argparse.Namespace, everybody: list[str]) -> list[str]:
+    if bool(args.agent_id) == bool(args.all):
+        raise UsageError("name one agent, or say --all")
+    return everybody if args.all else [args.agent_id]

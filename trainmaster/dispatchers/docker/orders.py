@@ -1,0 +1,53 @@
+"""PURE: what an agent is told about one node of a job."""
+
+from __future__ import annotations
+
+import json
+
+from trainmaster.dispatchers.base import SlotType
+from trainmaster.dispatchers.docker import endings
+from trainmaster.dispatchers.docker.options import DockerOptions
+from trainmaster.dispatchers.docker.record import JobRecord
+from trainmaster.dispatchers.hub import ContainerOrder
+
+
+def order(
+    record: JobRecord, number: int, options: DockerOptions, slot_type: SlotType | None, now: float
+) -> ContainerOrder:
+    """The container of node `number`. `slot_type`: of the agent's slots, if it has any."""
+    rank, wanted = record.ranks[number], record.wanted
+    return ContainerOrder(
+        token=record.token,
+        job_id=record.job_id,
+        node_rank=number,
+        num_nodes=len(record.ranks),
+        slot_ids=rank.slot_ids,
+        image=wanted.image,
+        force_pull=wanted.force_pull,
+        binds=wanted.binds,
+        network_mode=options.network_mode,
+        shm_size=wanted.shm_size,
+        user=wanted.user,
+        python=options.python,
+        environment=environment(record, number, slot_type),
+        fresh=rank.started_at is None,
+        deliver=endings.deliveries(record, now, options.cancel_grace, options.preemption_grace),
+    )
+
+
+def environment(record: JobRecord, number: int, slot_type: SlotType | None) -> dict[str, str]:
+    """A scheduler's facts, as the runtime reads them."""
+    rank = record.ranks[number]
+    found = {
+        "TRAINMASTER_JOB_ID": record.job_id,
+        "TRAINMASTER_NODE_RANK": str(number),
+        "TRAINMASTER_NUM_NODES": str(len(record.ranks)),
+        "TRAINMASTER_NODE_NAME": rank.agent_id,
+        "TRAINMASTER_SLOT_IDS": json.dumps(list(rank.slot_ids)),
+    }
+    if slot_type is SlotType.CUDA:
+        # The container has only its own GPUs, and counts them from 0.
+        found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(len(rank.slot_ids))))
+    elif slot_type is SlotType.ROCM:
+        found["ROCR_VISIBLE_DEVICES"] = ",".join(map(str, rank.slot_ids))
+    return found

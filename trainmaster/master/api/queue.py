@@ -1,0 +1,36 @@
+"""Changing the job queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Body
+from trainmaster.master.services import queue_control
+from trainmaster.master.services.queue_control import QueueChange
+
+router = APIRouter(tags=["queue"])
+
+
+class QueueControl(Body):
+    job_id: str
+    priority: int | None = None
+    weight: float | None = None
+    resource_pool: str | None = None
+    ahead_of: str | None = None
+    behind_of: str | None = None
+
+
+class UpdateJobQueue(Body):
+    updates: list[QueueControl] = []  # noqa: RUF012
+
+
+@router.post("/api/v1/job-queues")
+def update_job_queue(body: UpdateJobQueue, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
+    """Priority, weight, pool and place of jobs, one after the other."""
+    for update in body.updates:
+        change = QueueChange(**update.model_dump())
+        queue_control.change(services.store, services.settings, services.clusters, caller, change)
+    return {}
