@@ -37,6 +37,14 @@ def test_an_array_is_known_as_one() -> None:
     assert not jobs()["det-two"].is_array
 
 
+def test_how_often_pbs_took_a_job_back() -> None:
+    def restarts(state: str, runs: int) -> int:
+        return Job("1.s", "det-x", "alice", state, "workq", run_count=runs).restarts
+
+    assert [restarts("Q", 0), restarts("R", 1), restarts("F", 1)] == [0, 0, 0]
+    assert [restarts("Q", 1), restarts("H", 21), restarts("R", 3)] == [1, 21, 2]
+
+
 def test_a_record_that_is_no_job_is_none() -> None:
     assert job(Record("workq", {"job_state": "R"}), "ngpus") is None
     assert job(Record("1.server", {"Job_Name": "x"}), "ngpus") is None

@@ -42,7 +42,7 @@ from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import Job, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
 from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import Exit, map_state
+from trainmaster.dispatchers.pbs.states import Exit, map_state, preempted
 from trainmaster.templates import ControlCharacter, render
 
 log = logging.getLogger(__name__)
@@ -356,6 +356,9 @@ def _observation(job: Job, user: str | None) -> Observation:
         nodes=job.nodes,
         started_at=None if waiting else job.started_at,
         ends_at=None if waiting else job.ends_at,
+        # PBS notes who deletes a job before it signals it.
+        taken_back_at=job.changed_at if preempted(job) and not state.terminal else None,
+        restarts=job.restarts,
         submitted_at=job.submitted_at,
         never=reason is not None and reason.never,
         user=user,

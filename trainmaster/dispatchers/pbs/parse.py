@@ -33,8 +33,14 @@ class Job:
     slots: int = 0  # of the resource that counts GPUs
     submitted_at: float | None = None
     started_at: float | None = None
+    changed_at: float | None = None
     walltime: int | None = None
     run_count: int = 0
+
+    @property
+    def restarts(self) -> int:
+        """How often PBS put it back into its queue: of a job that waits every run was in vain."""
+        return self.run_count if self.state in ("Q", "H", "W") else max(0, self.run_count - 1)
 
     @property
     def ends_at(self) -> float | None:
@@ -65,6 +71,7 @@ def job(record: Record, gpu_resource: str) -> Job | None:
         slots=integer(record.get(f"Resource_List.{gpu_resource}")) or 0,
         submitted_at=moment(record.get("ctime")),
         started_at=moment(record.get("stime")),
+        changed_at=moment(record.get("mtime")),
         walltime=duration(record.get("Resource_List.walltime")),
         run_count=integer(record.get("run_count")) or 0,
     )
