@@ -73,14 +73,20 @@ def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterPro
         shell.start("experiment", "wait", str(number)) as waiting,
     ):
         assert following.stdout is not None
-        assert following.stdout.readline() != ""
+        first = following.stdout.readline()
+        assert first != ""
         assert waiting.stderr is not None
         assert waiting.stderr.readline() != ""
         own.kill()
         own.start()
         assert wait_ended(own.client(), number).state == "COMPLETED"
-        log, notices = following.communicate(timeout=60)
-        waiting.communicate(timeout=60)
+        # Not by communicate(), which would pass over what readline() has left in the stream's buffer.
+        log = first + following.stdout.read()
+        assert following.stderr is not None
+        notices = following.stderr.read()
+        waiting.stderr.read()
+        following.wait(60)
+        waiting.wait(60)
     assert (following.returncode, waiting.returncode) == (0, 0)
     epochs = [int(found[1]) for line in log.splitlines() if (found := re.search(r"epoch (\d+)$", line))]
     assert [epoch for epoch in epochs if epoch > 0] == list(range(1, 41))
