@@ -140,3 +140,16 @@ def ok(text):
 
 def test_half_a_character_is_replaced():
     assert json.loads(encode({"a": "x\ud800y\0z"})) == {"a": "x\ufffdy\ufffdz"}
+
+
+def test_a_file_that_somebody_removes_is_read_to_its_end(tmp_path):
+    path = tmp_path / "core.jsonl"
+    writer, reader = SpoolWriter(path), SpoolReader(path)
+    writer.append(b"1\n")
+    assert reader.read(0) == [b"1"]
+    path.unlink()
+    writer.append(b"2\n")
+    assert reader.read(1) == [b"2"]
+    assert reader.count() == 2
+    reader.close()
+    writer.close()

@@ -6,6 +6,7 @@ without one is what a killed writer left, was never shown to the master, and is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -89,20 +90,23 @@ def _count_lines(file: int) -> Tuple[int, int]:
 
 
 class SpoolReader:
-    """Reads whole lines of a file that may still grow, or may not exist yet. Not thread-safe."""
+    """Reads whole lines of a file that may still grow, or may not exist yet. Not thread-safe.
+
+    It keeps the file open: one that somebody removes while it is written is read to its end.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
+        self._file: Optional[int] = None
         self._line = 0  # number of the line that ends at _offset
         self._offset = 0
 
     def read(self, after: int, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> List[bytes]:
         """Lines `after + 1` and following, without newlines. Going backwards is allowed and costs a scan."""
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        file = self._open()
+        if file is None:
             return []
-        with os.fdopen(file, "rb") as stream:
+        with os.fdopen(os.dup(file), "rb") as stream:
             if after < self._line:
                 self._line = self._offset = 0
             stream.seek(self._offset)
@@ -124,14 +128,19 @@ class SpoolReader:
 
     def count(self) -> int:
         """Whole lines in the file now."""
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return 0
-        try:
-            return _count_lines(file)[0]
-        finally:
-            os.close(file)
+        file = self._open()
+        return _count_lines(file)[0] if file is not None else 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open(self) -> Optional[int]:
+        if self._file is None:
+            with contextlib.suppress(FileNotFoundError):
+                self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._file
 
 
 class Stream:
@@ -252,6 +261,7 @@ class Stream:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+            self._reader.close()
 
     def _open_writer(self) -> SpoolWriter:
         if self._writer is None:
