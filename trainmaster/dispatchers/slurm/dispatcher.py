@@ -282,17 +282,12 @@ class SlurmDispatcher:
 
         Raises Unreachable, Transient."""
         jobs = self._client.queue()
-        missing = self._lived - {job.job_id for job in jobs}
-        if missing:
+        alive = [job for job in jobs if not _state(job).terminal]
+        if missing := self._lived - {job.job_id for job in jobs}:
             again = {job.job_id for job in self._client.queue(oldest_first=True)}
-            if hidden := missing & again:
+            if hidden := (missing & again) | ({job.job_id for job in alive} - again):
                 raise Transient(f"squeue's answers contradict each other: job {min(hidden)} is in one of two.")
-        self._lived = frozenset(
-            job.job_id
-            for job in jobs
-            if job.name.startswith(self._prefix)
-            and not map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived).terminal
-        )
+        self._lived = frozenset(job.job_id for job in alive if job.name.startswith(self._prefix))
         return jobs
 
     def _external(self, jobs: Sequence[QueueLine]) -> Iterator[ExternalJob]:
@@ -300,7 +295,7 @@ class SlurmDispatcher:
         with self._lock:
             cpus = {name for name, partition in self._partitions.items() if partition.slot_type is SlotType.CPU}
         for job in jobs:
-            state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+            state = _state(job)
             if not state.terminal:
                 slots = job.cpus if job.partition in cpus else job.gpus
                 submitted = job.submitted_at
@@ -401,8 +396,12 @@ class _Facts:
         )
 
 
+def _state(job: QueueLine) -> JobState:
+    return map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+
+
 def _observation(job: QueueLine, user: str | None) -> Observation:
-    state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+    state = _state(job)
     begun = state not in (JobState.QUEUED, JobState.HELD)
     # For a job that waits, Slurm prints when it may start; that is a guess, not a fact.
     ended = state.terminal
