@@ -49,6 +49,10 @@ def test_a_reload_adds_and_removes_clusters_while_jobs_go_on(own_master: MasterP
     wait_for(lambda: only_trial(master, runs).batches >= 2, "the first epochs")
     assert pools(master) == {"default": 4}
 
+    namesake = TWO.replace("pool_name: small, ", "").replace("partition: small", "partition: default")
+    reload(own_master, namesake, "the configuration was read again: default, second")
+    assert pools(master) == {"default": 4, "careful": 4}
+    assert "the pool 'default' of second has the name of one of default" in own_master.log.read_text()
     reload(own_master, TWO, "the configuration was read again: default, second")
     assert pools(master) == {"default": 4, "small": 1, "careful": 1}
     elsewhere = master.create_experiment(

@@ -111,6 +111,7 @@ class Clusters:
         self._looking: dict[str, threading.Lock] = {}
         self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
         self._passes: dict[str, float] = {}
+        self._namesakes: set[tuple[str, str]] = set()  # pools of which the log has said that they are hidden
 
     def __iter__(self) -> Iterator[Cluster]:
         return iter(tuple(self._clusters.values()))
@@ -213,8 +214,25 @@ class Clusters:
         return self._problems.get(cluster.name)
 
     def pools(self, *, fresh: float = POOLS_FRESH) -> list[ServedPool]:
-        """All pools, derived ones included, in the order of configuration."""
-        return [served for cluster in self._clusters.values() for served in self._of(cluster, fresh)]
+        """All pools, derived ones included, in the order of configuration. Of two with one name the first is meant."""
+        found: dict[str, ServedPool] = {}
+        for cluster in self:
+            for served in self._of(cluster, fresh):
+                first = found.setdefault(served.pool.name, served)
+                if first.cluster is not cluster:
+                    self._warn_of_namesake(served, first)
+        return list(found.values())
+
+    def _warn_of_namesake(self, hidden: ServedPool, first: ServedPool) -> None:
+        key = (hidden.cluster.name, hidden.pool.name)
+        if key not in self._namesakes:
+            self._namesakes.add(key)
+            log.warning(
+                "the pool %r of %s has the name of one of %s and cannot be chosen: give one of them another name",
+                hidden.pool.name,
+                hidden.cluster.name,
+                first.cluster.name,
+            )
 
     def resolve(self, name: str, slots: int) -> ServedPool:
         """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are, Unavailable
