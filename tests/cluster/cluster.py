@@ -28,6 +28,8 @@ MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")
 class Cluster:
     """One test cluster, up or down. Several processes may use it; starts and stops are locked."""
 
+    way_in: tuple[str, ...] = ()  # what stands before the commands of a Slurm that is not this machine's own
+
     def __init__(self, layout: Layout | None = None, profile: configuration.Profile | None = None) -> None:
         self.layout = layout or Layout.from_environment()
         self.profile = profile or configuration.Profile()
@@ -125,7 +127,7 @@ class Cluster:
     def start_controller(self) -> None:
         """Start slurmctld with the state it left, and wait until it answers."""
         self.controller.start(
-            ["slurmctld", "-D", "-f", str(self.layout.slurm_conf)], _root_environment(self.environment)
+            [*self.way_in, "slurmctld", "-D", "-f", str(self.layout.slurm_conf)], _root_environment(self.environment)
         )
         wait_until(
             lambda: self.run("scontrol", "ping").returncode == 0,
@@ -159,7 +161,7 @@ class Cluster:
 
     def start_node(self, node: str) -> None:
         self.node_daemon(node).start(
-            ["slurmd", "-D", "-N", node, "-f", str(self.layout.slurm_conf)],
+            [*self.way_in, "slurmd", "-D", "-N", node, "-f", str(self.layout.slurm_conf)],
             _root_environment(self.environment),
         )
 
@@ -181,7 +183,7 @@ class Cluster:
     def run(self, *argv: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Run a Slurm command as root."""
         return subprocess.run(
-            argv,
+            [*self.way_in, *argv],
             env=_root_environment(self.environment),
             capture_output=True,
             text=True,
@@ -257,7 +259,10 @@ class Cluster:
             key.write_bytes(secrets.token_bytes(128))
         _write(self.layout.slurm_conf, configuration.slurm_conf(self.layout, min_job_age, self.profile))
         _write(run / "etc" / "gres.conf", configuration.gres_conf(self.layout))
-        _write(run / "etc" / "cgroup.conf", configuration.cgroup_conf(_memory_controller()))
+        _write(
+            run / "etc" / "cgroup.conf",
+            configuration.cgroup_conf(self.profile.constrains_memory and _memory_controller()),
+        )
         for device in map(Path, configuration.GPU_DEVICES):
             if not device.exists():
                 os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))

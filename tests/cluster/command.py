@@ -12,6 +12,7 @@ from tests.cluster import apptainer, images
 from tests.cluster.cluster import Cluster
 from tests.cluster.layout import USERS
 from tests.cluster.packages import Unavailable
+from tests.cluster.release import OFFSETS, ReleaseCluster
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,6 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     verbs.add_parser("env", help="shell lines that point Slurm's commands at it")
     image = verbs.add_parser("image", help="build images that are missing, print their paths")
     image.add_argument("names", nargs="*", choices=[[], *images.RECIPES], metavar="NAME")
+    release = verbs.add_parser("release", help="another release of Slurm, in a chroot of a Debian suite")
+    release.add_argument("suite", choices=list(OFFSETS))
+    release.add_argument("order", choices=["up", "down"])
     chosen = parser.parse_args(arguments)
     try:
         return _VERBS[chosen.verb](chosen)
@@ -67,4 +71,15 @@ def _image(chosen: argparse.Namespace) -> int:
     return 0
 
 
-_VERBS = {"up": _up, "down": _down, "status": _status, "env": _env, "image": _image}
+def _release(chosen: argparse.Namespace) -> int:
+    cluster = ReleaseCluster(chosen.suite)
+    if chosen.order == "down":
+        cluster.down()
+        return 0
+    cluster.up()
+    print(f"{cluster.command('sbatch', '--version').strip()} is up; its commands are in {cluster.programs}")
+    print(f"export SLURM_CONF={shlex.quote(str(cluster.layout.slurm_conf))}")
+    return 0
+
+
+_VERBS = {"up": _up, "down": _down, "status": _status, "env": _env, "image": _image, "release": _release}

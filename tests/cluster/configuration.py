@@ -15,8 +15,9 @@ GPU_DEVICES = tuple(f"/dev/fakegpu{number}" for number in range(GPUS_PER_NODE))
 class Profile:
     """What sites decide differently. The default profile: no accounting, no preemption, three partitions."""
 
-    settings: Mapping[str, str] = field(default_factory=dict)  # of slurm.conf, in place of the default's
-    partitions: tuple[str, ...] = ()  # further PartitionName lines; `{nodes}` stands for all nodes
+    settings: Mapping[str, str | None] = field(default_factory=dict)  # in place of the default's; None: left out
+    lines: tuple[str, ...] = ()  # that stand beside the default's; `{nodes}` stands for all nodes
+    constrains_memory: bool = True  # where the machine can
 
 
 def slurm_conf(layout: Layout, min_job_age: int, profile: Profile = Profile()) -> str:
@@ -66,10 +67,11 @@ def slurm_conf(layout: Layout, min_job_age: int, profile: Profile = Profile()) -
         f"PartitionName=main Nodes={nodes} Default=YES MaxTime=1-00:00:00 DefaultTime=1:00:00 State=UP",
         f"PartitionName=short Nodes={nodes} MaxTime=2 DefaultTime=2 State=UP",
         f"PartitionName=small Nodes={layout.nodes[-1]} MaxTime=1-00:00:00 DefaultTime=1:00:00 State=UP",
-        *(line.format(nodes=nodes) for line in profile.partitions),
+        *(line.format(nodes=nodes) for line in profile.lines),
     ]
     kept = [line for line in lines if line.partition("=")[0] not in profile.settings]
-    return "\n".join([*kept, *(f"{key}={value}" for key, value in profile.settings.items())]) + "\n"
+    added = [f"{key}={value}" for key, value in profile.settings.items() if value is not None]
+    return "\n".join([*kept, *added]) + "\n"
 
 
 def gres_conf(layout: Layout) -> str:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 MARK = "\x1f0123456789abcdef\x1f"
-_FOLDER = Path(__file__).parents[2] / "data" / "slurm-22.05"
+RELEASES = ("22.05", "24.11", "26.05")
+_FOLDER = Path(__file__).parents[2] / "data"
 
 
-def recorded(name: str) -> str:
-    return (_FOLDER / name).read_text()
+def recorded(name: str, release: str = "22.05") -> str:
+    return (_FOLDER / f"slurm-{release}" / name).read_text()
