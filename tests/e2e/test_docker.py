@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.contract import reference
+from tests.contract.conftest import Reference
 from tests.docker.engine import DockerEngine, docker_engine
 from tests.e2e import trainings
 from tests.e2e.docker_hosts import Hosts, running_hosts
@@ -252,3 +255,34 @@ def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
     ended_as(master, second, "COMPLETED")
     assert not master.experiment(first).ended_for_good
     ended_as(master, first, "COMPLETED")
+
+
+def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts, tmp_path: Path) -> None:
+    try:
+        environment = reference.environment()
+    except reference.NoReference as reason:
+        pytest.skip(str(reason))
+    theirs = Reference(environment, hosts.master, tmp_path, user="admin")
+    rows = theirs.rows("agent", "list")
+    assert [(row["Agent ID"], row["Slots"], row["Resource Pool"], row["Enabled"]) for row in rows] == [
+        ("host1", "2", "default", "True"),
+        ("host2", "2", "default", "True"),
+    ]
+    theirs.det("agent", "disable", "host2")
+    try:
+        assert [row["Enabled"] for row in theirs.rows("agent", "list")] == ["True", "False"]
+    finally:
+        theirs.det("agent", "enable", "host2")
+    theirs.det("slot", "disable", "host1", "0")
+    try:
+        assert hosts.entity(hosts.master.client(), "host1")["slots"]["0"]["enabled"] is False
+    finally:
+        theirs.det("slot", "enable", "host1", "0")
+    master = hosts.master.client()
+    number = create(master, trainings.experiment(epochs=300, pause=0.1))
+    wait_for_steps(master, number, 1)
+    job = next(job for job in master.jobs() if job.entity_id == str(number))
+    theirs.det("job", "update", job.job_id, "--priority", "7")
+    assert next(row["Priority"] for row in theirs.rows("job", "list") if row["ID"] == job.job_id) == "7"
+    master.steer(number, "kill")
+    ended_as(master, number, "CANCELED")

@@ -20,6 +20,7 @@ AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
 MAX_TEXT = 4000  # characters of a sentence that an agent sends
 MAX_REMAINS = 512 * 2**20  # bytes of what one container left
+INBOX_PREFIX = ".remains-"  # of files in the folder of the jobs that are being taken in
 MAX_SLOTS = 1024  # of one agent
 
 Sentence = Annotated[str, Field(max_length=MAX_TEXT)]

@@ -233,6 +233,9 @@ def test_one_that_does_not_lead_says_so(site: Site) -> None:
         assert caught.value.code == 503
         assert "does not lead" in json.loads(caught.value.read())["message"]
         caught.value.close()
+        # What the one that led has written down can still be shown.
+        assert [view.id for view in site.dispatcher.agents()] == ["host1"]
+        assert site.dispatcher.pools()[0].slots_total == 4
     finally:
         site.dispatcher.lead()
     eventually(lambda: any(view.up for view in site.dispatcher.agents()), "the agent")

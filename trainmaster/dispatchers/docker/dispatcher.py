@@ -34,12 +34,13 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.docker import views
-from trainmaster.dispatchers.docker.fleet import Agent
+from trainmaster.dispatchers.docker.fleet import Agent, Fleet
 from trainmaster.dispatchers.docker.foreman import Foreman
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.record import JobRecord, Wanted, write_whole
 from trainmaster.dispatchers.folder import JobFolder
 from trainmaster.dispatchers.hub import (
+    INBOX_PREFIX,
     MAX_REMAINS,
     AgentReport,
     AgentView,
@@ -70,6 +71,7 @@ class DockerDispatcher:
         self._prefix = setup.prefix
         self._root = setup.job_root
         self._options = DockerOptions.read(setup.options)
+        self._token_file = Path(self._options.agent_token_file or self._root / TOKEN_FILE)
         self._secret = self._read_secret()
         self._foreman = Foreman(self._root, self._prefix, self._options)
         self._wake = threading.Event()
@@ -105,8 +107,11 @@ class DockerDispatcher:
                     self._stop.wait(0.2)  # the master that led before is about to let go
             if self._stop.is_set():
                 return
+            for unread in self._root.glob(f"{INBOX_PREFIX}*"):  # a master that was killed while it took them in
+                unread.unlink(missing_ok=True)
             self._foreman.load()
             self._leads.set()
+            log.info("agents of %s join with the token in %s", self.name, self._token_file)
             try:
                 while not self._stop.is_set():
                     self._wake.clear()
@@ -149,7 +154,15 @@ class DockerDispatcher:
 
     def pools(self) -> Sequence[Pool]:
         with self._foreman.lock:
-            return views.pools(self._options, self._foreman.fleet.agents.values())
+            return views.pools(self._options, self._known_agents())
+
+    def _known_agents(self) -> Sequence[Agent]:
+        """As they are; on a master that does not lead, as the one that does has written them down. The lock is held."""
+        if self._leads.is_set():
+            return list(self._foreman.fleet.agents.values())
+        fleet = Fleet(self._root)
+        fleet.load(time.time())
+        return list(fleet.agents.values())
 
     def check(self, spec: JobSpec) -> Sequence[str]:
         found = []
@@ -168,7 +181,7 @@ class DockerDispatcher:
         found += check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in spec.container.binds])
         if pool is not None:
             with self._foreman.lock:
-                agents = [a for a in self._foreman.fleet.agents.values() if a.standing.pool == pool.pool_name]
+                agents = [agent for agent in self._known_agents() if agent.standing.pool == pool.pool_name]
                 found += views.never(_wanted(spec, ()), agents)
         return found
 
@@ -316,7 +329,7 @@ class DockerDispatcher:
             def job_id(token: str) -> str:
                 return foreman.jobs[token].job_id if token in foreman.jobs else ""
 
-            return [agent.view(job_id) for _, agent in sorted(foreman.fleet.agents.items())]
+            return [agent.view(job_id) for agent in sorted(self._known_agents(), key=lambda agent: agent.id)]
 
     def enable(self, agent_id: str, slot: int | None = None) -> None:
         self._set(agent_id, slot, enabled=True, drain=False)
@@ -338,7 +351,7 @@ class DockerDispatcher:
 
     def policies(self) -> Sequence[PoolPolicy]:
         with self._foreman.lock:
-            return views.policies(self._options, self._foreman.fleet.agents.values())
+            return views.policies(self._options, self._known_agents())
 
     def queue(self, pool: str) -> Sequence[QueueEntry]:
         foreman = self._leading()
@@ -376,8 +389,7 @@ class DockerDispatcher:
 
     def _read_secret(self) -> str:
         """The agents' token; made up where the administrator names no file. Raises Rejected."""
-        named = self._options.agent_token_file
-        path = Path(named) if named else self._root / TOKEN_FILE
+        named, path = self._options.agent_token_file, self._token_file
         try:
             found = path.read_text().strip()
         except FileNotFoundError:

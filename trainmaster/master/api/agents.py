@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.dispatchers.hub import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
+from trainmaster.dispatchers.hub import AGENT_ID, INBOX_PREFIX, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
 from trainmaster.master.services import agents
@@ -88,7 +88,7 @@ async def remains(
     node_rank: Annotated[int, Query(ge=0)] = 0,
 ) -> Json:
     """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
-    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=".remains-", dir=yard.inbox)
+    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=INBOX_PREFIX, dir=yard.inbox)
     path = FilePath(name)
     try:
         with os.fdopen(descriptor, "wb") as handle:
