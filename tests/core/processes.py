@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from trainmaster.runtime.rendezvous import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -15,6 +17,7 @@ def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 60.0, **
     rank."""
     path = folder / "ranks.py"
     path.write_text(script)
+    port = str(free_ports(1)[0])
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", str(path)],
@@ -29,6 +32,7 @@ def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 60.0, **
                 "LOCAL_WORLD_SIZE": str(size),
                 "GROUP_RANK": "0",
                 "GROUP_WORLD_SIZE": "1",
+                "TRAINMASTER_DISTRIBUTED_PORT": port,  # as the runtime chooses one for every job
                 **env,
             },
             stdout=subprocess.PIPE,
