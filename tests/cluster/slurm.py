@@ -16,6 +16,7 @@ import pytest
 from tests.cluster import apptainer, images
 from tests.cluster.accounting import AccountedCluster
 from tests.cluster.cluster import Cluster
+from tests.cluster.failover import FailoverCluster
 from tests.cluster.packages import Unavailable
 from tests.cluster.preemption import PreemptingCluster
 
@@ -38,6 +39,19 @@ def accounted_cluster() -> Iterator[AccountedCluster]:
 def preempting_cluster() -> Iterator[PreemptingCluster]:
     """The cluster whose urgent jobs take the resources of others."""
     yield from _up(PreemptingCluster())
+
+
+@pytest.fixture(scope="session")
+def failover_cluster() -> Iterator[FailoverCluster]:
+    """The cluster with a spare controller, new each time."""
+    cluster = FailoverCluster()
+    cluster.down()
+    try:
+        cluster.up()
+    except Unavailable as reason:
+        pytest.skip(f"no Slurm cluster: {reason}")
+    yield cluster
+    cluster.down()
 
 
 @pytest.fixture(scope="session")
