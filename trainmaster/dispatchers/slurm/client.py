@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,10 +14,12 @@ from trainmaster.dispatchers.pace import TokenBucket
 from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
 
 log = logging.getLogger(__name__)
 
 ACCOUNTS_DEADLINE = 15.0  # seconds for sacct, which a database may keep waiting
+READER_REST = 600.0  # seconds for which pyslurm is left alone after it failed
 ACCOUNTS_REST = 30.0  # seconds for which accounting is left alone after it failed to answer
 
 
@@ -31,6 +34,8 @@ class SlurmClient:
         self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
         self._odd: set[str] = set()
         self._accounts_rest_until = 0.0
+        self._reader: PyslurmReader | None = None
+        self._reader_rests_until = 0.0
 
     def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
         """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
@@ -50,6 +55,9 @@ class SlurmClient:
         of this account. Raises Unreachable, Transient; the latter also for an answer that is seen to be cut."""
         mark = _mark()
         everybody = self._access.impersonates or self._options.external_jobs
+        # A second look at an answer that seems cut goes to squeue: two witnesses are better than one asked twice.
+        if not oldest_first and (listed := self._by_pyslurm(everybody=everybody)) is not None:
+            return listed
         argv = commands.queue(self._programs, mark, everybody=everybody, oldest_first=oldest_first)
         printed = self._ask(argv).stdout
         jobs, odd = parse.queue(printed, mark)
@@ -57,6 +65,31 @@ class SlurmClient:
         if why := parse.cut_queue(printed, mark):
             raise Transient(f"squeue did not print the whole list of jobs: {why} ({printed.strip()[-100:]!r}).")
         return jobs
+
+    def _by_pyslurm(self, *, everybody: bool) -> list[parse.QueueLine] | None:
+        """The listing, where the configuration wants pyslurm and it works; None: ask squeue."""
+        if self._options.reader == "commands" or not self._access.here or time.monotonic() < self._reader_rests_until:
+            return None
+        try:
+            if self._reader is None:
+                reader = PyslurmReader(self._shell.environment)
+                reader.start(self.version())
+                self._reader = reader
+                log.info("jobs are listed through pyslurm %s", reader.version)
+            user = None if everybody else os.geteuid()
+            return self._reader.jobs(deadline=self._options.query_deadline, user=user)
+        except NoReader as error:
+            self._reader = None
+            self._reader_rests_until = time.monotonic() + READER_REST
+            level = logging.INFO if self._options.reader == "auto" else logging.WARNING
+            log.log(level, "pyslurm is not used for the next %d minutes, squeue is: %s", READER_REST // 60, error)
+            return None
+
+    def close(self) -> None:
+        """End the process that holds pyslurm, where there is one."""
+        reader, self._reader = self._reader, None
+        if reader:
+            reader.close()
 
     def nodes(self, *, backwards: bool = False) -> list[parse.NodeLine]:
         """Every node in every partition. Raises Unreachable, Transient as `queue`."""

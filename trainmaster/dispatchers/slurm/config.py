@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -70,6 +70,9 @@ class SlurmOptions(AccessOptions):
     scratch: tuple[str, ...] = Field(default=(), description="folders on nodes for temporary files")
     python: str = Field(default="python3", description="Python 3.8 or later, in the container or on the node")
     bash: str = "/bin/bash"
+    reader: Literal["auto", "commands", "pyslurm"] = Field(
+        default="commands", description="what lists jobs; pyslurm where one is installed that fits the cluster's release"
+    )
     poll_interval: float = Field(default=10.0, gt=0)
     pools_cached_for: float = Field(default=60.0, ge=0)
     submits_per_second: float = Field(default=2.0, gt=0)

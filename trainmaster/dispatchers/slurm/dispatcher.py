@@ -347,6 +347,7 @@ class SlurmDispatcher:
 
     def close(self) -> None:
         """Let go of connections; jobs go on."""
+        self._client.close()
         self._access.close()
 
 
