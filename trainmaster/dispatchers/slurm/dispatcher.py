@@ -66,6 +66,7 @@ class SlurmDispatcher:
         self._lock = threading.Lock()
         self._partitions: dict[str, Partition] = {}
         self._partitions_at: float | None = None
+        self._names: dict[str, str] = {}  # what was listed under each number when we last looked
         self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended when they were last listed
 
     # -- the cluster -----------------------------------------------------------------------------------
@@ -287,6 +288,7 @@ class SlurmDispatcher:
             again = {job.job_id for job in self._client.queue(oldest_first=True)}
             if hidden := (missing & again) | ({job.job_id for job in alive} - again):
                 raise Transient(f"squeue's answers contradict each other: job {min(hidden)} is in one of two.")
+        self._names = {job.job_id: job.name for job in jobs}
         self._lived = frozenset(job.job_id for job in alive if job.name.startswith(self._prefix))
         return jobs
 
@@ -304,12 +306,16 @@ class SlurmDispatcher:
                 )
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        if refs:
-            self._client.cancel(refs)
+        if ours := self._still_ours(refs):
+            self._client.cancel(ours)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
-        if refs:
-            self._client.signal(refs, _SIGNALS[signal])
+        if ours := self._still_ours(refs):
+            self._client.signal(ours, _SIGNALS[signal])
+
+    def _still_ours(self, refs: Sequence[JobRef]) -> list[JobRef]:
+        """Numbers start again when a cluster loses its state: one may have become another job's by now."""
+        return [ref for ref in refs if self._names.get(ref.job_id, ref.token) == ref.token]
 
     def explain(self, ref: JobRef) -> Explanation:
         """From the controller while it remembers, then from accounting; the controller does not know who cancelled
