@@ -71,7 +71,8 @@ class SlurmOptions(AccessOptions):
     python: str = Field(default="python3", description="Python 3.8 or later, in the container or on the node")
     bash: str = "/bin/bash"
     reader: Literal["auto", "commands", "pyslurm"] = Field(
-        default="commands", description="what lists jobs; pyslurm where one is installed that fits the cluster's release"
+        default="commands",
+        description="what lists jobs; pyslurm where one is installed that fits the cluster's release",
     )
     poll_interval: float = Field(default=10.0, gt=0)
     pools_cached_for: float = Field(default=60.0, ge=0)
