@@ -233,6 +233,8 @@ class SlurmManager(HpcManager):
 
     type: Literal["slurm"]
     commands: Commands = Commands()
+    reader: Literal["auto", "commands", "pyslurm"] | None = None
+    """What lists jobs: squeue (the default), or pyslurm, where one is installed that fits the cluster's release."""
 
 
 class PbsCommands(Section):
