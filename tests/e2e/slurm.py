@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -47,9 +47,17 @@ def slurm_master(slurm_cluster: Cluster, apptainer_command: Path, python_image: 
 
 
 def make_slurm_master(
-    folder: Path, cluster: Cluster, apptainer: Path, image: Path, *, container: str = "apptainer", user: str = USER
+    folder: Path,
+    cluster: Cluster,
+    apptainer: Path,
+    image: Path,
+    *,
+    container: str = "apptainer",
+    user: str = USER,
+    environment: Mapping[str, str] | None = None,
 ) -> MasterProcess:
-    """Not started yet. Its jobs lie in the cluster's job folder, which all nodes see."""
+    """Not started yet. Its jobs lie in the cluster's job folder, which all nodes see. `environment`: what else it finds
+    in its own."""
     account = pwd.getpwnam(user)
     jobs = cluster.layout.job_root / folder.name
     checkpoints = folder / "checkpoints"
@@ -68,5 +76,5 @@ def make_slurm_master(
         checkpoints=checkpoints,
         image=image,
     )
-    environment = {"PYTHONPATH": str(source), **cluster.environment}
-    return MasterProcess(folder, text, user=user, environment=environment)
+    found = {"PYTHONPATH": str(source), **(environment or {}), **cluster.environment}
+    return MasterProcess(folder, text, user=user, environment=found)

@@ -1,0 +1,299 @@
+"""The bad days of a Slurm cluster, provoked on a real one: no trial lost, no job doubled, no end invented.
+
+A bad day is mostly waiting: those that only spoil their own master's commands run at the same time, each with a master
+of its own, and every test waits for its day. `docs/faults.md` lists what they show.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import slurm_cluster
+from tests.e2e.faults import Site, site, small_disk
+from tests.e2e.master import ended_as, log_text, wait_for
+from trainmaster.client.master import Master
+
+__all__ = ["slurm_cluster"]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+Day = Callable[[Cluster], None]
+QUIET = 22.0  # seconds: longer than the quiet period, twice MessageTimeout
+
+
+def submits_that_go_wrong_in_every_way(cluster: Cluster) -> None:
+    with site(cluster) as spoiled, spoiled.wrapped.spoiled("noisy"):
+        spoiled.wrapped.plan(
+            "sbatch",
+            [
+                "unanswered",
+                "killed-after",
+                "killed-before",
+                "slow 12",
+                "refuses Batch job submission failed: Socket timed out on send/recv operation",
+                "refuses Rate limit exceeded, please retry momentarily",
+                "refuses Batch job submission failed: Job violates accounting/QOS policy",
+                "refuses Slurm temporarily unable to accept job, sleeping and retrying",
+                "ok",
+                "unanswered",
+            ],
+        )
+        master = spoiled.start()
+        number = spoiled.create(master, 8, epochs=3)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=3)
+        assert each_token_once(spoiled, 8)
+
+
+def a_master_that_is_killed_after_each_submit(cluster: Cluster) -> None:
+    """Between the scheduler's answer and the master's note of it, ten times."""
+    with site(cluster) as spoiled:
+        master = spoiled.start()
+        numbers = []
+        for _ in range(10):
+            spoiled.wrapped.plan("sbatch", ["fatal"])
+            numbers.append(spoiled.create(master, epochs=3))
+            wait_for(lambda: spoiled.process.returncode == -signal.SIGKILL, "the end of the master", 30, 0.02)
+            master = spoiled.start()
+        for number in numbers:
+            spoiled.nothing_is_lost_or_doubled(master, number, epochs=3)
+        assert each_token_once(spoiled, 10)
+
+
+def listings_that_lie(cluster: Cluster) -> None:
+    with site(cluster) as spoiled:
+        master = spoiled.start()
+        wait_for((spoiled.wrapped.folder / "last.squeue").exists, "the first listing")
+        spoiled.wrapped.keep()
+        spoiled.wrapped.plan("sbatch", ["unanswered", "ok", "killed-after", "ok", "unanswered", "ok"])
+        with spoiled.wrapped.spoiled("replayed"):
+            number = spoiled.create(master, 6, epochs=36, pause=1)
+            # Nobody may conclude from any of these that a job is not there, however long they go on.
+            until = time.monotonic() + QUIET
+            while time.monotonic() < until:
+                for lie in ("replayed", "empty", "truncated 500", "refuses Unable to contact slurm controller"):
+                    lied(spoiled, lie)
+            assert each_token_once(spoiled, 6)
+        lied(spoiled, "strange", 3)
+        lied(spoiled, "ok", 3)
+        lied(spoiled, "shortened 2", 3)
+        assert "squeue's answers contradict each other" in spoiled.process.log.read_text()
+        lied(spoiled, "truncated 1000", 3)
+        lied(spoiled, "stale", 4)
+        lied(spoiled, "ok", 3)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=36)
+        assert each_token_once(spoiled, 6)
+
+
+def an_old_listing_that_looks_new(cluster: Cluster) -> None:
+    """Nothing shows that it is old. A submit whose answer was lost is then made again, and still runs once."""
+    with site(cluster) as spoiled:
+        master = spoiled.start()
+        wait_for((spoiled.wrapped.folder / "last.squeue").exists, "the first listing")
+        spoiled.wrapped.keep()
+        spoiled.wrapped.plan("sbatch", ["unanswered"] * 3)
+        with spoiled.wrapped.spoiled("stale"):
+            number = spoiled.create(master, 3, epochs=3, options=["--begin=now+45"])
+            wait_for(lambda: len(spoiled.wrapped.accepted()) == 6, "the second submits", 60)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=3)
+
+
+def ends_that_no_listing_shows(cluster: Cluster) -> None:
+    """As with a MinJobAge below the time between two looks: while the master looks, sleeps, and is away."""
+    with site(cluster) as spoiled, spoiled.wrapped.spoiled("forgetful"):
+        master = spoiled.start()
+        number = spoiled.create(master, 4, epochs=8, pause=0.5, deaf=True)
+        spoiled.reports(master, number, 4)
+        with asleep(spoiled):
+            wait_for(lambda: trained(spoiled) == 4, "the last epoch of all", 30)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=8)
+        number = spoiled.create(master, 4, epochs=8, pause=0.3)
+        spoiled.reports(master, number, 4, 2)
+        absent_until_all_have_left(spoiled, master, number)
+        spoiled.nothing_is_lost_or_doubled(spoiled.start(), number, epochs=8)
+
+
+def exit_records_that_a_user_wrote(cluster: Cluster) -> None:
+    with site(cluster) as spoiled:
+        master = spoiled.start()
+        number = spoiled.create(master, 6, epochs=6, pause=0.3)
+        spoiled.reports(master, number, 6, 2)
+        folders = absent_until_all_have_left(spoiled, master, number)
+        trials = sorted(folders)
+        records = [folders[trial] / "exit" / "0.json" for trial in trials]
+        records[0].write_text("no JSON")
+        with records[1].open("wb") as huge:
+            huge.truncate(2**34)
+        records[2].unlink()
+        records[2].symlink_to("/etc/passwd")
+        records[3].write_text('{"exit_code": [], "node_rank": "zero", "spool": 7}')
+        with (folders[trials[4]] / "spool" / "core.jsonl").open("a") as spool:
+            spool.write('{"t": 0, "kind": "status", "state": "a\\u0000b"}\n{"t": "x", "kind": "progress"}\n')
+        # What lost its own word is run again, and nobody is charged; the others do not notice.
+        again = dict.fromkeys(trials[:4], 2)
+        spoiled.nothing_is_lost_or_doubled(spoiled.start(), number, epochs=6, attempts=again)
+
+
+def a_full_disk_and_a_vanished_folder(cluster: Cluster) -> None:
+    with small_disk(cluster, 16) as root, site(cluster, job_root=root) as spoiled:
+        master = spoiled.start()
+        ballast = root / "ballast"
+        room = os.statvfs(root)
+        ballast.write_bytes(bytes(room.f_bavail * room.f_frsize - 2**14))
+        number = spoiled.create(master, 6, epochs=20, pause=0.4)
+        wait_for(
+            lambda: all("No space left on device" in log_text(master, trial.id) for trial in master.trials(number)),
+            "the word about the disk",
+        )
+        ballast.unlink()
+        spoiled.reports(master, number, 6)
+        for folder in list(spoiled.folders(master, number).values())[:2]:
+            shutil.rmtree(folder)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=20)
+
+
+TOGETHER: tuple[Day, ...] = (
+    submits_that_go_wrong_in_every_way,
+    a_master_that_is_killed_after_each_submit,
+    listings_that_lie,
+    an_old_listing_that_looks_new,
+    ends_that_no_listing_shows,
+    exit_records_that_a_user_wrote,
+    a_full_disk_and_a_vanished_folder,
+)
+
+
+@pytest.fixture(scope="module")
+def days(request: pytest.FixtureRequest, slurm_cluster: Cluster) -> Iterator[dict[Day, Future[None]]]:
+    """Those whose tests are wanted, begun at once."""
+    wanted = [item.callspec.params.get("day") for item in request.session.items if hasattr(item, "callspec")]
+    with ThreadPoolExecutor(len(TOGETHER)) as threads:
+        yield {day: threads.submit(day, slurm_cluster) for day in TOGETHER if day in wanted}
+
+
+@pytest.mark.parametrize("day", TOGETHER, ids=lambda day: day.__name__)
+def test_a_bad_day(day: Day, days: dict[Day, Future[None]]) -> None:
+    days[day].result()
+
+
+@pytest.fixture
+def forgets_soon(slurm_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a MinJobAge of two seconds."""
+    slurm_cluster.set_min_job_age(2)
+    yield slurm_cluster
+    slurm_cluster.start_controller()
+    slurm_cluster.set_min_job_age(30)
+    slurm_cluster.run("scontrol", "update", f"NodeName={','.join(slurm_cluster.layout.nodes)}", "State=RESUME")
+    slurm_cluster.wait_for_nodes()
+
+
+def test_a_controller_that_hangs_dies_and_loses_its_memory(forgets_soon: Cluster) -> None:
+    with site(forgets_soon) as spoiled:
+        master = spoiled.start()
+        forgets_soon.pause_controller()
+        try:
+            number = spoiled.create(master, 6, epochs=30, pause=0.5)
+            wait_for(
+                lambda: all("looking for it" in log_text(master, trial.id) for trial in master.trials(number)),
+                "six submits without an answer",
+            )
+        finally:
+            forgets_soon.resume_controller()
+        spoiled.reports(master, number, 6)
+        # It writes its state every few seconds; what it is killed without, Slurm itself starts again or forgets.
+        began, state = time.time(), forgets_soon.layout.run / "state" / "job_state"
+        wait_for(lambda: state.stat().st_mtime > began, "the controller to save its state", 30)
+        forgets_soon.controller.kill()
+        lied(spoiled, "ok", 1)
+        forgets_soon.start_controller()
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=30)
+
+        # An administrator ends all jobs while the master is away.
+        number = spoiled.create(master, 4, epochs=1000)
+        spoiled.reports(master, number, 4)
+        folders = spoiled.folders(master, number)
+        names = f"--name={','.join(folder.name for folder in folders.values())}"
+        jobs = jobs_of(master, number)
+        spoiled.process.kill()
+        forgets_soon.command("scancel", *jobs)
+        wait_for(lambda: not forgets_soon.command("squeue", "-h", names).strip(), "the end of all jobs", 60)
+        master = spoiled.start()
+        ended_as(master, number, "CANCELED", 120)
+
+        # Its state is lost, twice: nodes kill the jobs that it does not know, and numbers begin anew.
+        loses_its_state(forgets_soon)
+        lost = spoiled.create(master, 3, epochs=1000)
+        spoiled.reports(master, lost, 3)
+        loses_its_state(forgets_soon)
+        number = spoiled.create(master, 3, epochs=20, pause=0.5)
+        spoiled.reports(master, number, 3)
+        assert jobs_of(master, lost) & jobs_of(master, number)
+        # What left no trace is not ended by that alone (only by 300 s of silence); ending it ends nobody else.
+        assert {trial.state for trial in master.trials(lost)} == {"ACTIVE"}
+        master.steer(lost, "kill")
+        ended_as(master, lost, "CANCELED")
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=20)
+
+
+def loses_its_state(cluster: Cluster) -> None:
+    cluster.stop_controller()
+    for path in (cluster.layout.run / "state").glob("job_state*"):  # without it, `-c` too goes on counting
+        path.unlink()
+    cluster.controller.start(["slurmctld", "-D", "-c", "-f", str(cluster.layout.slurm_conf)], dict(os.environ))
+    cluster.start_controller()
+    cluster.wait_for_nodes()
+
+
+def jobs_of(master: Master, number: int) -> set[str]:
+    """Slurm's numbers of an experiment's jobs."""
+    tasks = [master.task(trial.task_id) for trial in master.trials(number)]
+    return {str(allocation["jobId"]) for task in tasks for allocation in task["allocations"]}
+
+
+def absent_until_all_have_left(spoiled: Site, master: Master, number: int) -> dict[int, Path]:
+    """Kill the master and wait until its jobs have left Slurm by themselves; the folders that speak for them."""
+    folders = spoiled.folders(master, number)
+    names = f"--name={','.join(folder.name for folder in folders.values())}"
+    spoiled.process.kill()
+    # Runtimes wait half a minute for a master that is away, then leave their word on disk.
+    wait_for(lambda: not spoiled.cluster.command("squeue", "-h", names).strip(), "the end of all jobs", 120)
+    assert all((folder / "exit" / "0.json").exists() for folder in folders.values())
+    return folders
+
+
+@contextmanager
+def asleep(spoiled: Site) -> Iterator[None]:
+    """Inside, the master takes connections and answers nothing (SIGSTOP)."""
+    os.kill(spoiled.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(spoiled.process.pid, signal.SIGCONT)
+
+
+def trained(spoiled: Site) -> int:
+    """How many jobs have reported their eighth epoch, on disk."""
+    spools = spoiled.jobs.glob("*/spool/core.jsonl")
+    return sum('"epochs":8' in path.read_text() for path in spools)
+
+
+def each_token_once(spoiled: Site, jobs: int) -> bool:
+    """Whether Slurm took so many jobs, each under another token."""
+    accepted = spoiled.wrapped.accepted()
+    assert len(accepted) == len({token for token, _ in accepted}), accepted
+    return len(accepted) == jobs
+
+
+def lied(spoiled: Site, lie: str, times: int = 2) -> None:
+    """Let squeue answer so many questions in this way."""
+    asked = len(spoiled.wrapped.calls("squeue"))
+    how, _, value = lie.partition(" ")
+    with spoiled.wrapped.spoiled(how, value):
+        wait_for(lambda: len(spoiled.wrapped.calls("squeue")) >= asked + times, f"{times} answers that are {lie}", 60)
