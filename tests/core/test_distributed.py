@@ -7,8 +7,10 @@ import os
 import pickle
 import socket
 import stat
+import tempfile
 import threading
 from multiprocessing.connection import Client
+from pathlib import Path
 
 import pytest
 
@@ -37,13 +39,21 @@ print("well")
 """
 
 
-def test_four_processes_on_one_node(tmp_path):
-    assert run_ranks(ALL_CALLS, 4, tmp_path) == [(0, "well\n")] * 4
-    # Without a job the key is in a file of the user's own.
-    folder = tmp_path / f"trainmaster-{os.getuid()}"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert [stat.S_IMODE(path.stat().st_mode) for path in folder.glob("*.key")] == [0o600]
-    assert not list(folder.glob("*.sock"))
+def test_four_processes_on_one_node():
+    with tempfile.TemporaryDirectory(prefix="tm-") as temporary:
+        assert run_ranks(ALL_CALLS, 4, Path(temporary)) == [(0, "well\n")] * 4
+        # Without a job the key is in a file of the user's own.
+        folder = Path(temporary) / f"trainmaster-{os.getuid()}"
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert [stat.S_IMODE(path.stat().st_mode) for path in folder.glob("*.key")] == [0o600]
+        assert not list(folder.glob("*.sock"))
+
+
+def test_four_processes_whose_temporary_folder_has_a_long_path(tmp_path):
+    folder = tmp_path / ("a" * 50)
+    folder.mkdir()
+    assert run_ranks(ALL_CALLS, 4, folder) == [(0, "well\n")] * 4
+    assert list(folder.glob("trainmaster-*")) == []
 
 
 def test_four_processes_over_tcp(tmp_path):

@@ -259,12 +259,18 @@ def _variable(name: str) -> int:
     return int(text)
 
 
+_LONGEST_PARENT = 60  # characters; a Unix socket's whole path may have 107
+
+
 def _private_folder() -> Path:
     """A folder of this user alone, for sockets: the job's, or one under the system's temporary folder."""
     run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
     if run_dir:
         return Path(run_dir)
-    folder = Path(tempfile.gettempdir()) / ("trainmaster-%d" % os.getuid())
+    parent = tempfile.gettempdir()
+    if len(parent) > _LONGEST_PARENT:
+        parent = "/tmp"  # noqa: S108 - the folder below is this user's alone, or refused
+    folder = Path(parent) / ("trainmaster-%d" % os.getuid())
     folder.mkdir(mode=0o700, exist_ok=True)
     status = os.lstat(str(folder))
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
