@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import docker
@@ -73,6 +73,8 @@ class DockerEngine:
             self._process.send_signal(signal.SIGTERM)
             self._process.wait(60)
             self._process = None
+            # dockerd leaves the network's name space of the host mounted.
+            subprocess.run(["umount", str(self.run / "exec/netns/default")], capture_output=True, check=False)
 
     def client(self) -> docker.DockerClient:
         return docker.DockerClient(self.address, version="auto", timeout=60)
@@ -210,10 +212,35 @@ def running_engine() -> Iterator[DockerEngine]:
             engine.stop()
 
 
+class _Shared:
+    """Every module that imports the fixture below makes one of its own of it; there is one daemon for them all."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._stack = ExitStack()
+        self._engine: DockerEngine | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[DockerEngine]:
+        if self._engine is None:
+            self._engine = self._stack.enter_context(running_engine())
+        self._users += 1
+        try:
+            yield self._engine
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._engine = None
+                self._stack.close()
+
+
+_shared = _Shared()
+
+
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[DockerEngine]:
     try:
-        with running_engine() as engine:
+        with _shared() as engine:
             yield engine
     except packages.Unavailable as reason:
         pytest.skip(str(reason))
