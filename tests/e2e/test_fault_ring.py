@@ -24,7 +24,7 @@ from tests.e2e.master import ended_as, log_text, wait_for
 from trainmaster.client.master import Master
 
 __all__ = ["slurm_cluster"]
-pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.ring]
 Day = Callable[[Cluster], None]
 QUIET = 22.0  # seconds: longer than the quiet period, twice MessageTimeout
 

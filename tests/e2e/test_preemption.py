@@ -27,7 +27,7 @@ from trainmaster.client.master import Master
 
 __all__ = ["preempting_cluster"]
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.ring]
 EPOCHS = 60
 IN_WORDS = "The scheduler takes the job's resources for a job of higher priority"
 

@@ -28,7 +28,7 @@ from trainmaster.dispatchers.slurm import SlurmDispatcher
 
 __all__ = ["failover_cluster"]
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.ring]
 
 
 @pytest.fixture
