@@ -202,7 +202,7 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
             asked.clear()
             try:
                 reload()
-            except Exception:
+            except Exception:  # the next SIGHUP must find somebody who listens
                 log.exception("the configuration could not be read again; nothing has changed")
 
     thread = threading.Thread(target=wait, name="reload", daemon=True)
