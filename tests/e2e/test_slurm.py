@@ -58,7 +58,9 @@ def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterP
     assert slurm_master.password not in shown
     processes = slurm_cluster.command("squeue", "-h", "-j", job, "-o", "%j")
     assert processes.startswith("det-")
-    assert job_of(master, number)["nodes"] == [shown.partition("BatchHost=")[2].split()[0]]
+    # The job itself said that it runs; the scheduler's word for it comes with the next look.
+    nodes = wait_for(lambda: job_of(master, number)["nodes"], "a look at the running job")
+    assert nodes == [shown.partition("BatchHost=")[2].split()[0]]
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed

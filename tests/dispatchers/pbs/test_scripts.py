@@ -32,6 +32,13 @@ TMRSH = '#!/bin/bash\necho "$1" >>{log}\nshift\nPBS_NODENUM=1 exec env --default
 QSTAT = "#!/bin/bash\ncat {said}\nexit $(cat {status})\n"
 
 
+def replace(path: Path, text: str) -> None:
+    """Write a file in one step: the shell of an earlier job may be in the middle of reading the last one."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text)
+    new.rename(path)
+
+
 class Site:
     """A folder of stand-ins for PBS's commands, and a job folder."""
 
@@ -63,10 +70,10 @@ class Site:
             "variables": [("SITE", "a 'b' $c")],
         }
         values = {"walltime": 0, "host_start": list(ways), "slots_each": 2, **values}
-        (self.folder / "job.sh").write_text(render("pbs_job.sh.j2", **common, **values))
-        (self.folder / "host.sh").write_text(render("pbs_host.sh.j2", **common, **values))
-        (self.folder / "start.sh").write_text(START)
-        self.nodefile.write_text("".join(f"{host}\n" for host in hosts))
+        replace(self.folder / "job.sh", render("pbs_job.sh.j2", **common, **values))
+        replace(self.folder / "host.sh", render("pbs_host.sh.j2", **common, **values))
+        replace(self.folder / "start.sh", START)
+        replace(self.nodefile, "".join(f"{host}\n" for host in hosts))
         environment = {"PBS_JOBID": job_id or self.job_id, "PBS_NODEFILE": str(self.nodefile), "PBS_NODENUM": "0"}
         words = ["/bin/bash", str(self.folder / "job.sh")]
         return subprocess.Popen(words, env=environment, start_new_session=True)
