@@ -87,6 +87,23 @@ def test_a_second_job_is_told_to_leave(waiting: Job) -> None:
     assert "4711" in double.sentence
 
 
+def test_a_second_run_of_the_same_job_is_told_to_leave_and_ends_the_attempt(user: Api, waiting: Job) -> None:
+    assert waiting.lease("4711", run_id="first").status == 200
+    assert waiting.lease("4711", run_id="first").status == 200  # the answer was lost
+    again = waiting.lease("4711", run_id="second")
+    assert again.status == 409
+    assert "was started again by its scheduler" in again.sentence
+    assert waiting.lease("4711", run_id="third").status == 409
+    path = f"/api/v1/trials/{waiting.trial_id}/logs"
+    assert sum("started the job again" in entry["log"] for entry in user.lines(path)) == 1
+
+
+def test_each_node_of_a_job_has_a_run_of_its_own(waiting: Job) -> None:
+    first = waiting.lease("4711", run_id="one", num_nodes=2)
+    second = waiting.lease("4711", run_id="other", num_nodes=2, node_rank=1, node_name="node-b")
+    assert first.status == second.status == 200
+
+
 def test_what_is_over_is_not_leased(user: Api, job: Job) -> None:
     job.leave()
     assert job.lease().status == 409

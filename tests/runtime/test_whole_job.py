@@ -54,11 +54,11 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert master.leases == [
         {
             "job_id": "101",
+            "run_id": master.leases[0]["run_id"],
             "node_rank": 0,
             "num_nodes": 1,
             "node_name": "n0",
             "slot_ids": [0, 1],
-            "restart_count": 0,
             "addresses": ["127.0.0.1"],
         }
     ]

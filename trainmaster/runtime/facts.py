@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -31,12 +32,12 @@ class Facts:
     """One node of one job, as its scheduler sees it."""
 
     job_id: str
+    run_id: str  # of this process: schedulers start a job again under the same number
     node_rank: int
     num_nodes: int
     node_name: str
     slot_ids: Tuple[int, ...]
     device_uuids: Tuple[str, ...]
-    restart_count: int
     end_time: Optional[float]  # seconds since the epoch; None when no limit is known
 
 
@@ -54,12 +55,12 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
     slot_ids, uuids = _slots(environ, job, node_rank, num_nodes)
     return Facts(
         job_id=job_id,
+        run_id=os.urandom(8).hex(),
         node_rank=node_rank,
         num_nodes=num_nodes,
         node_name=environ.get("TRAINMASTER_NODE_NAME") or environ.get("SLURMD_NODENAME") or socket.gethostname(),
         slot_ids=slot_ids,
         device_uuids=uuids,
-        restart_count=_integer(environ, ("SLURM_RESTART_COUNT",), 0),
         end_time=_end_time(environ),
     )
 

@@ -18,11 +18,11 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
     """
     body = {
         "job_id": facts.job_id,
+        "run_id": facts.run_id,
         "node_rank": facts.node_rank,
         "num_nodes": facts.num_nodes,
         "node_name": facts.node_name,
         "slot_ids": list(facts.slot_ids),
-        "restart_count": facts.restart_count,
         "addresses": addresses,
     }
     path = "/api/x1/allocations/%s/lease" % job.allocation_id
@@ -30,7 +30,9 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
         return parse_work(master.insist("POST", path, body, patience=job.lease_patience))
     except Rejected as error:
         if error.http_status == 409:
-            raise HeldElsewhere("another job holds allocation %s, or it has ended" % job.allocation_id) from error
+            raise HeldElsewhere(
+                "another job, or an earlier run of this one, holds allocation %s, or it has ended" % job.allocation_id
+            ) from error
         if error.http_status in (401, 403):
             raise NotAdmitted(
                 "the session token of allocation %s was refused: %s" % (job.allocation_id, error)

@@ -14,9 +14,9 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
 from trainmaster.master.api.shapes import Body, Storable
-from trainmaster.master.services import allocations, trials
-from trainmaster.master.services.allocations import LeaseRequest
+from trainmaster.master.services import allocations, leases, trials
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.leases import LeaseRequest
 
 router = APIRouter(tags=["jobs"])
 Json = dict[str, Any]
@@ -34,12 +34,12 @@ Rank = Annotated[int, Field(ge=0, lt=MAX_NODES)]
 
 class Lease(Storable):
     job_id: str
+    run_id: str = ""  # whoever says none is taken for one and the same
     node_rank: Rank = 0
     num_nodes: int = Field(1, ge=1, le=MAX_NODES)
     node_name: str = ""
     slot_ids: list[int] = []  # noqa: RUF012
     addresses: list[str] = []  # noqa: RUF012
-    restart_count: int = 0
 
 
 class Reports(Storable):
@@ -66,7 +66,7 @@ class ExitRecord(Storable):
 
 @router.post("/api/x1/allocations/{allocation_id}/lease")
 def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCaller) -> Json:
-    """Bind the allocation to this job. 409: another job has it, or it is over."""
+    """Bind the allocation to this job. 409: another job has it, or an earlier run of this one, or it is over."""
     own_allocation(caller, allocation_id)
     row = trials.get_allocation(services.store, allocation_id)
     slot_type = next(
@@ -75,14 +75,14 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
     )
     request = LeaseRequest(
         body.job_id,
+        body.run_id,
         body.node_rank,
         body.num_nodes,
         body.node_name,
         body.slot_ids,
         body.addresses,
-        body.restart_count,
     )
-    return allocations.lease(services.store, allocation_id, request, slot_type)
+    return leases.lease(services.store, allocation_id, request, slot_type)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports")

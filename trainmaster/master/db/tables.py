@@ -108,6 +108,16 @@ class Workspace(Base):
     immutable: Mapped[bool] = mapped_column(default=False)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[Time] = _now()
+    state: Mapped[str] = mapped_column(default="")  # "", DELETING or DELETE_FAILED
+    error: Mapped[str] = mapped_column(default="")  # why it could not be deleted
+    # What its experiments get unless they say it themselves; its Unix account goes before that of their owner.
+    agent_uid: Mapped[int | None] = mapped_column(BigInteger)
+    agent_user: Mapped[str | None]
+    agent_gid: Mapped[int | None] = mapped_column(BigInteger)
+    agent_group: Mapped[str | None]
+    checkpoint_storage: Mapped[Json | None]
+    compute_pool: Mapped[str] = mapped_column(default="")
+    aux_pool: Mapped[str] = mapped_column(default="")
 
 
 class Project(Base):
@@ -120,6 +130,15 @@ class Project(Base):
     immutable: Mapped[bool] = mapped_column(default=False)
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     created_at: Mapped[Time] = _now()
+    key: Mapped[str]  # one to five letters and digits that stand for it
+    notes: Mapped[list[Json]] = mapped_column(default=list)  # {"name", "contents"}
+    state: Mapped[str] = mapped_column(default="")  # "", DELETING or DELETE_FAILED
+    error: Mapped[str] = mapped_column(default="")
+
+    __table_args__ = (
+        Index("uq_projects_key", "key", unique=True),
+        Index("uq_projects_name", "workspace_id", "name", unique=True),
+    )
 
 
 class Job(Base):
@@ -168,6 +187,7 @@ class Experiment(Base):
 
     __table_args__ = (
         Index("ix_experiments_owner_id", "owner_id", "id"),
+        Index("ix_experiments_project_id", "project_id", "id"),
         Index("ix_experiments_live", "id", postgresql_where=text("end_time IS NULL")),
         Index("ix_experiments_start_time", "start_time"),
         Index("ix_experiments_name", "name"),
@@ -296,6 +316,7 @@ class Node(Base):
     __tablename__ = "allocation_nodes"
     allocation_id: Mapped[str] = mapped_column(ForeignKey("allocations.id", ondelete="CASCADE"), primary_key=True)
     node_rank: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str] = mapped_column(server_default="")  # the runtime process; no other may take its place
     name: Mapped[str]
     slot_ids: Mapped[list[int]]
     addresses: Mapped[list[str]]

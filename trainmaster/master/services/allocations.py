@@ -1,4 +1,4 @@
-"""What jobs say to the master: lease, rendezvous, reports, exit."""
+"""What jobs say to the master once they hold their lease: rendezvous, reports, exit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Gathering, Node, Stream, Trial, User
+from trainmaster.master.db.tables import Allocation, Checkpoint, Gathering, Node, Stream, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.allocation import later
-from trainmaster.master.lifecycle.states import AllocationState, Submission
-from trainmaster.master.services import exits, jobspec, logs, metrics
+from trainmaster.master.services import exits, logs, metrics
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
-from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.store import Settings, Store, wake
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
@@ -28,88 +26,10 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class LeaseRequest:
-    job_id: str
-    node_rank: int
-    num_nodes: int
-    node_name: str
-    slot_ids: Sequence[int]
-    addresses: Sequence[str]
-    restart_count: int
-
-
-@dataclass(frozen=True)
 class ReportAnswer:
     acked: int
     preempt: str | None
     gone: bool  # the attempt has ended for us: leave
-
-
-def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_type: str) -> Json:
-    """Bind the allocation to the first job that asks; returns its work.
-
-    Raises Conflict for any other job, and for an attempt that is over: that job must leave.
-    """
-    with store.transaction() as session:
-        allocation = _locked(session, allocation_id)
-        if allocation.ended_at is not None or allocation.kill_at is not None:
-            raise Conflict(f"The attempt {allocation_id} is over; job {request.job_id} has nothing to do.")
-        if allocation.lease_job not in (None, request.job_id):
-            raise Conflict(
-                f"Job {allocation.lease_job} already runs the attempt {allocation_id}; "
-                f"job {request.job_id} is a double."
-            )
-        if request.restart_count > 0 and str(request.node_rank) in allocation.exits:
-            raise Conflict(
-                f"Job {request.job_id} was started again by its scheduler, but its first run said how it ended: "
-                f"the attempt {allocation_id} is over."
-            )
-        if allocation.lease_job is None:
-            allocation.lease_job = request.job_id
-            allocation.leased_at = now()
-        # Presenting the token proves that the submit happened, whatever the call that made it said.
-        allocation.submission = Submission.SUBMITTED.value
-        allocation.native_id = allocation.native_id or request.job_id
-        allocation.num_nodes = request.num_nodes
-        allocation.heartbeat_at = now()
-        allocation.absent_since = None
-        session.execute(
-            insert(Node)
-            .values(
-                allocation_id=allocation_id,
-                node_rank=request.node_rank,
-                name=request.node_name,
-                slot_ids=list(request.slot_ids),
-                addresses=list(request.addresses),
-            )
-            .on_conflict_do_update(
-                index_elements=["allocation_id", "node_rank"],
-                set_={
-                    "name": request.node_name,
-                    "slot_ids": list(request.slot_ids),
-                    "addresses": list(request.addresses),
-                },
-            )
-        )
-        joined = session.scalar(select(func.count()).select_from(Node).where(Node.allocation_id == allocation_id)) or 0
-        state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
-        allocation.state = later(AllocationState(allocation.state), state).value
-        trial = session.get(Trial, allocation.trial_id)
-        experiment = session.get(Experiment, trial.experiment_id) if trial else None
-        owner = session.get(User, allocation.owner_id)
-        if trial is None or experiment is None or owner is None:
-            raise NotFound(f"The trial of the attempt {allocation_id} has been deleted.")
-        work = jobspec.work_for(experiment, trial, allocation, slot_type, owner.username)
-        work["trial"]["steps_completed"] = _steps_at(session, trial)
-        nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
-        logs.say(
-            session,
-            allocation.task_id,
-            f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}.",
-            allocation_id=allocation_id,
-        )
-        wake(session, f"allocation:{allocation_id}")
-    return work
 
 
 def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
@@ -472,13 +392,6 @@ def _sign_of_life(session: Session, allocation: Allocation) -> None:
     seen = allocation.heartbeat_at
     if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
         session.execute(update(Allocation).where(Allocation.id == allocation.id).values(heartbeat_at=now()))
-
-
-def _steps_at(session: Session, trial: Trial) -> int:
-    if trial.latest_checkpoint is None:
-        return 0
-    checkpoint = session.get(Checkpoint, trial.latest_checkpoint)
-    return checkpoint.steps_completed if checkpoint else 0
 
 
 def _rank_of(stream: str) -> int:

@@ -202,8 +202,8 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
     """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
-    takes its place, and a further run of this job is told to leave. (One whose first run left no word, and that is back
-    before anybody looked, may go on where that one stopped.)"""
+    takes its place, and a further run of this job is told to leave. (One that is back before anybody looked is noticed
+    when it asks for the lease.)"""
     waits = seen.state in (JobState.QUEUED, JobState.HELD)
     return seen.restarts > 0 and allocation.lease_job == seen.job_id and (waits or bool(allocation.exits))
 

@@ -1,0 +1,58 @@
+"""A scheduler that starts a job again under its old number, and knows nothing of the first time."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.slurm import slurm_cluster
+from tests.e2e.faults import site
+from tests.e2e.master import log_text, only_trial, wait_for
+
+__all__ = ["slurm_cluster"]
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+EPOCHS = 30
+
+
+@pytest.fixture
+def closed(slurm_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with its partition closed: jobs wait."""
+    slurm_cluster.command("scontrol", "update", "PartitionName=main", "State=DOWN")
+    yield slurm_cluster
+    slurm_cluster.start_controller()
+    slurm_cluster.command("scontrol", "update", "PartitionName=main", "State=UP")
+    slurm_cluster.run("scontrol", "update", f"NodeName={','.join(slurm_cluster.layout.nodes)}", "State=RESUME")
+    slurm_cluster.wait_for_nodes()
+
+
+def test_a_controller_with_an_old_state_does_not_have_a_training_run_twice(closed: Cluster, tmp_path: Path) -> None:
+    """What a crash right after a start does, and a state folder that was put back from a copy."""
+    state = closed.layout.run / "state"
+    with site(closed) as spoiled:
+        master = spoiled.start()
+        number = spoiled.create(master, epochs=EPOCHS, pause=0.3, save_at=2)
+        job = wait_for(lambda: closed.command("squeue", "-h", "-n", spoiled.folders(master, number).popitem()[1].name,
+                                              "-o", "%i").strip(), "the job in the queue")  # fmt: skip
+        saved = time.time()
+        wait_for(lambda: (state / "job_state").stat().st_mtime > saved, "the controller to save its state")
+        closed.pause_controller()
+        shutil.copytree(state, tmp_path / "old")
+        closed.resume_controller()
+        closed.command("scontrol", "update", "PartitionName=main", "State=UP")
+        spoiled.reports(master, number, 1, steps=4)
+
+        closed.controller.kill()
+        shutil.rmtree(state)
+        shutil.copytree(tmp_path / "old", state)
+        closed.start_controller()
+        closed.wait_for_nodes()
+        closed.command("scontrol", "update", "PartitionName=main", "State=UP")
+        trial = only_trial(master, number).id
+        wait_for(lambda: "started the job again" in log_text(master, trial), f"the second run of job {job}", 120)
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=EPOCHS, attempts=2)
+        assert "starting after epoch 2" in log_text(master, trial)
