@@ -18,7 +18,7 @@ from trainmaster.master.db.engine import make_engine
 ONE_SLOT = "resource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def master() -> Iterator[MasterProcess]:
     folder = make_folder()
     process = MasterProcess(folder, ONE_SLOT)
@@ -36,7 +36,7 @@ def master() -> Iterator[MasterProcess]:
     assert errors == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def engine(master: MasterProcess) -> Iterator[Engine]:
     """The master's database, for what the API cannot bring about, such as the passing of a week."""
     engine = make_engine(EmbeddedServer(master.data).url, pool_size=2)
@@ -56,12 +56,12 @@ def nobody(master: MasterProcess) -> Api:
     return Api(master.url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def user(master: MasterProcess) -> Api:
     return Api(master.url, log_in(master, "determined"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def admin(master: MasterProcess) -> Api:
     return Api(master.url, log_in(master, "admin"))
 

@@ -17,7 +17,7 @@ from trainmaster.client.models import Trial
 CONFIG = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def process() -> Iterator[MasterProcess]:
     folder = make_folder()
     process = MasterProcess(folder, CONFIG)
@@ -29,7 +29,7 @@ def process() -> Iterator[MasterProcess]:
     assert errors == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def api(process: MasterProcess) -> Master:
     """The second way to look at what `det` did."""
     return process.client()
@@ -53,7 +53,7 @@ class Finished:
     trials: list[Trial]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def finished(api: Master) -> Finished:
     searcher = {"name": "random", "metric": "error", "max_trials": 2}
     value = {"type": "double", "minval": 1.0, "maxval": 2.0}

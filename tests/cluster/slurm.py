@@ -19,6 +19,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.failover import FailoverCluster
 from tests.cluster.packages import Unavailable
 from tests.cluster.preemption import PreemptingCluster
+from tests.cluster.users import ensure_users
 
 C = TypeVar("C", bound=Cluster)
 
@@ -29,19 +30,19 @@ def slurm_cluster() -> Iterator[Cluster]:
     yield from _up(Cluster())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def accounted_cluster() -> Iterator[AccountedCluster]:
     """The cluster that keeps accounts, in the same manner."""
     yield from _up(AccountedCluster())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def preempting_cluster() -> Iterator[PreemptingCluster]:
     """The cluster whose urgent jobs take the resources of others."""
     yield from _up(PreemptingCluster())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def failover_cluster() -> Iterator[FailoverCluster]:
     """The cluster with a spare controller, new each time."""
     cluster = FailoverCluster()
@@ -58,6 +59,7 @@ def failover_cluster() -> Iterator[FailoverCluster]:
 def apptainer_command() -> Path:
     """Path of an `apptainer` that ordinary users can run."""
     try:
+        ensure_users()
         return apptainer.install(Cluster().layout)
     except Unavailable as reason:
         pytest.skip(f"no Apptainer: {reason}")

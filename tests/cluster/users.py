@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.cluster.layout import USERS
 from tests.cluster.packages import Unavailable
 
+LOCK = Path("/var/lock/trainmaster-users.lock")
+
 
 def ensure_users() -> None:
-    """Create the users that are missing, with a home of mode 0700."""
+    """Create the users that are missing, with a home of mode 0700. Several processes may ask for them at once."""
+    missing = [name for name in USERS if not _exists(name)]
+    if missing and os.geteuid() != 0:
+        raise Unavailable(f"not root, and the user {missing[0]} does not exist")
+    if missing:
+        with LOCK.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for name in missing:
+                if not _exists(name):
+                    command = ["useradd", "--create-home", "--shell", "/bin/bash", name]
+                    subprocess.run(command, check=True, capture_output=True)
     for name in USERS:
-        try:
-            pwd.getpwnam(name)
-        except KeyError:
-            if os.geteuid() != 0:
-                raise Unavailable(f"not root, and the user {name} does not exist") from None
-            subprocess.run(["useradd", "--create-home", "--shell", "/bin/bash", name], check=True, capture_output=True)
         os.chmod(pwd.getpwnam(name).pw_dir, 0o700)
+
+
+def _exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def run_as(

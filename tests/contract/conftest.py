@@ -83,7 +83,7 @@ def installed() -> Path:
         pytest.skip(f"no reference client: {reason}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(installed: Path) -> Iterator[MasterProcess]:
     folder = make_folder()
     process = MasterProcess(folder, LOCAL)
@@ -100,7 +100,7 @@ def client(installed: Path, running: MasterProcess, tmp_path: Path) -> Reference
     return Reference(installed, running, tmp_path / "config")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def truth(running: MasterProcess) -> Master:
     """What the master says to our own client: the effect of each command is checked there."""
     return running.client("admin")

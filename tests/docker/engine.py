@@ -24,6 +24,7 @@ import pytest
 
 from tests.cluster import images, packages
 from tests.cluster.layout import Layout
+from tests.cluster.users import ensure_users
 
 IMAGE = "trainmaster-test/python:3.11"
 START = 60.0  # seconds
@@ -197,6 +198,7 @@ def running_engine() -> Iterator[DockerEngine]:
     if os.geteuid() != 0:
         raise packages.Unavailable("not root: a Docker daemon needs it")
     packages.install(PACKAGES)
+    ensure_users()
     if shutil.which("dockerd") is None:
         raise packages.Unavailable("there is no dockerd on PATH")
     run = Path(os.environ.get("TRAINMASTER_DOCKER_RUN", "/var/lib/trainmaster-docker"))

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.layout import USERS
+from tests.cluster.users import ensure_users
 from tests.e2e.master import remove_folder, wait_for
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [sys.executable, str(ROOT / "scripts/parts/demo.py")]
-ORDINARY = "tmalice"  # a user of the test cluster
+ORDINARY = USERS[0]
 
 
 @pytest.fixture
@@ -66,10 +68,8 @@ def files_in(place: Path) -> list[Path]:
 def can_run_as(user: str) -> bool:
     if os.geteuid() != 0:
         return False
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        return False
+    ensure_users()
+    account = pwd.getpwnam(user)
     probe = ["test", "-r", DEMO[1], "-a", "-x", DEMO[0]]
     return (
         subprocess.run(probe, user=account.pw_uid, group=account.pw_gid, extra_groups=[], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Masters for end-to-end tests. `local` is one for the whole session: most tests only need their own experiments."""
+"""Masters for end-to-end tests. `local` is one for all modules: most tests only need their own experiments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.e2e.master import MasterProcess, make_folder, remove_folder
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def local() -> Iterator[MasterProcess]:
     folder = make_folder()
     process = MasterProcess(folder, LOCAL)

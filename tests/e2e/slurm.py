@@ -33,7 +33,7 @@ task_container_defaults:
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def slurm_master(slurm_cluster: Cluster, apptainer_command: Path, python_image: Path) -> Iterator[MasterProcess]:
     """Jobs in Apptainer containers of the small image, which has Python and nothing else."""
     folder = make_folder()

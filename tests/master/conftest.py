@@ -1,4 +1,4 @@
-"""A real PostgreSQL for the tests of the master: the private server, one a session, one database a test."""
+"""A real PostgreSQL for the tests of the master: the private server, one a folder of tests, one database a test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server() -> Iterator[EmbeddedServer]:
     """Not below pytest's own folder: as root the server runs as another user, who could not walk through it."""
     folder = Path(tempfile.mkdtemp(prefix="tm-test-pg-"))

@@ -14,13 +14,13 @@ from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services.store import Store
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def size() -> Size:
     """TRAINMASTER_SCALE_POINTS makes it larger."""
     return Size(points=int(os.environ.get("TRAINMASTER_SCALE_POINTS", Size.points)))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def full(server: EmbeddedServer, size: Size) -> Iterator[Engine]:  # noqa: F811
     """A database of that size."""
     admin = make_engine(server.url, pool_size=1)
@@ -34,6 +34,6 @@ def full(server: EmbeddedServer, size: Size) -> Iterator[Engine]:  # noqa: F811
     engine.dispose()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def store(full: Engine) -> Store:
     return Store(full)

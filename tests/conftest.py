@@ -1,0 +1,83 @@
+"""Which tests may not run at the same time, and which begin first, when `scripts/test` runs two processes.
+
+A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster, its people, a
+Docker daemon) has a group for all tests that use it; other tests go with their folder, whose masters and databases are
+then made once. pytest-xdist's own `xdist_group` does not do it: the process that deals out the tests sees only their ids,
+and pytest 9.2 does not let it change these.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Folders and files below this one -> their group.
+GROUPS = {
+    "cluster": "slurm",
+    "containers/test_apptainer.py": "slurm",
+    "dispatchers/access/test_ssh.py": "slurm",
+    "dispatchers/access/test_sudo.py": "slurm",
+    "dispatchers/docker": "docker",
+    "dispatchers/pbs": "pbs",
+    "dispatchers/slurm": "slurm",
+    "dispatchers/slurm/test_accounting.py": "accounts",
+    "dispatchers/slurm/test_failover.py": "failover",
+    "e2e/test_docker.py": "docker",
+    "e2e/test_fault_ring.py": "slurm",
+    "e2e/test_over_ssh.py": "slurm",
+    "e2e/test_pbs.py": "pbs",
+    "e2e/test_preemption.py": "preemption",
+    "e2e/test_slurm.py": "slurm",
+    "e2e/test_started_again.py": "slurm",
+    "e2e/test_users.py": "slurm",
+}
+# Fixture -> the group that tests which ask for it must be in, by however many steps they do.
+ONE_OF_A_KIND = {
+    "accounted_cluster": "accounts",
+    "docker_engine": "docker",
+    "failover_cluster": "failover",
+    "helper_installed": "slurm",  # a sudoers file, and groups that the cluster's people are put into
+    "pbs_site": "pbs",
+    "preempting_cluster": "preemption",
+    "slurm_cluster": "slurm",
+    "ssh_server": "slurm",  # the homes of the cluster's people
+}
+# So that both processes end at about the same time. The rest is short.
+LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "contract", "api", "launchers")
+
+
+def group_of(test: str) -> str:
+    """The group of a test, by its id or path from the repository on."""
+    path = Path(test.partition("::")[0]).relative_to("tests")
+    named = (GROUPS.get(str(place)) for place in (path, *path.parents))
+    return next(filter(None, named), path.parts[0])
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    for fixture in getattr(item, "fixturenames", ()):
+        wanted = ONE_OF_A_KIND.get(fixture)
+        if wanted is not None and group_of(item.nodeid) != wanted:
+            raise pytest.UsageError(f"{item.nodeid} uses {fixture}: put its file into {wanted!r} in tests/conftest.py.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several processes
+        order = {group: place for place, group in enumerate(LONGEST_FIRST)}
+        items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`: whole groups go to whichever process is free, in the order of the tests."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    if config.getoption("dist") != "loadgroup":
+        return None
+    config.option.loadscopereorder = False
+    return Groups(config, log)
