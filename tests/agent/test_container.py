@@ -14,7 +14,15 @@ from trainmaster.agent.account import NoAccount, account_for
 from trainmaster.agent.engine import split_image
 from trainmaster.agent.slots import NoSlots, find_slots
 from trainmaster.containers import Bind
-from trainmaster.containers.docker import Account, DockerStart, check_binds, container_body
+from trainmaster.containers.docker import (
+    Account,
+    Device,
+    DockerStart,
+    check_binds,
+    check_capabilities,
+    check_devices,
+    container_body,
+)
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.templates import ControlCharacter
 
@@ -67,6 +75,34 @@ def test_gpus_shared_memory_network_and_mounts_are_asked_for() -> None:
     assert [m["Source"] for m in host["Mounts"] if m["Target"] == "/home/alice"] == ["/data"]
     assert "DeviceRequests" not in container_body(start())["HostConfig"]
     assert container_body(start(rocm=True))["HostConfig"]["Devices"][0]["PathOnHost"] == "/dev/kfd"
+
+
+def test_capabilities_are_those_asked_for_and_not_dropped() -> None:
+    host = container_body(start(add_capabilities=["cap_sys_ptrace", "CHOWN", "chown"], drop_capabilities=["CHOWN"]))
+    assert (host["HostConfig"]["CapAdd"], host["HostConfig"]["CapDrop"]) == (["SYS_PTRACE"], ["ALL", "CHOWN"])
+    # Docker reads these two lists as: all but SYS_ADMIN.
+    host = container_body(start(add_capabilities=["ALL"], drop_capabilities=["SYS_ADMIN"]))
+    assert (host["HostConfig"]["CapAdd"], host["HostConfig"]["CapDrop"]) == (["ALL"], ["ALL", "SYS_ADMIN"])
+    assert "CapAdd" not in container_body(start(add_capabilities=["CHOWN"], drop_capabilities=["ALL"]))["HostConfig"]
+    assert check_capabilities(["CAP_NET_RAW", "net_raw", "ALL"]) == []
+    assert len(check_capabilities(["NET RAW", "", "-X"])) == 3
+
+
+def test_devices_are_added_to_those_of_the_slots() -> None:
+    fuse = Device("/dev/fuse", "/dev/fuse", "rw")
+    host = container_body(start(rocm=True, devices=[fuse]))["HostConfig"]
+    assert [device["PathOnHost"] for device in host["Devices"]] == ["/dev/kfd", "/dev/dri", "/dev/fuse"]
+    assert host["Devices"][2]["CgroupPermissions"] == "rw"
+    assert check_devices([fuse, Device("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs0", "mrw")]) == []
+    for wrong in (
+        Device("dev/x", "/dev/x"),
+        Device("/dev/x", "/dev/../x"),
+        Device("/dev/x", "/proc/x"),
+        Device("/dev/x", "/dev"),
+        Device("/dev/x", "/dev/x", "rz"),
+        Device("/dev/x", "/dev/x", ""),
+    ):
+        assert check_devices([wrong])
 
 
 def test_control_characters_are_refused() -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import packages
 from tests.contract import reference
 from tests.contract.conftest import Reference
 from tests.docker.engine import DockerEngine, docker_engine
+from tests.docker.registry import Registry, running_registry
 from tests.e2e import trainings
 from tests.e2e.docker_hosts import Hosts, running_hosts
 from tests.e2e.master import ended_as, files, log_text, only_trial, validations, wait_for
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master
+from trainmaster.client.transport import Transport
 
 __all__ = ["docker_engine"]
 pytestmark = pytest.mark.docker
@@ -126,6 +129,60 @@ def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) 
     finally:
         admin.enable_agent(where)
     assert hosts.entity(master, where)["enabled"] is True
+
+
+def test_an_image_behind_a_login_and_a_device_are_had_and_the_password_is_shown_to_nobody(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    try:
+        with running_registry(hosts.engine, tmp_path) as registry:
+            _run_from(hosts, registry)
+    except packages.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def _run_from(hosts: Hosts, registry: Registry) -> None:
+    master = hosts.master.client()
+    programs = [{"host_path": path, "container_path": path, "read_only": True} for path in ("/usr", "/lib", "/lib64")]
+    environment = {
+        "image": registry.image,
+        "registry_auth": {**registry.login, "server": registry.address},
+        "add_capabilities": ["SYS_PTRACE"],
+    }
+    keys = {
+        "environment": environment,
+        "bind_mounts": programs,
+        "resources": {"slots_per_trial": 1, "devices": ["/dev/null:/dev/sink"]},
+    }
+    script = f"{LOOKS}\nopen('/dev/sink', 'w').write('gone')\n"
+    text = trainings.experiment(keys=keys)
+    created = master.create_experiment(text, files(train__py=script))
+    ended_as(master, created.id, "COMPLETED")
+    found = master.experiment(created.id)
+    shown = json.dumps([created.raw, found.raw, master.jobs(), master.agents()], default=str)
+    assert '"password": "********"' in shown
+    told = [shown, log_text(master, only_trial(master, created.id).id), hosts.master.log.read_text()]
+    assert not [
+        place for place in (*told, *(agent.log.read_text() for agent in hosts.agents)) if registry.password in place
+    ]
+    # What people copy from there holds a mask, which stands for the original's in a fork only.
+    copied = found.raw["originalConfig"]
+    assert registry.password not in copied
+    with pytest.raises(APIError, match="password holds"):
+        master.create_experiment(copied, files(train__py=script))
+    registry.remove_image()
+    ended_as(master, _fork(hosts, copied, script, created.id), "COMPLETED")
+
+
+def _fork(hosts: Hosts, text: str, script: str, parent: int) -> int:
+    """As the web page does."""
+    transport = Transport(hosts.master.url)
+    try:
+        Master(transport).login("determined", hosts.master.password)
+        body = {"config": text, "modelDefinition": files(train__py=script), "activate": True, "parentId": parent}
+        return int(transport.request("POST", "/api/v1/experiments", body=body)["experiment"]["id"])
+    finally:
+        transport.close()
 
 
 def test_an_image_that_is_not_there_is_told(hosts: Hosts) -> None:

@@ -20,8 +20,16 @@ from trainmaster.agent.engine import CannotStart, Engine, EngineAway
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotGiven
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
+from trainmaster.agent.registry import login_for
 from trainmaster.containers import Bind
-from trainmaster.containers.docker import Account, DockerStart, check_binds, container_body
+from trainmaster.containers.docker import (
+    Account,
+    Device,
+    DockerStart,
+    check_binds,
+    check_devices,
+    container_body,
+)
 from trainmaster.dispatchers.archive import BadArchive, pack
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import (
@@ -276,17 +284,22 @@ class Agent:
     def _create(self, order: ContainerOrder) -> str:
         account = account_for(order.user, self._identity.job_user)
         binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
-        if wrong := check_binds(binds):
+        devices = [Device(device.host_path, device.container_path, device.mode) for device in order.devices]
+        if wrong := [*check_binds(binds), *check_devices(devices)]:
             raise CannotStart(" ".join(wrong), Blame.JOB)
         with self._link.files(order.token) as files:
-            self._folders.stage(order.token, files, account, self._link.url)
+            secret = self._folders.stage(order.token, files, account, self._link.url)
         if order.force_pull or not self._engine.has_image(order.image):
             log.info("%s: pulling %s", order.token, order.image)
-            self._engine.pull(order.image)
-        body = container_body(self._described(order, account, binds))
+            self._engine.pull(order.image, login_for(order.image, secret))
+        if order.add_capabilities and account.uid:
+            log.warning("%s: capabilities have no effect: it runs as %s, not as root", order.token, account.name)
+        body = container_body(self._described(order, account, binds, devices))
         return self._engine.create(body, f"tm-{order.token}-{order.node_rank}")
 
-    def _described(self, order: ContainerOrder, account: Account, binds: Sequence[Bind]) -> DockerStart:
+    def _described(
+        self, order: ContainerOrder, account: Account, binds: Sequence[Bind], devices: Sequence[Device]
+    ) -> DockerStart:
         slots = [slot for slot in self._identity.slots if slot.id in order.slot_ids]
         return DockerStart(
             image=order.image,
@@ -303,6 +316,9 @@ class Agent:
             rocm=any(slot.type is SlotType.ROCM for slot in slots),
             network_mode=order.network_mode,
             shm_size=order.shm_size,
+            devices=devices,
+            add_capabilities=order.add_capabilities,
+            drop_capabilities=order.drop_capabilities,
             python=order.python,
         )
 

@@ -115,12 +115,14 @@ class Engine:
                 return False
         return True
 
-    def pull(self, image: str) -> None:
-        """Raises CannotStart."""
+    def pull(self, image: str, login: Mapping[str, str] | None = None) -> None:
+        """`login`: Docker's AuthConfig; None takes what Docker's own configuration on this host says. Raises
+        CannotStart."""
         name, tag = split_image(image)
         with _telling(), contextlib.closing(self._connect(PULL_SILENCE)) as client:
             try:
-                for line in client.pull(name, tag=tag, stream=True, decode=True):
+                auth = dict(login) if login else None
+                for line in client.pull(name, tag=tag, stream=True, decode=True, auth_config=auth):
                     if "error" in line:
                         raise _not_pulled(image, str(line["error"]))
             except errors.APIError as error:
@@ -232,7 +234,10 @@ def _not_pulled(image: str, why: str) -> CannotStart:
     said = why.lower()
     wrong = any(
         word in said
-        for word in ("not found", "does not exist", "denied", "unauthorized", "invalid reference", "manifest unknown")
+        for word in (
+            *("not found", "does not exist", "invalid reference", "manifest unknown"),
+            *("denied", "unauthorized", "no basic auth credentials", "authentication required", "authorization failed"),
+        )
     )
     text = f"The image {image} is not on this host and cannot be pulled: {why.rstrip('.')}."
     return CannotStart(text, Blame.JOB if wrong else Blame.HOST)

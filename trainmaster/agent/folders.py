@@ -17,6 +17,7 @@ from typing import IO
 
 from trainmaster.containers.docker import Account
 from trainmaster.dispatchers.archive import BadArchive, Item, content, list_below, open_below, unpack
+from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 
 MAX_FILES_OF_JOB = 2**30  # bytes that a master may stage
 URL_FILE = "master-url"
@@ -62,8 +63,9 @@ class Folders:
         """Tokens that have left something here."""
         return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
 
-    def stage(self, token: str, files: IO[bytes], account: Account, master_url: str) -> None:
-        """Make the folders anew from the master's archive. Raises BadArchive, OSError."""
+    def stage(self, token: str, files: IO[bytes], account: Account, master_url: str) -> bytes | None:
+        """Make the folders anew from the master's archive; what it holds for the agent alone (REGISTRY_LOGIN), which
+        the job never sees. Raises BadArchive, OSError."""
         self._remove_folders(token)
         job = self.job(token)
         for folder in (job, self.node(token), self.home(token)):
@@ -71,6 +73,7 @@ class Folders:
         for name in (STREAMS, EXITS):
             (job / name).mkdir(mode=0o700)
         unpack(files, job, ("",), MAX_FILES_OF_JOB)
+        secret = _taken_out(job / REGISTRY_LOGIN)
         self._point_at_master(job, master_url)
         # Until here nobody else could enter; the folder itself is given away last.
         if account.uid != os.geteuid():
@@ -79,6 +82,7 @@ class Folders:
                     for name in (*folders, *names):
                         os.chown(Path(place) / name, account.uid, account.gid, follow_symlinks=False)
                 os.chown(folder, account.uid, account.gid)
+        return secret
 
     def _point_at_master(self, job: Path, master_url: str) -> None:
         """The address that works from this host is a good second one for the job."""
@@ -117,6 +121,15 @@ class Folders:
         for folder in (self.job(token), self.node(token), self.home(token)):
             if folder.exists():
                 shutil.rmtree(folder)
+
+
+def _taken_out(path: Path) -> bytes | None:
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    path.unlink()
+    return found
 
 
 def _opened(folder: Path, names: list[str], owner: int | None) -> list[Item]:

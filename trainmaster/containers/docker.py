@@ -1,6 +1,7 @@
 """The Docker container of one node of a job, as the body of the Engine API's `POST /containers/create`.
 
-The process is an ordinary account's, has no capabilities and cannot gain any. It sees the image, its job folder under
+The process is an ordinary account's, has no capabilities and cannot gain any: those that a job asks for reach root's
+processes only, where a host's administrator lets jobs run as root. It sees the image, its job folder under
 the host's own path, an empty folder of the node's at `/run/determined`, a home, and the mounts that were asked for. A
 private /tmp is the image's own. PID 1 is Docker's init, so that a signal that comes before the process listens has its
 usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespaces(7)).
@@ -8,6 +9,7 @@ usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,9 @@ LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel 
 RESERVED = ("/proc", "/sys", "/dev", NODE_DIR)
 
 
+_CAPABILITY = re.compile(r"(?:CAP_)?([A-Z][A-Z0-9_]*)", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Account:
     """Who a process is on its host."""
@@ -29,6 +34,15 @@ class Account:
     uid: int
     gid: int
     groups: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device of the host in the container; `mode` is of r, w and m."""
+
+    host_path: str
+    container_path: str
+    mode: str = "rwm"
 
 
 @dataclass(frozen=True)
@@ -47,7 +61,13 @@ class DockerStart:
     rocm: bool = False
     network_mode: str = "host"
     shm_size: int | None = None
+    devices: Sequence[Device] = ()
+    add_capabilities: Sequence[str] = ()
+    drop_capabilities: Sequence[str] = ()
     python: str = "python3"
+
+
+_ROCM = (Device("/dev/kfd", "/dev/kfd"), Device("/dev/dri", "/dev/dri"))
 
 
 def container_body(start: DockerStart) -> dict[str, Any]:
@@ -67,10 +87,13 @@ def container_body(start: DockerStart) -> dict[str, Any]:
         **start.variables,
         "TRAINMASTER_NODE_DIR": NODE_DIR,
     }
+    dropped = _capabilities(start.drop_capabilities)
+    # Docker takes ALL among those to add as all but the dropped ones; other names that stand in both lists it adds.
+    added = [name for name in _capabilities(start.add_capabilities) if name not in dropped and "ALL" not in dropped]
     host: dict[str, Any] = {
         "Mounts": mounts,
         "NetworkMode": start.network_mode,
-        "CapDrop": ["ALL"],
+        "CapDrop": ["ALL", *dropped],
         "SecurityOpt": ["no-new-privileges"],
         "Privileged": False,
         "Init": True,
@@ -82,10 +105,17 @@ def container_body(start: DockerStart) -> dict[str, Any]:
         host["ShmSize"] = start.shm_size
     if start.gpus:
         host["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": list(start.gpus), "Capabilities": [["gpu"]]}]
-    if start.rocm:
+    if added:
+        host["CapAdd"] = added
+    devices = [*(_ROCM if start.rocm else ()), *start.devices]
+    if devices:
         host["Devices"] = [
-            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
-            for path in ("/dev/kfd", "/dev/dri")
+            {
+                "PathOnHost": _plain(device.host_path),
+                "PathInContainer": _plain(device.container_path),
+                "CgroupPermissions": _plain(device.mode),
+            }
+            for device in devices
         ]
     return {
         "Image": _plain(start.image),
@@ -114,6 +144,36 @@ def check_binds(binds: Sequence[Bind]) -> list[str]:
         if bind.host_path.rstrip("/") in ("/var/run/docker.sock", "/run/docker.sock"):
             found.append("bind_mounts: Docker's own socket would make a trial root on the host.")
     return found
+
+
+def check_devices(devices: Sequence[Device]) -> list[str]:
+    """Sentences that say why a device cannot be given to a container; empty when nothing speaks against them."""
+    found = []
+    for device in devices:
+        for path in (device.host_path, device.container_path):
+            if not path.startswith("/") or ".." in path.split("/"):
+                found.append(f"resources.devices: {path!r} must be an absolute path without '..'.")
+        target = device.container_path.rstrip("/")
+        if target in ("", "/dev", NODE_DIR) or any(f"{target}/".startswith(f"{place}/") for place in ("/proc", "/sys")):
+            found.append(f"resources.devices: no device can stand at {device.container_path}.")
+        if not device.mode or not set(device.mode) <= set("rwm"):
+            found.append(f"resources.devices: a mode is made of r, w and m, not {device.mode!r}.")
+    return found
+
+
+def check_capabilities(names: Sequence[str]) -> list[str]:
+    """Sentences about what is no capability's name; whether there is such a one is the kernel's to say."""
+    return [
+        f"environment: {name!r} is no capability; they are called as in capabilities(7), such as SYS_PTRACE."
+        for name in names
+        if not _CAPABILITY.fullmatch(name)
+    ]
+
+
+def _capabilities(names: Sequence[str]) -> list[str]:
+    """As Docker lists them: upper case, without CAP_, each once."""
+    found = (match[1].upper() if (match := _CAPABILITY.fullmatch(name)) else _plain(name) for name in names)
+    return list(dict.fromkeys(found))
 
 
 def _mount(bind: Bind) -> dict[str, Any]:

@@ -146,6 +146,9 @@ class ContainerSpec:
     binds: Sequence[BindMount] = ()
     shm_size: int | None = None  # bytes of /dev/shm, where the runtime can set it
     force_pull: bool = False  # fetch the image again even where it is there
+    devices: Sequence[DeviceMount] = ()
+    add_capabilities: Sequence[str] = ()  # names as in capabilities(7), with or without CAP_
+    drop_capabilities: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,15 @@ class BindMount:
     host_path: str
     container_path: str
     read_only: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceMount:
+    """A device of the host in the container; `mode` is of r, w and m (mknod)."""
+
+    host_path: str
+    container_path: str
+    mode: str = "rwm"
 
 
 @dataclass(frozen=True)

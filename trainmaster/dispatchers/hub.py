@@ -20,6 +20,9 @@ AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
 MAX_TEXT = 4000  # characters of a sentence that an agent sends
 MAX_REMAINS = 512 * 2**20  # bytes of what one container left
+REGISTRY_LOGIN = "secrets/registry.json"
+"""Among the files of a job: how an agent logs in where the job's image is, as Docker's AuthConfig. It travels with the
+files, to the one agent that starts the job, and never in an order; the agent keeps it from the job."""
 INBOX_PREFIX = ".remains-"  # of files in the folder of the jobs that are being taken in
 MAX_SLOTS = 1024  # of one agent
 
@@ -108,6 +111,12 @@ class BindOrder(Wire):
     read_only: bool = False
 
 
+class DeviceOrder(Wire):
+    host_path: str
+    container_path: str
+    mode: str = "rwm"
+
+
 class ContainerOrder(Wire):
     """One container that an agent should have."""
 
@@ -121,6 +130,9 @@ class ContainerOrder(Wire):
     binds: tuple[BindOrder, ...] = ()
     network_mode: str = "host"
     shm_size: int | None = None  # bytes
+    devices: tuple[DeviceOrder, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
     user: str | None = None  # an account of the agent's machine; None leaves it to the agent
     python: str = "python3"
     environment: dict[str, str] = Field(default_factory=dict)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.docker.engine import DockerEngine
+from tests.docker.engine import IMAGE, DockerEngine
 from tests.docker.hosts import AgentProcess, HubServer
-from trainmaster.dispatchers.base import Setup
+from trainmaster.dispatchers.base import ContainerSpec, JobRef, JobSpec, Observation, Setup, SlotType
+from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.docker import DockerDispatcher
 
 T = TypeVar("T")
+Submit = Callable[..., JobSpec]
 PATIENCE = 30.0  # seconds
 OPTIONS: dict[str, Any] = {"cancel_grace": 1.0, "poll_interval": 0.2, "agent_timeout": 8.0}
 
@@ -76,3 +80,39 @@ def running_site(engine: DockerEngine, folder: Path, **options: Any) -> Iterator
         )
     finally:
         site.close()
+
+
+@contextmanager
+def submitting(site: Site) -> Iterator[Submit]:
+    """Makes jobs; in the end all are cancelled and forgotten."""
+    made: list[str] = []
+
+    def submit(program: str = programs.WAITS, **changes: object) -> JobSpec:
+        spec = JobSpec(
+            token=f"{site.setup.prefix}{secrets.token_hex(6)}",
+            allocation_id="1.1.1",
+            pool="default",
+            slots=1,
+            slot_type=SlotType.CPU,
+            container=ContainerSpec("docker", IMAGE),
+            files=programs.runtime(program),
+        )
+        spec = replace(spec, **changes)  # type: ignore[arg-type]
+        site.dispatcher.submit(spec)
+        made.append(spec.token)
+        return spec
+
+    yield submit
+    for token in made:
+        site.dispatcher.cancel([JobRef(token, "")])
+    eventually(lambda: all(seen(site, token).state.terminal for token in made), "the end of all jobs")
+    for token in made:
+        site.dispatcher.forget(token)
+
+
+def seen(site: Site, token: str) -> Observation:
+    return next(job for job in site.dispatcher.observe().jobs if job.token == token)
+
+
+def ended(site: Site, spec: JobSpec) -> Observation:
+    return eventually(lambda: job if (job := seen(site, spec.token)).state.terminal else None, f"the end of {spec}")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import pwd
-import secrets
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.docker.site import Site, eventually, running_site
-from tests.docker.engine import IMAGE, DockerEngine
+from tests.dispatchers.docker.site import Site, Submit, ended, eventually, running_site, seen, submitting
+from tests.docker.engine import DockerEngine
 from tests.docker.hosts import AgentProcess
-from trainmaster.dispatchers.base import ContainerSpec, JobRef, JobSpec, JobState, Observation, SlotType, StagedFile
+from trainmaster.dispatchers.base import JobSpec, JobState, StagedFile
 from trainmaster.dispatchers.conformance import programs
 
 pytestmark = pytest.mark.docker
@@ -41,49 +38,11 @@ if os.environ["TRAINMASTER_NODE_RANK"] == "1":
 time.sleep(300)
 """
 
-Submit = Callable[..., JobSpec]
-
 
 @pytest.fixture
 def submit(site: Site) -> Iterator[Submit]:
     with submitting(site) as submit:
         yield submit
-
-
-@contextmanager
-def submitting(site: Site) -> Iterator[Submit]:
-    """Makes jobs; in the end all are cancelled and forgotten."""
-    made: list[str] = []
-
-    def submit(program: str = programs.WAITS, **changes: object) -> JobSpec:
-        spec = JobSpec(
-            token=f"{site.setup.prefix}{secrets.token_hex(6)}",
-            allocation_id="1.1.1",
-            pool="default",
-            slots=1,
-            slot_type=SlotType.CPU,
-            container=ContainerSpec("docker", IMAGE),
-            files=programs.runtime(program),
-        )
-        spec = replace(spec, **changes)  # type: ignore[arg-type]
-        site.dispatcher.submit(spec)
-        made.append(spec.token)
-        return spec
-
-    yield submit
-    for token in made:
-        site.dispatcher.cancel([JobRef(token, "")])
-    eventually(lambda: all(seen(site, token).state.terminal for token in made), "the end of all jobs")
-    for token in made:
-        site.dispatcher.forget(token)
-
-
-def seen(site: Site, token: str) -> Observation:
-    return next(job for job in site.dispatcher.observe().jobs if job.token == token)
-
-
-def ended(site: Site, spec: JobSpec) -> Observation:
-    return eventually(lambda: job if (job := seen(site, spec.token)).state.terminal else None, f"the end of {spec}")
 
 
 def ready(site: Site, spec: JobSpec) -> None:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import TextIO
 
 from trainmaster.containers import Bind
-from trainmaster.containers.docker import check_binds
+from trainmaster.containers.docker import Device, check_binds, check_capabilities, check_devices
 from trainmaster.dispatchers.archive import BadArchive, open_below, pack, unpack
 from trainmaster.dispatchers.base import (
+    BindMount,
     Capabilities,
+    DeviceMount,
     Explanation,
     JobRef,
     JobSpec,
@@ -46,6 +48,7 @@ from trainmaster.dispatchers.hub import (
     AgentView,
     BindOrder,
     Delivery,
+    DeviceOrder,
     NotLeading,
     Orders,
     PoolPolicy,
@@ -178,7 +181,7 @@ class DockerDispatcher:
             found.append("No container image is given: set environment.image to one that the agents can pull or have.")
         if spec.options:
             found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
-        found += check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in spec.container.binds])
+        found += _complaints(spec)
         if pool is not None:
             with self._foreman.lock:
                 agents = [agent for agent in self._known_agents() if agent.standing.pool == pool.pool_name]
@@ -196,7 +199,7 @@ class DockerDispatcher:
             raise Rejected(f"There is no pool {spec.pool!r} here.", token=spec.token)
         if bad := _control_characters(spec):
             raise Rejected(bad, token=spec.token)
-        if wrong := check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in spec.container.binds]):
+        if wrong := _complaints(spec):
             raise Rejected(" ".join(wrong), token=spec.token)
         folder.stage(spec.files)
         return JobRef(spec.token, foreman.submit(spec.token, _wanted(spec, tuple(sorted(spec.files)))).job_id)
@@ -433,6 +436,15 @@ def _image(spec: JobSpec) -> str:
     return spec.container.image.removeprefix("docker://")
 
 
+def _complaints(spec: JobSpec) -> list[str]:
+    wanted = spec.container
+    return [
+        *check_binds([Bind(b.host_path, b.container_path, b.read_only) for b in wanted.binds]),
+        *check_devices([Device(d.host_path, d.container_path, d.mode) for d in wanted.devices]),
+        *check_capabilities([*wanted.add_capabilities, *wanted.drop_capabilities]),
+    ]
+
+
 def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
     return Wanted(
         pool=spec.pool,
@@ -446,6 +458,12 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
             for b in spec.container.binds
         ),
         shm_size=spec.container.shm_size,
+        devices=tuple(
+            DeviceOrder(host_path=d.host_path, container_path=d.container_path, mode=d.mode)
+            for d in spec.container.devices
+        ),
+        add_capabilities=tuple(spec.container.add_capabilities),
+        drop_capabilities=tuple(spec.container.drop_capabilities),
         user=spec.user,
         priority=spec.priority,
         group=spec.group,
@@ -457,7 +475,8 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
 
 
 def _control_characters(spec: JobSpec) -> str | None:
-    texts = [spec.container.image, *(p for b in spec.container.binds for p in (b.host_path, b.container_path))]
+    placed: list[BindMount | DeviceMount] = [*spec.container.binds, *spec.container.devices]
+    texts = [spec.container.image, *(path for each in placed for path in (each.host_path, each.container_path))]
     for text in texts:
         if any(ord(character) < 32 or ord(character) == 127 for character in text):
             return f"A value for a container may not hold control characters: {text!r}."

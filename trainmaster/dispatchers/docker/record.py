@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainmaster.dispatchers.base import JobState, Transient
 from trainmaster.dispatchers.folder import TOKEN
-from trainmaster.dispatchers.hub import BindOrder, Blame, Delivery
+from trainmaster.dispatchers.hub import BindOrder, Blame, Delivery, DeviceOrder
 
 STATE_FOLDER = ".docker"
 
@@ -89,6 +89,9 @@ class Wanted(Values):
     force_pull: bool = False
     binds: tuple[BindOrder, ...] = ()
     shm_size: int | None = None
+    devices: tuple[DeviceOrder, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
     user: str | None = None
     priority: int = 42
     group: str = ""

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
@@ -95,7 +96,7 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
     else:
         view = experiments.get(services.store, row.id)
-    return CreateAnswer(experiment=Experiment.of(view), config=row.config)
+    return CreateAnswer(experiment=Experiment.of(view), config=masked(row.config))
 
 
 @router.get("/experiments")
@@ -137,7 +138,7 @@ def list_experiments(
 @router.get("/experiments/{experiment_id}")
 def get(experiment_id: int, services: UsesServices, caller: AnyCaller) -> ExperimentAnswer:
     view = experiments.get(services.store, experiment_id)
-    return ExperimentAnswer(experiment=Experiment.of(view), config=view.row.config)
+    return ExperimentAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
 
 
 @router.delete("/experiments/{experiment_id}")

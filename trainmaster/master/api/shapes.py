@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
+from trainmaster.config.secrets import masked, masked_text
 from trainmaster.master.db import tables
 from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services import logs, metrics
@@ -201,8 +202,8 @@ class Experiment(Shape):
             checkpoint_size=row.checkpoint_size,
             model_definition_size=row.context_size,
             hyperparameters=row.config["hyperparameters"],
-            config=row.config,
-            original_config=row.original_config,
+            config=masked(row.config),
+            original_config=masked_text(row.original_config),
             unmanaged=False,
         )
 
@@ -280,7 +281,7 @@ class Checkpoint(Shape):
         training: Json = {}
         if trial is not None:
             training = {"trialId": trial.id, "experimentId": trial.experiment_id, "hparams": trial.hparams}
-            training["experimentConfig"] = dict(config or {})
+            training["experimentConfig"] = masked(config or {})
         if row.metric is not None:
             training["searcherMetric"] = row.metric
         if row.validation is not None:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.master.db.tables import (
     Allocation,
     Experiment,
@@ -100,7 +101,7 @@ def create(
 ) -> Experiment:
     """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
     config, served = resolve_config(clusters, defaults, text, source=source)
-    resolved = config.to_json()
+    resolved = _with_secrets(store, caller, config.to_json(), parent_id)
     seed = resolved["reproducibility"]["experiment_seed"]
     if seed is None:
         seed = resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
@@ -283,6 +284,23 @@ def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
+    """A configuration that was copied from where experiments are shown holds masks; its parent's owner means what
+    they stand for."""
+    if not masks(config):
+        return config
+    with store.transaction() as session:
+        parent = session.get(Experiment, parent_id) if parent_id is not None else None
+    if parent is not None and (caller.admin or parent.owner_id == caller.user_id):
+        config = unmasked(config, parent.config)
+    if left := masks(config):
+        raise Invalid(
+            f"environment.registry_auth.{left[0]} holds {MASK}, which experiments are shown with instead of the real "
+            "one: write that, or fork an experiment of yours."
+        )
+    return config
 
 
 def _refuse_impossible(

@@ -7,7 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.dispatchers.base import BindMount, ContainerSpec, JobSpec, StagedFile
+from trainmaster.config.secrets import masked
+from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, StagedFile
+from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.clusters import ServedPool
 from trainmaster.master.services.identity import session_token
@@ -20,7 +22,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
     """The job of one allocation. The same inputs give the same job, byte for byte."""
     kind = served.cluster.kind
     section = config.get("pbs" if kind == "pbs" else "slurm") or {}
-    resources = config["resources"]
+    resources, environment = config["resources"], config.get("environment") or {}
     site = served.cluster.settings_of(served.pool.name, served.partition)
     job = {
         "version": 1,
@@ -55,13 +57,20 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
             image=image_for(config, served.pool.slot_type.value),
             binds=tuple(_binds(config)),
             shm_size=resources.get("shm_size"),
-            force_pull=bool((config.get("environment") or {}).get("force_pull_image")),
+            force_pull=bool(environment.get("force_pull_image")),
+            devices=tuple(
+                DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
+                for device in resources.get("devices") or ()
+            ),
+            add_capabilities=tuple(environment.get("add_capabilities") or ()),
+            drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
         ),
         files={
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
             "secrets/token": StagedFile(secret.encode()),
             "runtime.zip": StagedFile(settings.runtime_zip),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
+            **_login_file(kind, environment),
         },
         account_label=account_label(served.cluster.project_source, config, kind),
         options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
@@ -72,6 +81,23 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         max_slots=resources.get("max_slots"),
         group=allocation.task_id.partition(".")[0],
     )
+
+
+def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
+    given = {key: value for key, value in (environment.get("registry_auth") or {}).items() if value}
+    return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())} if given and kind == "docker" else {}
+
+
+def unheeded(kind: str, config: Mapping[str, Any]) -> str | None:
+    """What of a configuration means something to Docker hosts alone and does nothing where the job goes, as a
+    sentence for its owner."""
+    if kind == "docker":
+        return None
+    sections = {"environment": ("registry_auth", "add_capabilities", "drop_capabilities"), "resources": ("devices",)}
+    given = [
+        f"{section}.{key}" for section, keys in sections.items() for key in keys if (config.get(section) or {}).get(key)
+    ]
+    return f"{' and '.join(given)}: only Docker hosts heed this; {kind} does not." if given else None
 
 
 def account_label(source: str, config: Mapping[str, Any], kind: str) -> str | None:
@@ -118,7 +144,7 @@ def work_for(
             "steps_completed": 0,
             "latest_checkpoint": latest,
         },
-        "config": config,
+        "config": masked(config),
         "entrypoint": config["entrypoint"],
         "environment": environment_for(config, slot_type),
         "checkpoint_storage": config["checkpoint_storage"],

@@ -81,6 +81,9 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
         trial = session.get_one(Trial, allocation.trial_id)
         config = session.get_one(Experiment, trial.experiment_id).config
         served = clusters.resolve(allocation.pool, allocation.slots)
+        if allocation.submit_started_at is None and (unheeded := jobspec.unheeded(served.cluster.kind, config)):
+            with _noting(session) as notes:
+                notes.say(allocation.task_id, unheeded, "WARNING", allocation.id)
         allocation.submission = Submission.SUBMITTING.value
         allocation.submit_started_at = now()
         return Ticket(allocation.id, allocation.token, served, config)

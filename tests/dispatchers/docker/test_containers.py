@@ -1,0 +1,130 @@
+"""What a job asks of its container, as the container itself sees it: rights, devices, an image behind a login."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import packages
+from tests.dispatchers.docker.site import Site, ended, eventually, running_site, submitting
+from tests.docker.engine import IMAGE, DockerEngine
+from tests.docker.registry import Registry, running_registry
+from trainmaster.dispatchers.base import (
+    BindMount,
+    ContainerSpec,
+    DeviceMount,
+    JobSpec,
+    JobState,
+    Rejected,
+    SlotType,
+    StagedFile,
+)
+from trainmaster.dispatchers.conformance import programs
+from trainmaster.dispatchers.hub import REGISTRY_LOGIN
+
+pytestmark = pytest.mark.docker
+
+LOOKS = """
+import json, os, sys
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+facts = {"uid": os.getuid(), "effective": int(status["CapEff"], 16), "bounding": int(status["CapBnd"], 16)}
+facts["device"] = os.write(os.open("/dev/sink", os.O_WRONLY), b"gone") if os.path.exists("/dev/sink") else None
+facts["secrets"] = os.listdir(sys.argv[1] + "/secrets") if os.path.exists(sys.argv[1] + "/secrets") else []
+json.dump(facts, open(sys.argv[1] + "/exit/0.json", "w"))
+"""
+SYS_PTRACE, SINK = 1 << 19, DeviceMount("/dev/null", "/dev/sink", "rw")
+# An image from the registry is empty: this machine's own Python stands in it.
+PROGRAMS = tuple(BindMount(path, path, read_only=True) for path in ("/usr", "/lib", "/lib64"))
+
+
+@pytest.fixture(scope="module")
+def registry(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    try:
+        with running_registry(docker_engine, tmp_path_factory.mktemp("registry")) as registry:
+            yield registry
+    except packages.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def facts_of(site: Site, spec: JobSpec) -> dict[str, Any]:
+    end = ended(site, spec)
+    assert end.state is JobState.COMPLETED, end.explanation
+    exits = eventually(lambda: site.dispatcher.collect(spec.token).exits, "the record")
+    found: dict[str, Any] = json.loads(exits[0])
+    return found
+
+
+def test_an_ordinary_account_gets_its_devices_and_no_capabilities(site: Site) -> None:
+    wanted = ContainerSpec("docker", IMAGE, devices=(SINK,), add_capabilities=("SYS_PTRACE",))
+    with submitting(site) as submit:
+        facts = facts_of(site, submit(LOOKS, container=wanted))
+    assert (facts["device"], facts["effective"]) == (4, 0)
+    assert "capabilities have no effect: it runs as tmalice" in site.agent.log.read_text()
+
+
+def test_root_has_the_capabilities_that_were_asked_for_and_no_others(
+    docker_engine: DockerEngine, tmp_path: Path
+) -> None:
+    wanted = ContainerSpec("docker", IMAGE, add_capabilities=("CAP_SYS_PTRACE", "chown"), drop_capabilities=("CHOWN",))
+    with running_site(docker_engine, tmp_path) as site, submitting(site) as submit:
+        site.add_agent("rooted", job_user="root")
+        asked, none = submit(LOOKS, container=wanted), submit(LOOKS)
+        unknown = submit(LOOKS, container=replace(wanted, add_capabilities=("SYS_WISHES",)))
+        facts = facts_of(site, asked)
+        assert (facts["uid"], facts["effective"], facts["bounding"]) == (0, SYS_PTRACE, SYS_PTRACE)
+        assert facts_of(site, none)["effective"] == 0
+        end = ended(site, unknown)
+        assert (end.state, "SYS_WISHES" in end.explanation) == (JobState.FAILED, True)
+
+
+def test_what_no_container_can_have_is_refused_before_it_is_submitted(site: Site) -> None:
+    wanted = ContainerSpec(
+        "docker", IMAGE, devices=(DeviceMount("/dev/../etc", "/proc/x", "rx"),), add_capabilities=("to fly",)
+    )
+    spec = JobSpec("conf-refused", "1.1.1", "default", 1, SlotType.CPU, container=wanted)
+    said = " ".join(site.dispatcher.check(spec))
+    for part in ("without '..'", "no device can stand at /proc/x", "'rx'", "'to fly' is no capability"):
+        assert part in said
+    with pytest.raises(Rejected, match="to fly"):
+        site.dispatcher.submit(spec)
+
+
+def test_a_device_that_the_host_lacks_is_the_jobs_fault_and_named(site: Site) -> None:
+    with submitting(site) as submit:
+        lacks = ContainerSpec("docker", IMAGE, devices=(DeviceMount("/dev/nosuch", "/dev/nosuch"),))
+        end = ended(site, submit(LOOKS, container=lacks))
+    assert (end.state, "/dev/nosuch" in end.explanation) == (JobState.FAILED, True)
+
+
+def test_an_image_behind_a_login_is_fetched_with_it_and_the_job_never_sees_it(site: Site, registry: Registry) -> None:
+    wanted = ContainerSpec("docker", registry.image, binds=PROGRAMS)
+
+    def behind(**login: str) -> dict[str, StagedFile]:
+        return {**programs.runtime(LOOKS), REGISTRY_LOGIN: StagedFile(json.dumps(login).encode())}
+
+    elsewhere = {**registry.login, "serveraddress": "registry.example.org"}
+    with submitting(site) as submit:
+        refused = [
+            submit(LOOKS, container=wanted),
+            submit(container=wanted, files=behind(username="ada", password="guessed-wrong")),
+            submit(container=wanted, files=behind(**elsewhere)),
+        ]
+        for spec in refused:
+            end = ended(site, spec)
+            assert (end.state, "cannot be pulled" in end.explanation) == (JobState.FAILED, True)
+            assert "guessed-wrong" not in end.explanation
+        spec = submit(container=wanted, files=behind(**registry.login))
+        assert facts_of(site, spec)["secrets"] == []
+        registry.remove_image()
+        here = submit(container=wanted, files=behind(**registry.login, server=f"http://{registry.address}/v2/"))
+        assert ended(site, here).state is JobState.COMPLETED
+        for place in (site.agent.log, site.setup.job_root / spec.token / ".docker" / "job.json"):
+            assert registry.password not in place.read_text()
+        known = {name.name for name in (site.agent.data / "jobs" / spec.token).rglob("*")}
+        assert "registry.json" not in known
+    assert registry.password not in str(site.dispatcher.agents())
