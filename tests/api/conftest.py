@@ -15,7 +15,7 @@ from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
-ONE_SLOT = "resource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
+ONE_SLOT = "longest_poll: 10\nresource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
 
 
 @pytest.fixture(scope="package")

@@ -55,6 +55,7 @@ def slurm_conf(layout: Layout, min_job_age: int, profile: Profile = Profile()) -
         "SchedulerType=sched/backfill",
         "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1",
         f"MinJobAge={min_job_age}",
+        "MessageTimeout=5",
         "SlurmdTimeout=10",
         "KillWait=5",
         "ReturnToService=2",

@@ -26,7 +26,7 @@ from trainmaster.client.master import Master
 __all__ = ["slurm_cluster"]
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.ring]
 Day = Callable[[Cluster], None]
-QUIET = 22.0  # seconds: longer than the quiet period, twice MessageTimeout
+QUIET = 12.0  # seconds: longer than the quiet period, twice MessageTimeout
 
 
 def submits_that_go_wrong_in_every_way(cluster: Cluster) -> None:

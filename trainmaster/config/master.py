@@ -128,6 +128,8 @@ class MasterConfig(Section):
     """The master's folder; None leaves the choice to the command line."""
     master_url: Line | None = None
     """How jobs reach the master; None: derived from host and port."""
+    longest_poll: float = Field(default=60.0, ge=1, le=3600)
+    """Seconds that a request may stay open without an answer; less than proxies on the way allow."""
     resource_manager: ResourceManager = LocalManager(type="local")
     additional_resource_managers: list[ResourceManager] = Field(default_factory=list)
     resource_pools: list[ResourcePool] = Field(default_factory=list)

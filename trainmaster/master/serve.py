@@ -122,6 +122,7 @@ def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) ->
         token_prefix=prefix,
         master_url=master_url,
         runtime_zip=build_runtime_zip(),
+        longest_poll=config.longest_poll,
     )
     return Services(store, settings, site.clusters, site.defaults, Wakeups()), site
 

@@ -55,7 +55,7 @@ async def orders(
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
     """The orders once they differ from revision `known`, or as they are after `wait` seconds."""
-    deadline = time.monotonic() + min(wait, MAX_WAIT)
+    deadline = time.monotonic() + min(wait, MAX_WAIT, services.settings.longest_poll)
     subject = f"agent:{agent_id}"
     with (
         services.wakeups.listening(subject) as woken,

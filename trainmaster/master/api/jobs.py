@@ -22,7 +22,6 @@ router = APIRouter(tags=["jobs"])
 Json = dict[str, Any]
 T = TypeVar("T")
 
-MAX_POLL = 60.0  # seconds: proxies cut longer silences
 LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
 MAX_NODES = 100_000
 END_OF_TIME = 2**37  # epoch seconds; later ones overflow a date
@@ -142,7 +141,7 @@ async def _barrier(
             raise Conflict(f"The attempt {allocation_id} is over; no other node will come.")
         return found
 
-    found = await _wait(services, f"allocation:{allocation_id}", look, MAX_POLL)
+    found = await _wait(services, f"allocation:{allocation_id}", look, services.settings.longest_poll)
     if found is None:
         message = f"Not all {body.num_peers} peers have come yet: ask again with the same requestUuid."
         return JSONResponse({"error": {"code": 1, "reason": "Canceled", "error": message}}, 408)
@@ -163,7 +162,7 @@ async def preemption_signal(
     def look() -> str | None:
         return allocations.preemption(services.store, allocation_id)
 
-    timeout = min(max(timeout_seconds, timeout_camel, 0.0), MAX_POLL)
+    timeout = min(max(timeout_seconds, timeout_camel, 0.0), services.settings.longest_poll)
     reason = await _wait(services, f"allocation:{allocation_id}", look, timeout)
     return {"preempt": reason is not None, "reason": reason or ""}
 

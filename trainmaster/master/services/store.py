@@ -35,6 +35,7 @@ class Settings:
     lease_patience: float = 1800.0  # seconds a job waits for a master that is away before it gives up
     lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
     preemption_timeout: float = 3600.0
+    longest_poll: float = 60.0  # seconds that a request may wait for something to happen
     max_context_bytes: int = 95 * 1024 * 1024
 
 
