@@ -15,6 +15,7 @@ from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, positive, 
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.master import Master
 from trainmaster.client.models import Experiment, Trial
+from trainmaster.client.transport import Transport
 
 # verb -> (what is said when it is done, help, aliases)
 STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -132,11 +133,21 @@ def _follow_first_trial(master: Master, experiment_id: int) -> int:
 
 
 def _list(args: argparse.Namespace) -> None:
-    master = connect(args)
-    users = [] if args.all else [str(master.whoami()["username"])]
+    _show_list(args, connect(args), projects=args.show_project)
+
+
+def list_in_project(args: argparse.Namespace, http: Transport, project_id: int) -> None:
+    """For `det project list-experiments`."""
+    _show_list(args, Master(http), project_id=project_id)
+
+
+def _show_list(
+    args: argparse.Namespace, master: Master, *, project_id: int | None = None, projects: bool = False
+) -> None:
     found = master.experiments(
-        users=users,
+        users=[] if args.all else [str(master.whoami()["username"])],
         archived=None if args.all else False,
+        project_id=project_id,
         limit=args.limit,
         offset=args.offset,
         everything=args.pages == "all",
@@ -156,7 +167,7 @@ def _list(args: argparse.Namespace) -> None:
         ]
         for e in found
     ]
-    if args.show_project:
+    if projects:
         headers = ["Workspace", "Project", *headers]
         rows = [[e.workspace, e.project, *row] for e, row in zip(found, rows, strict=True)]
     if args.all:
@@ -173,8 +184,9 @@ def _describe(args: argparse.Namespace) -> None:
     master = connect(args)
     experiments = [master.experiment(i) for i in ids]
     trials = {e.id: master.trials(e.id) for e in experiments}
-    if args.json:
-        render.show_json([{"experiment": e.raw, "trials": [t.raw for t in trials[e.id]]} for e in experiments])
+    if args.json or args.yaml:
+        raw = [{"experiment": e.raw, "trials": [t.raw for t in trials[e.id]]} for e in experiments]
+        render.show(args, (), (), raw)
         return
     everyone = [t for e in experiments for t in trials[e.id]]
     tables = {"experiments": _experiment_table(experiments), "trials": _trial_table(everyone)}

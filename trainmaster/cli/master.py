@@ -14,7 +14,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
     p = verbs.add("info", _info, "what the master is", "det master info")
     p.add_argument("--json", action="store_true", help="print JSON")
-    p = verbs.add("pools", _pools, "resource pools with their slots", "det master pools")
+    p = verbs.add("pools", list_pools, "resource pools with their slots", "det master pools")
     render.add_format_options(p)
     p = verbs.add(
         "resume", _resume, "go on with a pool that rests after failures (administrators)", "det master resume gpu"
@@ -35,7 +35,7 @@ def _info(args: argparse.Namespace) -> None:
         print(render.yaml(info), end="")
 
 
-def _pools(args: argparse.Namespace) -> None:
+def list_pools(args: argparse.Namespace) -> None:
     pools = connect(args).pools()
     headers = ["Name", "Cluster", "Slot Type", "Slots", "Used", "Nodes", "Default", "State", "Description"]
     rows = [

@@ -30,16 +30,19 @@ class Moment(str):
 
 
 def add_format_options(parser: argparse.ArgumentParser) -> None:
-    """`--json` and `--csv`, one at most."""
+    """`--json`, `--yaml` and `--csv`, one at most."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--json", action="store_true", help="print JSON")
+    group.add_argument("--yaml", action="store_true", help="print YAML")
     group.add_argument("--csv", action="store_true", help="print comma-separated values")
 
 
 def show(args: argparse.Namespace, headers: Sequence[str], rows: Sequence[Row], raw: Any) -> None:
-    """The answer in the format that was asked for; `raw` is what JSON shows."""
+    """The answer in the format that was asked for; `raw` is what JSON and YAML show."""
     if getattr(args, "json", False):
         show_json(raw)
+    elif getattr(args, "yaml", False):
+        print(yaml(raw), end="")
     elif getattr(args, "csv", False):
         _write_csv(sys.stdout, headers, rows)
     else:

@@ -30,6 +30,6 @@ def _preview(args: argparse.Namespace) -> None:
         unit = entry["unit"]
         length = "train to completion" if unit.get("maxLength") else f"train for {unit['value']} {unit['name']}"
         rows.append([entry["count"], length])
-    if not (args.json or args.csv):
+    if not (args.json or args.yaml or args.csv):
         print(render.yaml(summary["config"]))
     render.show(args, ["Trials", "Training Time"], rows, summary)

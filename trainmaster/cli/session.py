@@ -30,7 +30,12 @@ def transport(url: str) -> Transport:
 
 
 def connect(args: argparse.Namespace) -> Master:
-    """A client with a session: the one that is kept, DET_USER_TOKEN's, or a new one with the password.
+    """A client with a session. Raises ClientError."""
+    return Master(session(args))
+
+
+def session(args: argparse.Namespace) -> Transport:
+    """A way to the master with a session: the one that is kept, DET_USER_TOKEN's, or a new one with the password.
 
     Asks for a password only at a terminal. Raises ClientError.
     """
@@ -41,13 +46,13 @@ def connect(args: argparse.Namespace) -> Master:
     if kept:
         http.token = kept
         http.renew = lambda: _log_in(url, user, password)
-        return Master(http)
+        return http
     token = os.environ.get("DET_USER_TOKEN")
     if token and os.environ.get("DET_USER") == user:
         http.token = token
-        return Master(http)
+        return http
     http.token = _log_in(url, user, password)
-    return Master(http)
+    return http
 
 
 def login(args: argparse.Namespace, username: str | None) -> str:

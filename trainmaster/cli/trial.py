@@ -48,8 +48,8 @@ def _describe(args: argparse.Namespace) -> None:
         render.show_json(trial.summary)
         return
     loads = master.workloads(args.trial_id, limit=args.limit, offset=args.offset, everything=args.pages == "all")
-    if args.json:
-        render.show_json({**trial.raw, "workloads": loads})
+    if args.json or args.yaml:
+        render.show(args, (), (), {**trial.raw, "workloads": loads})
         return
     headers, rows = workloads.table(((trial.id, load) for load in loads), training=args.metrics, trials=False)
     if not args.csv:
@@ -111,7 +111,7 @@ def _kill(args: argparse.Namespace) -> None:
 
 def _story(args: argparse.Namespace) -> None:
     events = connect(args).story(args.trial_id)
-    if args.json or args.csv:
+    if args.json or args.yaml or args.csv:
         headers = ["time", "subject", "event", "before", "after", "why", "decisions"]
         rows = [[getattr(event, name) for name in headers] for event in events]
         render.show(args, headers, rows, [dict(zip(headers, row, strict=True)) for row in rows])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from trainmaster.cli.session import UsageError
+from trainmaster.client.errors import ClientError
 
 Run = Callable[[argparse.Namespace], Any]
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -29,6 +32,12 @@ class Verbs:
         )
         parser.set_defaults(run=run, parser=parser)
         return parser
+
+    def group(self, name: str, text: str) -> Verbs:
+        """Verbs below a verb, as in `det experiment set name`."""
+        parser = self._sub.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        parser.set_defaults(parser=parser)
+        return Verbs(parser)
 
 
 def natural(text: str) -> int:
@@ -60,6 +69,40 @@ def add_paging(parser: argparse.ArgumentParser, limit: int) -> None:
     parser.add_argument("--limit", type=positive, default=limit, help="entries a page (default: %(default)s)")
     parser.add_argument("--offset", type=int, default=0, help="entries to leave out; negative counts from the end")
     parser.add_argument("--pages", choices=("1", "all"), default="all", help="one page or all (default: %(default)s)")
+
+
+def add_order(parser: argparse.ArgumentParser, keys: Sequence[str], default: str) -> None:
+    parser.add_argument("--sort-by", choices=keys, default=default, help="default: %(default)s")
+    parser.add_argument("--order-by", choices=("asc", "desc"), default="asc", help="default: %(default)s")
+
+
+def order(args: argparse.Namespace) -> dict[str, str]:
+    """The order as the API names it."""
+    return {"sortBy": f"SORT_BY_{args.sort_by.upper()}", "orderBy": f"ORDER_BY_{args.order_by.upper()}"}
+
+
+def confirmed(args: argparse.Namespace, question: str) -> bool:
+    """Whether `--yes` was given or somebody at the terminal agrees. Raises UsageError when nobody can be asked."""
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError("this asks for confirmation; add --yes when nobody can answer")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """A YAML or JSON file with a mapping. Raises ClientError."""
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ClientError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(found, dict):
+        raise ClientError(f"{path} holds no mapping of keys to values.")
+    return found
 
 
 def add_log_filters(parser: argparse.ArgumentParser) -> None:

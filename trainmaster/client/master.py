@@ -10,10 +10,9 @@ from urllib.parse import quote
 
 from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.models import Checkpoint, Experiment, LogLine, QueuedJob, StoryEvent, Trial
-from trainmaster.client.transport import Transport
+from trainmaster.client.resource import PAGE, Resource
 
 Json = dict[str, Any]
-PAGE = 200  # entries of a list fetched at once
 PATIENCE = 600.0  # seconds that one who follows waits for a master that is away
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
@@ -23,11 +22,8 @@ def hashed(password: str) -> str:
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 
-class Master:
+class Master(Resource):
     """A master as seen by one user. Every method raises MasterUnreachable or an APIError."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._http = transport
 
     # -- who, what ------------------------------------------------------------------------------------------------
 
@@ -90,12 +86,13 @@ class Master:
         *,
         users: Sequence[str] = (),
         archived: bool | None = False,
+        project_id: int | None = None,
         limit: int = PAGE,
         offset: int = 0,
         everything: bool = True,
     ) -> list[Experiment]:
         """By ascending id; `everything` reads all pages from `offset` on."""
-        query = {"archived": archived, "users": list(users)}
+        query = {"archived": archived, "users": list(users), "projectId": project_id}
         return [
             Experiment.parse(raw)
             for raw in self._pages("/api/v1/experiments", "experiments", query, limit, offset, everything)
@@ -253,18 +250,6 @@ class Master:
     def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
         """`drain`: what runs there may go on to its end."""
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
-
-    def _pages(
-        self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
-    ) -> list[Json]:
-        found: list[Json] = []
-        while True:
-            answer = self._http.request("GET", path, query={**query, "limit": limit, "offset": offset})
-            found += answer[key]
-            page = answer["pagination"]
-            if not everything or page["endIndex"] >= page["total"]:
-                return found
-            offset = int(page["endIndex"])
 
 
 def _place(agent_id: str, slot: int | None) -> str:

@@ -9,7 +9,20 @@ from fastapi import FastAPI
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api import agents, auth, docs, experiments, failures, jobs, master, queue, tasks, trials
+from trainmaster.master.api import (
+    agents,
+    auth,
+    docs,
+    experiments,
+    failures,
+    jobs,
+    master,
+    projects,
+    queue,
+    tasks,
+    trials,
+    workspaces,
+)
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
@@ -46,6 +59,6 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.state.services = services
     failures.install(app)
     docs.install(app)
-    for part in (auth, master, agents, queue, jobs, trials, tasks, experiments):
+    for part in (auth, master, agents, queue, jobs, trials, tasks, experiments, workspaces, projects):
         app.include_router(part.router)
     return app

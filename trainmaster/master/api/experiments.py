@@ -19,6 +19,8 @@ from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.services import experiments, trials
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import ContextFile
+from trainmaster.master.services.creation import Order, refusal
+from trainmaster.master.services.creation import create as create_experiment
 from trainmaster.master.services.errors import Invalid, NotFound
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
@@ -78,12 +80,7 @@ class CheckpointsAnswer(Shape):
 def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
     if body.unmanaged or body.template:
         raise Invalid("Unmanaged experiments and templates are not served by this version.")
-    row = experiments.create(
-        services.store,
-        services.settings,
-        services.clusters,
-        services.defaults,
-        caller,
+    order = Order(
         body.config,
         [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
@@ -92,6 +89,7 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         validate_only=body.validate_only,
         source=body.config_source or "experiment.yaml",
     )
+    row = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
     else:
@@ -130,7 +128,7 @@ def list_experiments(
         sort_by=sort_key(sort_by, experiments.SORTS, "id"),
         descending=bool(descending),
     )
-    page = experiments.list_page(services.store, query, offset, limit)
+    page = experiments.list_page(services.store, caller, query, offset, limit)
     shown = [Experiment.of(view) for view in page.items]
     return ExperimentsAnswer(experiments=shown, pagination=Pagination.of(page.window))
 
@@ -147,21 +145,32 @@ def delete(experiment_id: int, services: UsesServices, caller: UserCaller) -> Js
     return {}
 
 
-@router.post("/experiments/{experiment_id}/{verb}")
-def command(experiment_id: int, verb: str, services: UsesServices, caller: UserCaller) -> Json:
-    event = _COMMANDS.get(verb)
-    if event is None:
-        raise NotFound(f"Experiments have no command {verb!r}.")
-    experiments.command(services.store, services.settings, caller, experiment_id, event)
+@router.post("/experiments/{experiment_id}/pause")
+def pause(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Trials save their work and release their resources."""
+    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Pause())
     return {}
 
 
-_COMMANDS: dict[str, lifecycle.Event] = {
-    "pause": lifecycle.Pause(),
-    "activate": lifecycle.Activate(),
-    "cancel": lifecycle.Cancel(),
-    "kill": lifecycle.Kill(),
-}
+@router.post("/experiments/{experiment_id}/activate")
+def activate(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Go on with what was paused."""
+    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Activate())
+    return {}
+
+
+@router.post("/experiments/{experiment_id}/cancel")
+def cancel(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Stop gracefully: trials save their work first."""
+    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Cancel())
+    return {}
+
+
+@router.post("/experiments/{experiment_id}/kill")
+def kill(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Stop at once."""
+    experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Kill())
+    return {}
 
 
 @router.get("/experiments/{experiment_id}/trials")
@@ -239,7 +248,7 @@ def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) ->
     try:
         config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.of_pool(""))
     except ConfigError as error:
-        raise experiments.refusal(error) from None
+        raise refusal(error) from None
     resolved = config.to_json()["searcher"]
     found = experiments.preview(config, body.seed)
     unit = str(resolved.get("time_metric") or "batches")

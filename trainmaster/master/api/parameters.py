@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
+from pydantic import StringConstraints
 
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import Invalid
@@ -13,6 +14,7 @@ from trainmaster.master.services.experiments import PHASES
 from trainmaster.master.services.logs import LEVELS
 
 Strings = Annotated[list[str], Query()]
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
 # What ACTIVE experiments are shown as, beside what the database knows.
 EXPERIMENT_STATES = (*State, *PHASES)
 CHECKPOINT_STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")

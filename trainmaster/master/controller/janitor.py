@@ -34,6 +34,7 @@ class Janitor:
             self._wake.clear()
             try:
                 removal.remove_deleted_experiments(self._store)
+                removal.remove_deleted_projects(self._store)
                 removal.remove_expired_sessions(self._store)
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass of the janitor failed; it is tried again")

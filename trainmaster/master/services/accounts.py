@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import User
+from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster
 from trainmaster.master.services.errors import Invalid, NotFound
@@ -32,7 +32,7 @@ class Account:
 
 def link(store: Store, user_id: int, account: Account) -> User:
     """From now on new jobs of a user run as `account` where the cluster can. Raises Invalid, NotFound."""
-    _check(account)
+    check_account(account)
     with store.transaction() as session:
         user = session.get(User, user_id, with_for_update=True)
         if user is None:
@@ -44,12 +44,16 @@ def link(store: Store, user_id: int, account: Account) -> User:
         return user
 
 
-def account_on(session: Session, cluster: Cluster, user_id: int) -> str | None:
-    """The account that jobs of a user run as on a cluster; None is the master's own."""
-    return session.scalar(select(User.agent_user).where(User.id == user_id)) if cluster.runs_as_users else None
+def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
+    """The account that jobs of a user run as on a cluster: their workspace's, else their own; None is the master's."""
+    if not cluster.runs_as_users:
+        return None
+    shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
+    return shared or session.scalar(select(User.agent_user).where(User.id == user_id))
 
 
-def _check(account: Account) -> None:
+def check_account(account: Account) -> None:
+    """Raises Invalid for an account that jobs cannot or must not run as."""
     for key, name in (("agentUser", account.user), ("agentGroup", account.group)):
         if not NAME.fullmatch(name):
             raise Invalid(f"{key}: {name!r} cannot be the name of a Unix account or group.")

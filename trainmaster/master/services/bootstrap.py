@@ -43,6 +43,4 @@ def _first_project(session: Session) -> None:
     session.add(workspace)
     session.flush()
     name = "Uncategorized"
-    session.add(
-        Project(name=name, description="", immutable=True, archived=False, workspace_id=workspace.id, user_id=owner)
-    )
+    session.add(Project(name=name, key="UNC", description="", immutable=True, workspace_id=workspace.id, user_id=owner))

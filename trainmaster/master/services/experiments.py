@@ -1,10 +1,7 @@
-"""Experiments: create, look at, steer, delete."""
+"""Experiments: look at, steer, delete. `creation` makes them."""
 
 from __future__ import annotations
 
-import random
-import secrets
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,13 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.experiment import ExperimentConfig, parse_experiment
-from trainmaster.config.messages import ConfigError
-from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.master.db.tables import (
     Allocation,
     Experiment,
-    Job,
     ModelDefinition,
     Project,
     Story,
@@ -29,18 +23,11 @@ from trainmaster.master.db.tables import (
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.search import SearchError, simulate
-from trainmaster.master.services import jobspec
-from trainmaster.master.services.accounts import account_on
-from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters import Clusters, ServedPool
-from trainmaster.master.services.conductor import conducting, conducting_in
-from trainmaster.master.services.context import ContextFile, pack
+from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store, wake
-
-UNCATEGORIZED = 1  # the project of experiments that name none
 
 
 @dataclass(frozen=True)
@@ -63,98 +50,8 @@ class ExperimentView:
     workspace_name: str
     trial_ids: Sequence[int]
     phase: str  # ACTIVE experiments: QUEUED, PULLING, STARTING, RUNNING by their most advanced allocation
-
-
-def resolve_config(
-    clusters: Clusters, defaults: SiteDefaults, text: str, *, source: str
-) -> tuple[ExperimentConfig, ServedPool]:
-    """Parse, merge the site's defaults, find the pool. Raises Invalid with every complaint."""
-    try:
-        # The pool decides which defaults apply, so it is read before they are merged.
-        first = parse_experiment(text, source=source, defaults=defaults.of_pool(""))
-        served = clusters.resolve(first.resources.resource_pool or "", first.resources.slots_per_trial)
-        config = parse_experiment(text, source=source, defaults=defaults.of_pool(served.pool.name))
-    except ConfigError as error:
-        raise refusal(error) from None
-    return config, served
-
-
-def refusal(error: ConfigError) -> Invalid:
-    """A wrong configuration as a refused request, with every complaint for programs too."""
-    return Invalid(str(error), [_complaint(c) for c in error.complaints])
-
-
-def create(
-    store: Store,
-    settings: Settings,
-    clusters: Clusters,
-    defaults: SiteDefaults,
-    caller: Caller,
-    text: str,
-    files: Sequence[ContextFile],
-    *,
-    activate: bool = True,
-    parent_id: int | None = None,
-    project_id: int | None = None,
-    validate_only: bool = False,
-    source: str = "experiment.yaml",
-) -> Experiment:
-    """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
-    config, served = resolve_config(clusters, defaults, text, source=source)
-    resolved = _with_secrets(store, caller, config.to_json(), parent_id)
-    seed = resolved["reproducibility"]["experiment_seed"]
-    if seed is None:
-        seed = resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
-    _refuse_impossible(store, settings, served, resolved, caller)
-    archive = pack(files, settings.max_context_bytes)
-    with store.transaction() as session:
-        project = _project(session, resolved, project_id)
-        if parent_id is not None and session.get(Experiment, parent_id) is None:
-            raise NotFound(f"There is no experiment {parent_id} to fork from.")
-        job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
-        session.add(job)
-        session.flush()
-        searcher = resolved["searcher"]
-        row = Experiment(
-            job_id=job.job_id,
-            owner_id=caller.user_id,
-            project_id=project.id,
-            parent_id=parent_id,
-            state=(State.ACTIVE if activate else State.PAUSED).value,
-            reason="",
-            name=resolved.get("name") or _pet_name(),
-            description=resolved.get("description"),
-            notes="",
-            labels=list(resolved.get("labels") or []),
-            config={**resolved, "resources": {**resolved["resources"], "resource_pool": served.pool.name}},
-            original_config=text,
-            resource_pool=served.pool.name,
-            searcher_type=searcher["name"],
-            searcher_metric=searcher["metric"],
-            smaller_is_better=bool(searcher.get("smaller_is_better", True)),
-            seed=seed,
-            context_size=len(archive),
-            start_time=now(),
-            num_trials=0,
-            live_trials=0,
-            progress=0.0,
-            archived=False,
-            checkpoint_count=0,
-            checkpoint_size=0,
-        )
-        row.config = {**row.config, "name": row.name}
-        session.add(row)
-        session.flush()
-        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
-        session.flush()
-        with conducting_in(session, settings, row.id) as conductor:
-            try:
-                conductor.begin()
-            except SearchError as error:
-                raise Invalid(f"{source}: searcher: {error}") from None
-        if validate_only:
-            session.rollback()
-    return row
+    project_owner_id: int = 0
+    parent_archived: bool = False
 
 
 def command(store: Store, settings: Settings, caller: Caller, experiment_id: int, event: lifecycle.Event) -> None:
@@ -210,10 +107,13 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 }
 
 
-def list_page(store: Store, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
+def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
     """One page of the list; `limit` 0 is everything, a negative offset counts from the end."""
     statement = select(Experiment).join(User, User.id == Experiment.owner_id)
     e = Experiment
+    if caller.workspaces is not None:
+        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+        statement = statement.where(e.project_id.in_(mine))
     if query.archived is not None:
         statement = statement.where(e.archived == query.archived)
     if query.users or query.user_ids:
@@ -286,62 +186,6 @@ def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
-    """A configuration that was copied from where experiments are shown holds masks; its parent's owner means what
-    they stand for."""
-    if not masks(config):
-        return config
-    with store.transaction() as session:
-        parent = session.get(Experiment, parent_id) if parent_id is not None else None
-    if parent is not None and (caller.admin or parent.owner_id == caller.user_id):
-        config = unmasked(config, parent.config)
-    if left := masks(config):
-        raise Invalid(
-            f"environment.registry_auth.{left[0]} holds {MASK}, which experiments are shown with instead of the real "
-            "one: write that, or fork an experiment of yours."
-        )
-    return config
-
-
-def _refuse_impossible(
-    store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], caller: Caller
-) -> None:
-    """What can be known to fail is refused before anything is created."""
-    sample = Allocation(
-        id="0.check.1",
-        task_id="0.check",
-        token=f"{settings.token_prefix}check",
-        slots=int(config["resources"]["slots_per_trial"]),
-        owner_id=caller.user_id,
-        attempt=1,
-    )
-    with store.transaction() as session:
-        sample.run_as = account_on(session, served.cluster, caller.user_id)
-    complaints = served.cluster.dispatcher.check(jobspec.build(settings, served, sample, config))
-    if complaints:
-        raise Invalid(" ".join(complaints))
-
-
-def _project(session: Session, config: Mapping[str, Any], project_id: int | None) -> Project:
-    if project_id:
-        project = session.get(Project, project_id)
-        if project is None:
-            raise NotFound(f"There is no project {project_id}.")
-        return project
-    names = (config.get("workspace") or "", config.get("project") or "")
-    if not any(names):
-        found = session.get(Project, UNCATEGORIZED)
-        assert found is not None, "bootstrap creates it"
-        return found
-    query = select(Project).join(Workspace, Workspace.id == Project.workspace_id)
-    project = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
-    if project is None:
-        raise Invalid(
-            f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
-        )
-    return project
-
-
 def _views(session: Session, statement: Any) -> list[ExperimentView]:
     rows = list(session.scalars(statement))
     if not rows:
@@ -371,6 +215,8 @@ def _views(session: Session, statement: Any) -> list[ExperimentView]:
                 workspace.name,
                 (),  # lists do not show them, and a long search has thousands
                 phases.get(row.id, "QUEUED"),
+                project.user_id,
+                project.archived or workspace.archived,
             )
         )
     return views
@@ -414,21 +260,5 @@ def _phases(session: Session, ids: Sequence[int]) -> dict[int, str]:
 
 
 def _own(caller: Caller, row: Experiment) -> None:
-    if not (caller.admin or caller.user_id == row.owner_id) or caller.allocation_id:
+    if not caller.may_change(row.owner_id):
         raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
-
-
-def _complaint(complaint: Any) -> dict[str, Any]:
-    return {
-        "path": list(complaint.path),
-        "message": complaint.message,
-        "line": complaint.line,
-        "column": complaint.column,
-        "suggestion": complaint.suggestion,
-    }
-
-
-def _pet_name() -> str:
-    adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
-    animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
-    return f"Experiment ({secrets.choice(adjectives)}-{secrets.choice(animals)})"

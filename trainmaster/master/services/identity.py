@@ -30,7 +30,11 @@ _NOBODY = _hasher.hash("nobody")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner."""
+    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner.
+
+    `workspaces`: where the request's permission is held, None for everywhere. `by_role`: a role gives it, so that it
+    does not matter whose the thing is.
+    """
 
     user_id: int
     username: str
@@ -38,6 +42,20 @@ class Caller:
     allocation_id: str | None = None
     task_id: str | None = None
     trial_id: int | None = None
+    workspaces: frozenset[int] | None = None
+    by_role: bool = False
+
+    def may_change(self, owner_id: int) -> bool:
+        """Whether a thing of `owner_id` is the caller's to change."""
+        return self.allocation_id is None and (self.admin or self.by_role or self.user_id == owner_id)
+
+    def sees(self, workspace_id: int) -> bool:
+        return self.workspaces is None or workspace_id in self.workspaces
+
+    def check(self, workspace_id: int) -> None:
+        """Raises Forbidden where the request's permission is not held."""
+        if not self.sees(workspace_id):
+            raise Forbidden(f"Your roles do not allow this in workspace {workspace_id}.")
 
 
 def client_hash(password: str) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from sqlalchemy import func, select
 
 from trainmaster.dispatchers.base import ExternalJob, JobState
-from trainmaster.master.db.tables import Allocation, Experiment, Trial, User
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.paging import Page, cut
@@ -76,15 +76,17 @@ def page(
         select(
             Experiment,
             User.username,
+            Project.workspace_id,
             held.label("held"),
             wanted.label("wanted"),
             func.max(Allocation.explanation).label("why"),
         )
         .join(User, User.id == Experiment.owner_id)
+        .join(Project, Project.id == Experiment.project_id)
         .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
         .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
         .where(Experiment.end_time.is_(None), Experiment.state != State.PAUSED.value)
-        .group_by(Experiment.id, User.username)
+        .group_by(Experiment.id, User.username, Project.workspace_id)
         .order_by(Experiment.start_time, Experiment.id)
     )
     if pool:
@@ -107,7 +109,7 @@ def page(
                 experiment.name,
                 row.username,
                 experiment.owner_id,
-                1,
+                row.workspace_id,
                 experiment.start_time,
                 experiment.resource_pool,
                 int(row.wanted),

@@ -38,7 +38,7 @@ class QueueChange:
 def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> None:
     """Raises Invalid, NotFound, Forbidden, Unavailable."""
     experiment = _find(store, wanted.job_id)
-    if not caller.admin and experiment.owner_id != caller.user_id:
+    if not caller.may_change(experiment.owner_id):
         raise Forbidden(f"Experiment {experiment.id} belongs to somebody else; only its owner or an administrator may.")
     _check(wanted)
     slots = int(experiment.config["resources"]["slots_per_trial"])

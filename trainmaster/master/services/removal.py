@@ -10,7 +10,17 @@ from typing import Any
 
 from sqlalchemy import delete, select
 
-from trainmaster.master.db.tables import Checkpoint, Experiment, Task, Trial, UserSession, metrics, task_logs
+from trainmaster.master.db.tables import (
+    Checkpoint,
+    Experiment,
+    Project,
+    Task,
+    Trial,
+    UserSession,
+    Workspace,
+    metrics,
+    task_logs,
+)
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.store import Store
@@ -28,6 +38,31 @@ def remove_deleted_experiments(store: Store) -> None:
 def remove_expired_sessions(store: Store) -> None:
     with store.transaction() as session:
         session.execute(delete(UserSession).where(UserSession.expires_at < now()))
+
+
+def remove_deleted_projects(store: Store) -> None:
+    """Projects and workspaces whose experiments are gone; those with one that could not be deleted say so."""
+    with store.transaction() as session:
+        for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
+            left = session.execute(
+                select(Experiment.state, Experiment.reason).where(Experiment.project_id == project.id)
+            ).all()
+            failed = next((row.reason for row in left if row.state == State.DELETE_FAILED), None)
+            if failed is not None:
+                project.state, project.error = "DELETE_FAILED", failed
+            elif not left:
+                session.delete(project)
+        session.flush()
+        for workspace in session.scalars(select(Workspace).where(Workspace.state == "DELETING").with_for_update()):
+            projects = list(session.scalars(select(Project).where(Project.workspace_id == workspace.id)))
+            broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
+            if broken is not None:
+                workspace.state, workspace.error = "DELETE_FAILED", broken.error
+            elif all(project.state == "" for project in projects):
+                for project in projects:
+                    session.delete(project)
+                session.flush()
+                session.delete(workspace)
 
 
 def _remove(store: Store, experiment_id: int) -> None:

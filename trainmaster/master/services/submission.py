@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef
-from trainmaster.master.db.tables import Allocation, Experiment, Trial
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import jobspec, logs
@@ -41,7 +41,16 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
         for allocation in session.scalars(query.with_for_update(skip_locked=True)):
             if cluster := by_pool.get(allocation.pool):
                 allocation.dispatcher = cluster.name
-                allocation.run_as = account_on(session, cluster, allocation.owner_id)
+                allocation.run_as = account_on(
+                    session, cluster, allocation.owner_id, _workspace_of(session, allocation)
+                )
+
+
+def _workspace_of(session: Session, allocation: Allocation) -> int | None:
+    query = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
+    return session.scalar(
+        query.join(Trial, Trial.experiment_id == Experiment.id).where(Trial.id == allocation.trial_id)
+    )
 
 
 def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -> list[str]:

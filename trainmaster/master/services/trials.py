@@ -94,7 +94,7 @@ def kill(store: Store, settings: Settings, caller: Caller, trial_id: int) -> Non
     if experiment_id is None:
         raise NotFound(f"There is no trial {trial_id}.")
     with conducting(store, settings, experiment_id) as conductor:
-        if not (caller.admin or caller.user_id == conductor.row.owner_id) or caller.allocation_id:
+        if not caller.may_change(conductor.row.owner_id):
             raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
         trial = conductor.session.get_one(Trial, trial_id)
         conductor.trial_event(trial, lifecycle.Stop(lifecycle.StopCause.KILL, f"killed by {caller.username}"))

@@ -1,0 +1,61 @@
+"""What every part of the client is built on: one transport, and lists read page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from trainmaster.client.transport import Transport
+
+Json = dict[str, Any]
+PAGE = 200  # entries of a list fetched at once
+
+
+class Resource:
+    """Calls about one kind of thing. Every method raises MasterUnreachable or an APIError."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._http = transport
+
+    def _get(self, path: str, **query: Any) -> Json:
+        return self._http.request("GET", f"/api/v1/{path}", query=query)
+
+    def _post(self, path: str, body: Any = None, *, retry: bool = True) -> Json:
+        """`retry=False` for what must not happen twice."""
+        return self._http.request("POST", f"/api/v1/{path}", body={} if body is None else body, retry=retry)
+
+    def _patch(self, path: str, body: Any) -> Json:
+        return self._http.request("PATCH", f"/api/v1/{path}", body=body)
+
+    def _put(self, path: str, body: Any) -> Json:
+        return self._http.request("PUT", f"/api/v1/{path}", body=body)
+
+    def _delete(self, path: str, body: Any = None) -> Json:
+        return self._http.request("DELETE", f"/api/v1/{path}", body=body)
+
+    def _pages(
+        self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
+    ) -> list[Json]:
+        found: list[Json] = []
+        while True:
+            answer = self._http.request("GET", path, query={**query, "limit": limit, "offset": offset})
+            found += answer[key]
+            page = answer["pagination"]
+            if not everything or page["endIndex"] >= page["total"]:
+                return found
+            offset = int(page["endIndex"])
+
+    def _all(self, path: str, key: str, **query: Any) -> list[Json]:
+        """Every entry of a list."""
+        return self._pages(f"/api/v1/{path}", key, query, PAGE, 0, True)
+
+
+def word(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def given(**fields: Any) -> Json:
+    """Those that are not None: what is to be left as it is, is not sent."""
+    return {key: value for key, value in fields.items() if value is not None}

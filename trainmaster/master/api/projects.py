@@ -1,0 +1,188 @@
+"""Projects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
+from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
+from trainmaster.master.services import projects
+from trainmaster.master.services.projects import ProjectQuery, ProjectView
+
+router = APIRouter(prefix="/api/v1", tags=["projects"])
+Json = dict[str, Any]
+
+
+class Project(Shape):
+    id: int
+    name: str
+    key: str
+    description: str
+    archived: bool
+    immutable: bool
+    notes: list[Json]
+    workspace_id: int
+    workspace_name: str
+    user_id: int
+    username: str
+    num_experiments: int
+    num_active_experiments: int
+    num_runs: int
+    last_experiment_started_at: Time | None
+    state: str
+    error_message: str
+
+    @classmethod
+    def of(cls, view: ProjectView) -> Project:
+        row = view.row
+        return cls(
+            id=row.id,
+            name=row.name,
+            key=row.key,
+            description=row.description,
+            archived=row.archived or view.workspace.archived,
+            immutable=row.immutable,
+            notes=row.notes,
+            workspace_id=row.workspace_id,
+            workspace_name=view.workspace.name,
+            user_id=row.user_id,
+            username=view.username,
+            num_experiments=view.num_experiments,
+            num_active_experiments=view.num_active,
+            num_runs=view.num_runs,
+            last_experiment_started_at=view.last_started,
+            state=f"WORKSPACE_STATE_{row.state or 'UNSPECIFIED'}",
+            error_message=row.error,
+        )
+
+
+class ProjectAnswer(Shape):
+    project: Project
+
+
+class ProjectsAnswer(Shape):
+    projects: list[Project]
+    pagination: Pagination
+
+
+class NotesAnswer(Shape):
+    notes: list[Json]
+
+
+class PostProject(Body):
+    name: Name
+    workspace_id: int | None = None
+    description: str = ""
+    key: str = ""
+
+
+class PatchProject(Body):
+    name: Name | None = None
+    description: str | None = None
+    key: str | None = None
+
+
+class Note(Body):
+    name: str
+    contents: str = ""
+
+
+class PutNotes(Body):
+    notes: list[Note]
+    project_id: int | None = None
+
+
+class MoveProject(Body):
+    destination_workspace_id: int
+    project_id: int | None = None
+
+
+@router.get("/workspaces/{workspace_id}/projects")
+def list_projects(
+    workspace_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
+    name: str = "",
+    archived: bool | None = None,
+    users: Strings = [],  # noqa: B006
+    user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
+) -> ProjectsAnswer:
+    """Of workspace 0: the projects of all workspaces."""
+    query = ProjectQuery(
+        workspace_id=workspace_id or None,
+        name=name,
+        archived=archived,
+        users=users,
+        user_ids=user_ids,
+        sort_by=sort_key(sort_by, projects.SORTS, "id"),
+        descending=bool(descending),
+    )
+    page = projects.list_page(services.store, caller, query, offset, limit)
+    shown = [Project.of(view) for view in page.items]
+    return ProjectsAnswer(projects=shown, pagination=Pagination.of(page.window))
+
+
+@router.post("/workspaces/{workspace_id}/projects")
+def create(workspace_id: int, body: PostProject, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
+    view = projects.create(services.store, caller, workspace_id, body.name, body.description, body.key)
+    return ProjectAnswer(project=Project.of(view))
+
+
+@router.get("/projects/key/{key}")
+def get_by_key(key: str, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
+    return ProjectAnswer(project=Project.of(projects.get_by_key(services.store, caller, key)))
+
+
+@router.get("/projects/{project_id}")
+def get(project_id: int, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
+    return ProjectAnswer(project=Project.of(projects.get(services.store, project_id)))
+
+
+@router.patch("/projects/{project_id}")
+def patch(project_id: int, body: PatchProject, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
+    view = projects.patch(
+        services.store, caller, project_id, name=body.name, description=body.description, key=body.key
+    )
+    return ProjectAnswer(project=Project.of(view))
+
+
+@router.delete("/projects/{project_id}")
+def delete(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """With its experiments; `completed` says whether that is done already."""
+    return {"completed": projects.remove(services.store, caller, project_id)}
+
+
+@router.post("/projects/{project_id}/archive")
+def archive(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    projects.set_archived(services.store, caller, project_id, True)
+    return {}
+
+
+@router.post("/projects/{project_id}/unarchive")
+def unarchive(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    projects.set_archived(services.store, caller, project_id, False)
+    return {}
+
+
+@router.post("/projects/{project_id}/move")
+def move(project_id: int, body: MoveProject, services: UsesServices, caller: UserCaller) -> Json:
+    projects.move(services.store, caller, project_id, body.destination_workspace_id)
+    return {}
+
+
+@router.post("/projects/{project_id}/notes")
+def add_note(project_id: int, body: Note, services: UsesServices, caller: UserCaller) -> NotesAnswer:
+    return NotesAnswer(notes=projects.add_note(services.store, caller, project_id, body.name, body.contents))
+
+
+@router.put("/projects/{project_id}/notes")
+def set_notes(project_id: int, body: PutNotes, services: UsesServices, caller: UserCaller) -> NotesAnswer:
+    notes = [{"name": note.name, "contents": note.contents} for note in body.notes]
+    return NotesAnswer(notes=projects.set_notes(services.store, caller, project_id, notes))

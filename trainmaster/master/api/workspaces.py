@@ -1,0 +1,266 @@
+"""Workspaces, and the pools that are theirs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
+from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
+from trainmaster.master.services import bindings, workspaces
+from trainmaster.master.services.accounts import Account
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.workspaces import WorkspaceChange, WorkspaceQuery, WorkspaceView
+
+router = APIRouter(prefix="/api/v1", tags=["workspaces"])
+Json = dict[str, Any]
+Ids = Annotated[list[int], Query()]
+
+
+class Workspace(Shape):
+    id: int
+    name: str
+    archived: bool
+    immutable: bool
+    username: str
+    user_id: int
+    num_projects: int
+    num_experiments: int
+    pinned: bool
+    pinned_at: Time | None
+    state: str
+    error_message: str
+    agent_user_group: AgentUserGroup | None
+    checkpoint_storage_config: Json | None
+    default_compute_pool: str
+    default_aux_pool: str
+
+    @classmethod
+    def of(cls, view: WorkspaceView) -> Workspace:
+        row = view.row
+        linked = AgentUserGroup(
+            agent_uid=row.agent_uid, agent_user=row.agent_user, agent_gid=row.agent_gid, agent_group=row.agent_group
+        )
+        return cls(
+            id=row.id,
+            name=row.name,
+            archived=row.archived,
+            immutable=row.immutable,
+            username=view.username,
+            user_id=row.user_id,
+            num_projects=view.num_projects,
+            num_experiments=view.num_experiments,
+            pinned=view.pinned_at is not None,
+            pinned_at=view.pinned_at,
+            state=f"WORKSPACE_STATE_{row.state or 'UNSPECIFIED'}",
+            error_message=row.error,
+            agent_user_group=linked if row.agent_user is not None else None,
+            checkpoint_storage_config=row.checkpoint_storage,
+            default_compute_pool=row.compute_pool,
+            default_aux_pool=row.aux_pool,
+        )
+
+
+class WorkspaceAnswer(Shape):
+    workspace: Workspace
+    namespace_bindings: dict[str, Json] = {}  # noqa: RUF012 - of Kubernetes: none
+
+
+class WorkspacesAnswer(Shape):
+    workspaces: list[Workspace]
+    pagination: Pagination
+
+
+class AgentUserGroupBody(Body):
+    """All four, as `det workspace create` sends them; or none of them set."""
+
+    agent_uid: int | None = None
+    agent_user: str | None = None
+    agent_gid: int | None = None
+    agent_group: str | None = None
+
+    def account(self) -> Account:
+        if self.agent_uid is None or self.agent_gid is None or not self.agent_user or not self.agent_group:
+            raise Invalid("agentUserGroup: give all of agentUid, agentUser, agentGid and agentGroup.")
+        return Account(self.agent_uid, self.agent_user, self.agent_gid, self.agent_group)
+
+
+class _Kubernetes(Body):
+    """What is taken only to be refused in words."""
+
+    cluster_namespace_meta: dict[str, Json] | None = None
+    cluster_quota_pairs: dict[str, int] | None = None
+
+    def refuse(self) -> None:
+        if self.cluster_namespace_meta or self.cluster_quota_pairs:
+            raise Invalid("Namespaces and resource quotas belong to Kubernetes, which this master does not serve.")
+
+
+class PostWorkspace(_Kubernetes):
+    name: Name
+    agent_user_group: AgentUserGroupBody | None = None
+    checkpoint_storage_config: Json | None = None
+    default_compute_pool: str | None = None
+    default_aux_pool: str | None = None
+
+
+class PatchWorkspace(_Kubernetes):
+    name: Name | None = None
+    agent_user_group: AgentUserGroupBody | None = None
+    checkpoint_storage_config: Json | None = None
+    default_compute_resource_pool: str | None = None
+    default_aux_resource_pool: str | None = None
+    default_compute_pool: str | None = None
+    default_aux_pool: str | None = None
+
+
+@router.get("/workspaces")
+def list_workspaces(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
+    name: str = "",
+    exact: Annotated[str, Query(alias="nameCaseSensitive")] = "",
+    archived: bool | None = None,
+    pinned: bool | None = None,
+    users: Strings = [],  # noqa: B006
+    user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
+) -> WorkspacesAnswer:
+    query = WorkspaceQuery(
+        name=name,
+        exact=exact,
+        archived=archived,
+        pinned=pinned,
+        users=users,
+        user_ids=user_ids,
+        sort_by=sort_key(sort_by, workspaces.SORTS, "id"),
+        descending=bool(descending),
+    )
+    page = workspaces.list_page(services.store, caller, query, offset, limit)
+    shown = [Workspace.of(view) for view in page.items]
+    return WorkspacesAnswer(workspaces=shown, pagination=Pagination.of(page.window))
+
+
+@router.post("/workspaces")
+def create(body: PostWorkspace, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
+    body.refuse()
+    change = WorkspaceChange(
+        name=body.name,
+        account=body.agent_user_group.account() if body.agent_user_group else None,
+        checkpoint_storage=body.checkpoint_storage_config,
+        compute_pool=body.default_compute_pool,
+        aux_pool=body.default_aux_pool,
+    )
+    return WorkspaceAnswer(workspace=Workspace.of(workspaces.create(services.store, services.clusters, caller, change)))
+
+
+@router.get("/workspaces/{workspace_id}")
+def get(workspace_id: int, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
+    return WorkspaceAnswer(workspace=Workspace.of(workspaces.get(services.store, caller, workspace_id)))
+
+
+@router.patch("/workspaces/{workspace_id}")
+def patch(workspace_id: int, body: PatchWorkspace, services: UsesServices, caller: UserCaller) -> WorkspaceAnswer:
+    body.refuse()
+    change = WorkspaceChange(
+        name=body.name,
+        account=body.agent_user_group.account() if body.agent_user_group else None,
+        checkpoint_storage=body.checkpoint_storage_config,
+        compute_pool=_first(body.default_compute_resource_pool, body.default_compute_pool),
+        aux_pool=_first(body.default_aux_resource_pool, body.default_aux_pool),
+    )
+    view = workspaces.patch(services.store, services.clusters, caller, workspace_id, change)
+    return WorkspaceAnswer(workspace=Workspace.of(view))
+
+
+def _first(one: str | None, other: str | None) -> str | None:
+    return one if one is not None else other
+
+
+@router.delete("/workspaces/{workspace_id}")
+def delete(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """With all that stands in it; `completed` says whether that is done already."""
+    return {"completed": workspaces.remove(services.store, caller, workspace_id)}
+
+
+@router.post("/workspaces/{workspace_id}/archive")
+def archive(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    workspaces.set_archived(services.store, caller, workspace_id, True)
+    return {}
+
+
+@router.post("/workspaces/{workspace_id}/unarchive")
+def unarchive(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    workspaces.set_archived(services.store, caller, workspace_id, False)
+    return {}
+
+
+@router.post("/workspaces/{workspace_id}/pin")
+def pin(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    workspaces.set_pinned(services.store, caller, workspace_id, True)
+    return {}
+
+
+@router.post("/workspaces/{workspace_id}/unpin")
+def unpin(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    workspaces.set_pinned(services.store, caller, workspace_id, False)
+    return {}
+
+
+# -- pools --------------------------------------------------------------------------------------------------------
+
+
+class PoolNamesAnswer(Shape):
+    resource_pools: list[str]
+    pagination: Pagination
+
+
+class WorkspaceIdsAnswer(Shape):
+    workspace_ids: list[int]
+    pagination: Pagination
+
+
+class BindingsBody(Body):
+    resource_pool_name: str | None = None
+    workspace_ids: list[int] = []  # noqa: RUF012
+    workspace_names: list[str] = []  # noqa: RUF012
+
+
+@router.get("/workspaces/{workspace_id}/available-resource-pools")
+def pools_of(
+    workspace_id: int, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
+) -> PoolNamesAnswer:
+    page = bindings.of_workspace(services.store, services.clusters, workspace_id, offset, limit)
+    return PoolNamesAnswer(resource_pools=list(page.items), pagination=Pagination.of(page.window))
+
+
+@router.get("/resource-pools/{pool_name}/workspace-bindings")
+def workspaces_of(
+    pool_name: str, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
+) -> WorkspaceIdsAnswer:
+    page = bindings.of_pool(services.store, services.clusters, pool_name, offset, limit)
+    return WorkspaceIdsAnswer(workspace_ids=list(page.items), pagination=Pagination.of(page.window))
+
+
+@router.post("/resource-pools/{pool_name}/workspace-bindings")
+def bind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
+    bindings.bind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    return {}
+
+
+@router.put("/resource-pools/{pool_name}/workspace-bindings")
+def rebind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
+    """These and no others."""
+    bindings.replace(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    return {}
+
+
+@router.delete("/resource-pools/{pool_name}/workspace-bindings")
+def unbind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
+    bindings.unbind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    return {}

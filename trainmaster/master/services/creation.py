@@ -1,0 +1,219 @@
+"""Creating experiments: from a user's file to rows that the controller acts on."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.experiment import ExperimentConfig, parse_experiment
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.master.db.tables import Allocation, Experiment, Job, ModelDefinition, Project, Workspace
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.search import SearchError
+from trainmaster.master.services import bindings, jobspec
+from trainmaster.master.services.accounts import account_on
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Clusters, ServedPool
+from trainmaster.master.services.conductor import conducting_in
+from trainmaster.master.services.context import ContextFile, pack
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.projects import open_for
+from trainmaster.master.services.store import Settings, Store
+
+UNCATEGORIZED = 1  # the project of experiments that name none
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asks for. `project_id` goes before the names in the file; without `files` a fork has its parent's."""
+
+    text: str
+    files: Sequence[ContextFile] = ()
+    activate: bool = True
+    parent_id: int | None = None
+    project_id: int | None = None
+    validate_only: bool = False
+    source: str = "experiment.yaml"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An order with everything that others decide about it."""
+
+    config: dict[str, Any]
+    served: ServedPool
+    project_id: int
+    workspace_id: int
+
+
+def create(
+    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order
+) -> Experiment:
+    """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
+    plan = _plan(store, clusters, defaults, caller, order)
+    _refuse_impossible(store, settings, plan, caller)
+    archive = pack(order.files, settings.max_context_bytes)
+    with store.transaction() as session:
+        if order.parent_id is not None and not order.files:
+            parent = session.get(ModelDefinition, order.parent_id)
+            archive = parent.archive if parent else archive
+        job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
+        session.add(job)
+        session.flush()
+        row = _row(plan, order, job, caller, len(archive))
+        session.add(row)
+        session.flush()
+        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
+        session.flush()
+        with conducting_in(session, settings, row.id) as conductor:
+            try:
+                conductor.begin()
+            except SearchError as error:
+                raise Invalid(f"{order.source}: searcher: {error}") from None
+        if order.validate_only:
+            session.rollback()
+    return row
+
+
+def refusal(error: ConfigError) -> Invalid:
+    """A wrong configuration as a refused request, with every complaint for programs too."""
+    return Invalid(str(error), [_complaint(c) for c in error.complaints])
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order) -> _Plan:
+    """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every complaint."""
+    # Project and pool decide which defaults apply, so they are read before those are merged.
+    first = _parsed(order, defaults.of_pool(""))
+    resources = first.resources
+    with store.transaction() as session:
+        if order.parent_id is not None and session.get(Experiment, order.parent_id) is None:
+            raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
+        project = _project(session, caller, first, order.project_id)
+        workspace = session.get_one(Workspace, project.workspace_id)
+        usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
+        served = clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
+        bindings.refuse_closed(session, served.pool.name, workspace.id)
+    storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
+    fragments = [*([storage] if storage else []), *defaults.of_pool(served.pool.name)]
+    resolved = _with_secrets(store, caller, _parsed(order, fragments).to_json(), order.parent_id)
+    if resolved["reproducibility"]["experiment_seed"] is None:
+        resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+    resolved["resources"]["resource_pool"] = served.pool.name
+    resolved["name"] = resolved.get("name") or _pet_name()
+    return _Plan(resolved, served, project.id, workspace.id)
+
+
+def _parsed(order: Order, defaults: Sequence[Mapping[str, Any]]) -> ExperimentConfig:
+    try:
+        return parse_experiment(order.text, source=order.source, defaults=defaults)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
+def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
+    """A configuration that was copied from where experiments are shown holds masks; its parent's owner means what
+    they stand for."""
+    if not masks(config):
+        return config
+    with store.transaction() as session:
+        parent = session.get(Experiment, parent_id) if parent_id is not None else None
+    if parent is not None and caller.may_change(parent.owner_id):
+        config = unmasked(config, parent.config)
+    if left := masks(config):
+        raise Invalid(
+            f"environment.registry_auth.{left[0]} holds {MASK}, which experiments are shown with instead of the real "
+            "one: write that, or fork an experiment of yours."
+        )
+    return config
+
+
+def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int) -> Experiment:
+    config, searcher = plan.config, plan.config["searcher"]
+    return Experiment(
+        job_id=job.job_id,
+        owner_id=caller.user_id,
+        project_id=plan.project_id,
+        parent_id=order.parent_id,
+        state=(State.ACTIVE if order.activate else State.PAUSED).value,
+        reason="",
+        name=config["name"],
+        description=config.get("description"),
+        notes="",
+        labels=list(config.get("labels") or []),
+        config=config,
+        original_config=order.text,
+        resource_pool=plan.served.pool.name,
+        searcher_type=searcher["name"],
+        searcher_metric=searcher["metric"],
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        seed=config["reproducibility"]["experiment_seed"],
+        context_size=context_size,
+        start_time=now(),
+        num_trials=0,
+        live_trials=0,
+        progress=0.0,
+        archived=False,
+        checkpoint_count=0,
+        checkpoint_size=0,
+    )
+
+
+def _refuse_impossible(store: Store, settings: Settings, plan: _Plan, caller: Caller) -> None:
+    """What can be known to fail is refused before anything is created."""
+    sample = Allocation(
+        id="0.check.1",
+        task_id="0.check",
+        token=f"{settings.token_prefix}check",
+        slots=int(plan.config["resources"]["slots_per_trial"]),
+        owner_id=caller.user_id,
+        attempt=1,
+    )
+    with store.transaction() as session:
+        sample.run_as = account_on(session, plan.served.cluster, caller.user_id, plan.workspace_id)
+    complaints = plan.served.cluster.dispatcher.check(jobspec.build(settings, plan.served, sample, plan.config))
+    if complaints:
+        raise Invalid(" ".join(complaints))
+
+
+def _project(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
+    if project_id:
+        return open_for(session, caller, project_id)
+    names = (config.workspace or "", config.project or "")
+    if not any(names):
+        return open_for(session, caller, UNCATEGORIZED)
+    query = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
+    found = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
+    if found is None:
+        raise Invalid(
+            f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
+        )
+    return open_for(session, caller, found)
+
+
+def _complaint(complaint: Any) -> dict[str, Any]:
+    return {
+        "path": list(complaint.path),
+        "message": complaint.message,
+        "line": complaint.line,
+        "column": complaint.column,
+        "suggestion": complaint.suggestion,
+    }
+
+
+def _pet_name() -> str:
+    adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
+    animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
+    return f"Experiment ({secrets.choice(adjectives)}-{secrets.choice(animals)})"
