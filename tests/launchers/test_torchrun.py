@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.test_whole_job import archive
-from trainmaster.launchers.script import argument_vector
 from trainmaster.launchers.torchrun import Place, build_command, split_arguments
 from trainmaster.launchers.wrap_rank import first_failure, prefix_lines
 
@@ -54,14 +53,6 @@ def test_the_command():
         *("/py", "-u", "train.py", "-x"),
     ]
     assert build_command(place, [], ["sh", "x"], python="/py", is_program=True)[-3:] == ["--", "sh", "x"]
-
-
-def test_the_script_launchers_forms():
-    assert argument_vector(["--shell", "echo 'a b'"]) == ["sh", "-c", "echo 'a b'"]
-    assert argument_vector(["--", "prog", "--shell", "x"]) == ["prog", "--shell", "x"]
-    for bad in ([], ["--"], ["--shell"], ["prog"]):
-        with pytest.raises(ValueError, match="usage"):
-            argument_vector(bad)
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,6 @@ class FakeMaster:
             self.requests.append(f"{verb} {path}")
             if headers.get("Authorization") != f"Bearer {TOKEN}":
                 return 401, {"error": {"code": 16, "error": "unauthenticated"}}
-            if path.startswith("/api/v1/tasks/"):
-                return 200, {"b64Tgz": self.context}
             if path.startswith("/api/v1/checkpoints/"):
                 found = self.checkpoints.get(path.rsplit("/", 1)[1])
                 return (200, {"checkpoint": found}) if found else (404, {"error": {"error": "no such checkpoint"}})
@@ -153,7 +151,7 @@ class FakeMaster:
             return 409, {"error": {"error": "another job holds this allocation"}}
         self.holder = body["job_id"]
         self.leases.append(body)
-        return 200, self.work
+        return 200, {**self.work, "context": self.context}
 
     def _gather(self, body: Any) -> tuple[int, Any]:
         self._gathered[body["requestUuid"]] = body["data"]

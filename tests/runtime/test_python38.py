@@ -71,6 +71,8 @@ import importlib, sys, zipfile
 archive = sys.argv[1]
 sys.path[:0] = [archive, archive + "/alias"]
 for name in zipfile.ZipFile(archive).namelist():
+    if not name.endswith(".py"):
+        continue
     module = name[:-3].replace("/", ".")
     if module.startswith("alias."):
         module = module[len("alias."):]

@@ -1,2 +1,2 @@
-"""How the workers of one trial are started inside the job: script, torchrun. Python 3.8, standard library
+"""How the workers of one trial are started inside the job: torchrun. Python 3.8, standard library
 only."""

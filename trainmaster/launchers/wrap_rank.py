@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, List, Optional, Sequence, Tuple
 
-from trainmaster.launchers.death import die_with_parent
+from trainmaster.runtime.prctl import die_with_parent
 
 RANKS = "ranks"  # folder below TRAINMASTER_RUN_DIR
 _LONGEST = 1 << 16  # bytes of a line without an end that are held back

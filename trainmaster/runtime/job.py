@@ -4,17 +4,15 @@ lease)."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 from trainmaster.runtime.errors import BadJobFolder
 
 JOB_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """`job.json`. Times are seconds."""
 
     folder: Path
@@ -36,15 +34,14 @@ class Job:
     final_patience: float = 30.0  # how long a master that is away is waited for at the end
     term_grace: float = 5.0  # between a SIGTERM from the scheduler and the one the user's process gets
     kill_grace: float = 10.0  # between SIGTERM and SIGKILL for the user's processes
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
 
     @property
     def spool(self) -> Path:
         return self.folder / "spool"
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """The trial that this job runs."""
 
     id: int
@@ -57,8 +54,7 @@ class Trial:
     latest_checkpoint: Optional[str]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """The answer to the lease: what is to be run."""
 
     trial: Optional[Trial]
@@ -69,6 +65,7 @@ class Work:
     checkpoint_storage: Mapping[str, Any]
     num_nodes: int
     owner: str
+    context: str  # the user's files: a gzipped tar in base64, may be empty
     preempt: Optional[str]  # the reason, when the job is to leave before it began
 
 
@@ -89,6 +86,7 @@ def read_job(folder: Path) -> Job:
         )
     take = _Taker(raw, str(path))
     url_file = raw.get("master_url_file")
+    usual = Job._field_defaults
     return Job(
         folder=folder,
         allocation_id=take.text("allocation_id"),
@@ -102,13 +100,13 @@ def read_job(folder: Path) -> Job:
         pool=take.text("pool", ""),
         slots=int(take.number("slots", 0)),
         slot_type=take.text("slot_type", "cpu"),
-        walltime_grace=take.number("walltime_grace", Job.walltime_grace),
-        heartbeat=take.number("heartbeat", Job.heartbeat),
-        lease_patience=take.number("lease_patience", Job.lease_patience),
-        rendezvous_patience=take.number("rendezvous_patience", Job.rendezvous_patience),
-        final_patience=take.number("final_patience", Job.final_patience),
-        term_grace=take.number("term_grace", Job.term_grace),
-        kill_grace=take.number("kill_grace", Job.kill_grace),
+        walltime_grace=take.number("walltime_grace", usual["walltime_grace"]),
+        heartbeat=take.number("heartbeat", usual["heartbeat"]),
+        lease_patience=take.number("lease_patience", usual["lease_patience"]),
+        rendezvous_patience=take.number("rendezvous_patience", usual["rendezvous_patience"]),
+        final_patience=take.number("final_patience", usual["final_patience"]),
+        term_grace=take.number("term_grace", usual["term_grace"]),
+        kill_grace=take.number("kill_grace", usual["kill_grace"]),
         environment=take.texts("environment"),
     )
 
@@ -147,6 +145,7 @@ def parse_work(raw: Any) -> Work:
         checkpoint_storage=take.mapping("checkpoint_storage"),
         num_nodes=int(take.number("num_nodes", 1)),
         owner=take.text("owner", ""),
+        context=take.text("context", ""),
         preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
     )
 

@@ -9,6 +9,8 @@ from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, parse_work
 from trainmaster.runtime.master import Master
 
+_TIMEOUT = 120.0  # seconds; the user's files come with the answer
+
 
 def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> Work:
     """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master
@@ -27,7 +29,7 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
     }
     path = "/api/x1/allocations/%s/lease" % job.allocation_id
     try:
-        return parse_work(master.insist("POST", path, body, patience=job.lease_patience))
+        return parse_work(master.insist("POST", path, body, patience=job.lease_patience, timeout=_TIMEOUT))
     except Rejected as error:
         if error.http_status == 409:
             raise HeldElsewhere(

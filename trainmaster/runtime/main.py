@@ -14,10 +14,9 @@ import time
 from pathlib import Path
 from typing import Optional, Sequence
 
-from trainmaster.runtime.archive import unpack_runtime_zip
 from trainmaster.runtime.context import unpack_context
 from trainmaster.runtime.environment import child_environment, write_info
-from trainmaster.runtime.errors import AskedToLeave, BadContext, BadJobFolder, HeldElsewhere, MasterError, RuntimeFault
+from trainmaster.runtime.errors import AskedToLeave, BadJobFolder, HeldElsewhere, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
 from trainmaster.runtime.job import Job, Work, read_job, read_token
@@ -184,11 +183,14 @@ class _Node:
         if work.preempt is not None:
             raise AskedToLeave(work.preempt)
         self._watch.start()
-        package = self._run_dir / "python"
-        unpack_runtime_zip(job.folder / "runtime.zip", package)
+        # Ranks import core from the node's own disk, not from the file system that all jobs share.
+        package = self._run_dir / "trainmaster.zip"
+        shutil.copyfile(str(job.folder / "runtime.zip"), str(package))
         workdir = self._run_dir / "workdir"
         workdir.mkdir()
-        self._fetch_context(workdir)
+        unpack_context(work.context, workdir)
+        # It may be large, and is needed no more.
+        self._work = work = work._replace(context="")
         meeting = meet(
             self._master,
             job.allocation_id,
@@ -220,16 +222,7 @@ class _Node:
         )
         # The administrators' first, then the user's own, as Determined names it.
         hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]
-        return supervisor.run(work.entrypoint, environment, workdir, package, hooks)
-
-    def _fetch_context(self, workdir: Path) -> None:
-        path = "/api/v1/tasks/%s/context_directory" % self._job.task_id
-        try:
-            answer = self._master.insist("GET", path, patience=self._job.lease_patience, timeout=120.0)
-        except MasterError as error:
-            raise BadContext("the user's files could not be fetched: %s" % error) from error
-        packed = answer.get("b64Tgz") or "" if isinstance(answer, dict) else ""
-        unpack_context(packed, workdir)
+        return supervisor.run(work.entrypoint, environment, workdir, hooks)
 
     def _end(self, outcome: Outcome) -> None:
         acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())

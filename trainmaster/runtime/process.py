@@ -2,77 +2,61 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
-
-
-def become_subreaper() -> bool:
-    """Orphans of the user's process become our children instead of init's, so that none is lost from sight.
-    False where the kernel or the C library does not offer it."""
-    try:
-        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
-    except (OSError, AttributeError):
-        return False
+from trainmaster.runtime.prctl import die_with_parent
 
 
 def start(
     entrypoint: Union[str, Tuple[str, ...]],
     environment: Mapping[str, str],
     workdir: Path,
-    package: Path,
     stdout: int,
     stderr: int,
     hooks: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start the entrypoint through `trainmaster.launchers.script` in a session of its own.
+    """Start the entrypoint in a session of its own; it dies with this process.
 
-    A string goes to `sh -c`, a tuple is the argument vector. `package` is the folder that holds
-    `trainmaster`; `stdout` and `stderr` are the write ends of pipes. `hooks` are shell scripts that are read
-    into one shell before it becomes the entrypoint, so that what they export holds for it; the first command
-    in them that fails ends the attempt.
+    A string goes to `sh -c`, a tuple is the argument vector. `stdout` and `stderr` are the write ends of pipes.
+    `hooks` are shell scripts that are read into one shell before it becomes the entrypoint, so that what they
+    export holds for it; the first command in them that fails ends the attempt.
+
+    Raises OSError when the program cannot be run.
     """
-    # Isolated: neither the user's files in the working folder nor the user's PYTHON* variables may replace a
-    # module of the launcher.
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from trainmaster.launchers.script import main; main(sys.argv[2:])"
-    )
-    launcher = [sys.executable, "-I", "-S", "-c", program, str(package)]
-    words = ["--shell", entrypoint] if isinstance(entrypoint, str) else ["--", *entrypoint]
+    command = ["sh", "-c", entrypoint] if isinstance(entrypoint, str) else list(entrypoint)
     if hooks:
-        words = ["--", *_after_hooks(hooks, entrypoint, environment.get("PATH"))]
+        command = _after_hooks(hooks, command, environment.get("PATH"))
+    parent = os.getpid()
+
+    def prepare() -> None:
+        # A scheduler's warning (SIGUSR2) is for the runtime; Slurm sends it to every process of a step, and
+        # whoever has no handler for it dies of it.
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        die_with_parent(parent)
+
     return subprocess.Popen(
-        [*launcher, *words],
+        command,
         env=dict(environment),
         cwd=str(workdir),
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=_deaf_to_warnings,
+        preexec_fn=prepare,
     )
 
 
-def _after_hooks(hooks: Sequence[Path], entrypoint: Union[str, Tuple[str, ...]], path: Optional[str]) -> List[str]:
+def _after_hooks(hooks: Sequence[Path], command: Sequence[str], path: Optional[str]) -> List[str]:
     shell = shutil.which("bash", path=path) or "sh"  # hooks are written for bash; a small image may not have it
     reads = "".join('. "${%d}"\n' % (number + 1) for number in range(len(hooks)))
-    command = ["sh", "-c", entrypoint] if isinstance(entrypoint, str) else list(entrypoint)
     script = 'set -e\n%sset +e\nshift %d\nexec "$@"' % (reads, len(hooks))
     return [shell, "-c", script, "startup hook", *map(str, hooks), *command]
-
-
-def _deaf_to_warnings() -> None:
-    """A scheduler's warning (SIGUSR2) is for the runtime; Slurm sends it to every process of a step, and whoever has
-    no handler for it dies of it."""
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def signal_group(child: subprocess.Popen[bytes], signum: int) -> None:

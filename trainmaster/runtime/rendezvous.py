@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import random
 import socket
 import struct
 import time
-import uuid
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
@@ -21,8 +20,7 @@ _ONE_WAIT = 75.0  # seconds; the master holds an incomplete gathering for up to 
 _WARN_AFTER = 600.0
 
 
-@dataclass(frozen=True)
-class Rendezvous:
+class Rendezvous(NamedTuple):
     """All nodes of the job, in the order of their ranks."""
 
     addresses: Tuple[str, ...]
@@ -54,7 +52,7 @@ def meet(
         return _assemble([mine], rank)
     body = {
         "allocationId": allocation_id,
-        "requestUuid": str(uuid.uuid4()),
+        "requestUuid": os.urandom(16).hex(),
         "numPeers": num_nodes,
         "data": mine,
     }

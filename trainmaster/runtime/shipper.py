@@ -100,7 +100,7 @@ class Shipper(threading.Thread):
 
     def run(self) -> None:
         last_good = time.monotonic()
-        next_beat = time.monotonic()
+        next_beat = last_good + (self._heartbeat or 0)  # the lease was the first sign of life
         saved = 0.0
         while not self._stopped:
             with self._changed:

@@ -9,15 +9,15 @@ import signal
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
+from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.job import Job
 from trainmaster.runtime.logs import LineReader
+from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
-from trainmaster.runtime.process import become_subreaper, end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.process import end_descendants, shell_status, signal_group, start
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Event
 
@@ -25,8 +25,7 @@ _LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
 _PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How the user's process ended."""
 
     exit_code: int
@@ -60,7 +59,6 @@ class Supervisor:
         entrypoint: Union[str, Tuple[str, ...]],
         environment: Mapping[str, str],
         workdir: Path,
-        package: Path,
         hooks: Sequence[Path] = (),
     ) -> Outcome:
         """Start, wait, end everything that came of it."""
@@ -72,11 +70,15 @@ class Supervisor:
             read, write = os.pipe()
             readers.append(LineReader(read, stdtype, self._secret, self._reporting.add_log))
             ends.append(write)
-        child = start(entrypoint, environment, workdir, package, ends[0], ends[1], hooks)
-        for end in ends:
-            os.close(end)
         for reader in readers:
             reader.start()
+        try:
+            child = start(entrypoint, environment, workdir, ends[0], ends[1], hooks)
+        except OSError as error:
+            return _not_started(error)
+        finally:
+            for end in ends:
+                os.close(end)
         threading.Thread(target=self._wait, args=(child,), name="wait-child", daemon=True).start()
         returncode = self._watch(child)
         left = end_descendants(_LEFTOVER_GRACE)
@@ -160,6 +162,14 @@ class Supervisor:
         else:
             message = "the training ended"
         return Outcome(code, by_signal, oom, message)
+
+
+def _not_started(error: OSError) -> Outcome:
+    """As a shell would: 127 when there is no such program, 126 when it may not be run."""
+    if isinstance(error, FileNotFoundError):
+        text = "entrypoint: there is no program %r in this image (or its interpreter is missing)" % error.filename
+        return Outcome(127, message=text)
+    return Outcome(126, message="entrypoint: %r cannot be run: %s" % (error.filename, error.strerror or error))
 
 
 _SIGNAL_NUMBERS = frozenset(int(number) for number in signal.Signals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Node, Trial, User
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, ModelDefinition, Node, Trial, User
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import jobspec, logs
@@ -94,6 +95,8 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
         raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
     work = jobspec.work_for(experiment, trial, allocation, slot_type, owner.username)
     work["trial"]["steps_completed"] = _steps_at(session, trial)
+    files = session.get(ModelDefinition, experiment.id)
+    work["context"] = base64.b64encode(files.archive).decode() if files else ""
     if node is None:
         nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
         logs.say(
