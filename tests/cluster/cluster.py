@@ -41,7 +41,7 @@ class Cluster:
         """What a client needs in its environment to talk to this cluster."""
         return {"SLURM_CONF": str(self.layout.slurm_conf)}
 
-    def up(self, min_job_age: int = 30) -> None:
+    def up(self, min_job_age: int = configuration.MIN_JOB_AGE) -> None:
         """Install what is missing, start what is not running, and wait until every node can take jobs."""
         if os.geteuid() != 0:
             raise packages.Unavailable("the test cluster needs root (slurmd starts jobs of other users)")
@@ -148,8 +148,8 @@ class Cluster:
         """SIGCONT after `pause_controller`."""
         self.controller.send(signal.SIGCONT)
 
-    def set_min_job_age(self, seconds: int) -> None:
-        """Change for how long the controller remembers ended jobs, without a restart."""
+    def set_min_job_age(self, seconds: int = configuration.MIN_JOB_AGE) -> None:
+        """Change for how long the controller remembers ended jobs, without a restart; or back to the default."""
         self._write_files(seconds)
         self.command("scontrol", "reconfigure")
 

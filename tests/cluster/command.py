@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tests.cluster import apptainer, images
 from tests.cluster.cluster import Cluster
+from tests.cluster.configuration import MIN_JOB_AGE
 from tests.cluster.layout import USERS
 from tests.cluster.packages import Unavailable
 from tests.cluster.release import OFFSETS, ReleaseCluster
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/cluster", description="A real Slurm cluster for tests.")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     up = verbs.add_parser("up", help="start it; safe to run twice")
-    up.add_argument("--min-job-age", type=int, default=30, help="seconds for which ended jobs are remembered")
+    up.add_argument("--min-job-age", type=int, default=MIN_JOB_AGE, help="seconds for which ended jobs are remembered")
     verbs.add_parser("down", help="end its jobs and daemons")
     verbs.add_parser("status", help="what runs")
     verbs.add_parser("env", help="shell lines that point Slurm's commands at it")

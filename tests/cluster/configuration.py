@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.cluster.layout import CPUS_PER_NODE, GPUS_PER_NODE, MEMORY_PER_CPU_MB, MEMORY_PER_NODE_MB, Layout
 
+MIN_JOB_AGE = 300  # seconds, as Slurm has it
 GPU_DEVICES = tuple(f"/dev/fakegpu{number}" for number in range(GPUS_PER_NODE))
 
 

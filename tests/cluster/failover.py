@@ -6,7 +6,7 @@ import shutil
 import socket
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.configuration import Profile
+from tests.cluster.configuration import MIN_JOB_AGE, Profile
 from tests.cluster.daemons import Daemon, wait_until
 from tests.cluster.layout import Layout
 
@@ -45,7 +45,7 @@ class FailoverCluster(Cluster):
         first = {socket.gethostname(): False, SPARE: False}
         return first | {line.split()[2]: line.endswith("is UP") for line in lines if line.startswith("Slurmctld(")}
 
-    def up(self, min_job_age: int = 30) -> None:
+    def up(self, min_job_age: int = MIN_JOB_AGE) -> None:
         super().up(min_job_age)
         self.start_spare()
 

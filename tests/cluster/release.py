@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.cluster import packages
 from tests.cluster.cluster import Cluster
-from tests.cluster.configuration import Profile
+from tests.cluster.configuration import MIN_JOB_AGE, Profile
 from tests.cluster.layout import Layout
 
 OFFSETS = {"trixie": 40, "sid": 50}  # of its ports from those of the first cluster
@@ -51,7 +51,7 @@ class ReleaseCluster(Cluster):
         }
         super().__init__(layout, Profile(settings, constrains_memory=False))
 
-    def up(self, min_job_age: int = 30) -> None:
+    def up(self, min_job_age: int = MIN_JOB_AGE) -> None:
         packages.install((*packages.SLURM, "debootstrap"))
         self._make_root()
         self._write_entrance()

@@ -189,7 +189,7 @@ def forgets_soon(slurm_cluster: Cluster) -> Iterator[Cluster]:
     slurm_cluster.set_min_job_age(2)
     yield slurm_cluster
     slurm_cluster.start_controller()
-    slurm_cluster.set_min_job_age(30)
+    slurm_cluster.set_min_job_age()
     slurm_cluster.run("scontrol", "update", f"NodeName={','.join(slurm_cluster.layout.nodes)}", "State=RESUME")
     slurm_cluster.wait_for_nodes()
 

@@ -17,21 +17,25 @@ from trainmaster.dispatchers.slurm import SlurmDispatcher
 __all__ = ["apptainer_command", "python_image", "slurm_cluster"]
 
 
+def slurm_setup(cluster: Cluster, folder: Path, prefix: str = "conf-") -> Setup:
+    # Quotes, blanks, dollars and sbatch's own % in a path must survive every script on the way.
+    return Setup(
+        name="test",
+        prefix=prefix,
+        job_root=folder / "job root's $HOME %j",
+        options={
+            "type": "slurm",
+            "environment": cluster.environment,
+            "submits_per_second": 100,
+            "pools_cached_for": 0,
+        },
+    )
+
+
 @pytest.fixture
 def setup(slurm_cluster: Cluster) -> Iterator[Setup]:
     with tempfile.TemporaryDirectory(dir=slurm_cluster.layout.job_root) as folder:
-        # Quotes, blanks, dollars and sbatch's own % in a path must survive every script on the way.
-        yield Setup(
-            name="test",
-            prefix="conf-",
-            job_root=Path(folder) / "job root's $HOME %j",
-            options={
-                "type": "slurm",
-                "environment": slurm_cluster.environment,
-                "submits_per_second": 100,
-                "pools_cached_for": 0,
-            },
-        )
+        yield slurm_setup(slurm_cluster, Path(folder))
 
 
 @pytest.fixture

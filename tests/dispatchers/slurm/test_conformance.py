@@ -44,7 +44,7 @@ class TestSlurm(DispatcherConformance):
             try:
                 wait(lambda: slurm_cluster.run("scontrol", "show", "job", ref.job_id).returncode != 0, "the purge", 120)
             finally:
-                slurm_cluster.set_min_job_age(30)
+                slurm_cluster.set_min_job_age()
 
         return Faults(
             away=away,

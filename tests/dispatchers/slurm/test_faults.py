@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.dispatchers.bench import Bench, wait
-from trainmaster.dispatchers.base import Ambiguous, JobState, Rejected
+from tests.dispatchers.slurm.conftest import slurm_setup
+from trainmaster.dispatchers.base import Ambiguous, JobRef, JobState, Rejected
 from trainmaster.dispatchers.conformance import programs
+from trainmaster.dispatchers.slurm import SlurmDispatcher
 
 pytestmark = pytest.mark.slurm
 
@@ -22,6 +28,32 @@ signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 open(sys.argv[1] + "/ready", "w").close()
 time.sleep(600)
 """
+
+
+@dataclass(frozen=True)
+class Limited:
+    """Two jobs whose time is up: one stays, one listens to the warning."""
+
+    bench: Bench
+    stays: JobRef
+    leaves: JobRef
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(slurm_cluster: Cluster) -> Iterator[Limited]:
+    """Begun before all other tests, because Slurm looks at time limits only twice a minute. On a node of their own."""
+    with tempfile.TemporaryDirectory(dir=slurm_cluster.layout.job_root) as folder:
+        setup = slurm_setup(slurm_cluster, Path(folder), "limit-")
+        dispatcher = SlurmDispatcher(setup)
+        bench = Bench(dispatcher, setup, pool="small")
+        # With a limit of a minute and a warning a minute before it, the warning is due at once.
+        leaves = bench.submit(programs.WAITS, options=("--time=1",), walltime_grace=60)
+        stays = bench.submit(SLEEPS, options=("--time=1",), walltime_grace=1)
+        bench.ready(stays)
+        slurm_cluster.command("scontrol", "update", f"JobId={stays.job_id}", "EndTime=now+1")
+        yield Limited(bench, stays, leaves)
+        bench.clean()
+        dispatcher.close()
 
 
 def test_a_submit_without_an_answer_is_ambiguous_and_the_job_is_found(bench: Bench, slurm_cluster: Cluster) -> None:
@@ -78,18 +110,6 @@ def test_too_much_memory_is_named(bench: Bench, nodes: int) -> None:
     assert "--mem" in told.text
 
 
-@pytest.mark.slow
-def test_the_time_limit_ends_a_job_that_was_warned_before(bench: Bench) -> None:
-    stays = bench.submit(SLEEPS, options=("--time=1",), walltime_grace=1)
-    # Slurm looks at limits twice a minute, so it may warn up to a minute early: with a limit of a minute, at once.
-    leaves = bench.submit(programs.WAITS, options=("--time=1",), walltime_grace=60)
-    assert bench.ended(leaves, seconds=120).state is JobState.COMPLETED
-    assert (bench.folder(leaves) / "told").read_text() == "SIGUSR2"
-    end = bench.ended(stays, seconds=180)
-    assert end.state is JobState.WALLTIME
-    assert end.explanation == "The job reached its time limit."
-
-
 def test_a_script_that_cannot_start_is_infrastructure(bench: Bench, slurm_cluster: Cluster) -> None:
     spec = bench.spec(options=("--begin=now+2",))
     ref = bench.dispatcher.submit(spec)
@@ -123,7 +143,7 @@ def test_odd_names_of_other_jobs_neither_break_nor_forge_the_list(bench: Bench, 
         assert [job.token for job in bench.dispatcher.observe().jobs if not job.state.terminal] == [ours.token]
     finally:
         bench.dispatcher.cancel([ours])
-        slurm_cluster.drain()
+        slurm_cluster.command("scancel", "--state=PENDING", "--user=root")
 
 
 def test_a_held_job_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> None:
@@ -177,3 +197,12 @@ def test_a_job_that_is_requeued_and_held_waits_for_a_person(bench: Bench, slurm_
     wait(lambda: bench.state(ref) is JobState.HELD, "the hold")
     assert "scontrol requeuehold" in bench.seen(ref.token)[0].explanation
     assert bench.seen(ref.token)[0].started_at is None
+
+
+def test_the_time_limit_ends_a_job_that_was_warned_before(limited: Limited) -> None:
+    bench = limited.bench
+    assert bench.ended(limited.leaves, seconds=120).state is JobState.COMPLETED
+    assert (bench.folder(limited.leaves) / "told").read_text() == "SIGUSR2"
+    end = bench.ended(limited.stays, seconds=120)
+    assert end.state is JobState.WALLTIME
+    assert end.explanation == "The job reached its time limit."

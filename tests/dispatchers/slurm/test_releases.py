@@ -93,7 +93,7 @@ class Release(DispatcherConformance):
             try:
                 wait(lambda: cluster.run("scontrol", "show", "job", ref.job_id).returncode != 0, "the purge", 120)
             finally:
-                cluster.set_min_job_age(30)
+                cluster.set_min_job_age()
 
         return Faults(
             away=away,
