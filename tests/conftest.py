@@ -26,6 +26,7 @@ GROUPS = {
     "dispatchers/slurm/test_failover.py": "failover",
     "e2e/test_docker.py": "docker",
     "e2e/test_fault_ring.py": "slurm",
+    "e2e/test_moves.py": "docker",
     "e2e/test_over_ssh.py": "slurm",
     "e2e/test_pbs.py": "pbs",
     "e2e/test_preemption.py": "preemption",

@@ -23,7 +23,7 @@ resource_manager:
   agent_timeout: 4
   agent_reattach: {reattach}
   preemption_grace: 60
-  scheduler: {{preemption: true}}
+  scheduler: {{preemption: true}}{more}
 checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
 task_container_defaults:
   image: {image}
@@ -34,19 +34,19 @@ task_container_defaults:
 class Hosts:
     """A master and its agents. The master is one that a test may kill."""
 
-    def __init__(self, engine: DockerEngine, folder: Path, reattach: float) -> None:
+    def __init__(self, engine: DockerEngine, folder: Path, reattach: float, more: str = "") -> None:
         self.engine, self.folder = engine, folder
         checkpoints = folder / "checkpoints"
         checkpoints.mkdir(mode=0o700)
         account = pwd.getpwnam(USER)
         os.chown(checkpoints, account.pw_uid, account.pw_gid)
-        text = CONFIG.format(checkpoints=checkpoints, image=IMAGE, reattach=reattach)
+        text = CONFIG.format(checkpoints=checkpoints, image=IMAGE, reattach=reattach, more=more)
         self.master = MasterProcess(folder, text)
         self.agents: list[AgentProcess] = []
 
-    def add(self, name: str, slots: int = 2) -> AgentProcess:
+    def add(self, name: str, slots: int = 2, pool: str = "") -> AgentProcess:
         token = self.master.data / "jobs" / "hosts" / "agent-token"
-        agent = AgentProcess(self.engine, self.folder, self.master.url, token, name, slots=slots)
+        agent = AgentProcess(self.engine, self.folder, self.master.url, token, name, slots=slots, pool=pool)
         self.agents.append(agent.start())
         return agent
 
@@ -65,9 +65,12 @@ class Hosts:
 
 
 @contextmanager
-def running_hosts(engine: DockerEngine, *names: str, slots: int = 2, reattach: float = 60) -> Iterator[Hosts]:
+def running_hosts(
+    engine: DockerEngine, *names: str, slots: int = 2, reattach: float = 60, more: str = ""
+) -> Iterator[Hosts]:
+    """`more`: of the master's configuration, after the keys of the resource manager."""
     folder = make_folder()
-    hosts = Hosts(engine, folder, reattach)
+    hosts = Hosts(engine, folder, reattach, more)
     try:
         hosts.master.start()
         for name in names:

@@ -15,17 +15,17 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
-from trainmaster.master.db.tables import Allocation, Experiment, Job, ModelDefinition, Project, Workspace
+from trainmaster.master.db.tables import Experiment, Job, ModelDefinition, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import bindings, jobspec
-from trainmaster.master.services.accounts import account_on
+from trainmaster.master.services import bindings
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
 from trainmaster.master.services.context import ContextFile, pack
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.projects import open_for
 from trainmaster.master.services.store import Settings, Store
@@ -61,7 +61,7 @@ def create(
 ) -> Experiment:
     """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
     plan = _plan(store, clusters, defaults, caller, order)
-    _refuse_impossible(store, settings, plan, caller)
+    refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
     archive = pack(order.files, settings.max_context_bytes)
     with store.transaction() as session:
         if order.parent_id is not None and not order.files:
@@ -169,23 +169,6 @@ def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int)
         checkpoint_count=0,
         checkpoint_size=0,
     )
-
-
-def _refuse_impossible(store: Store, settings: Settings, plan: _Plan, caller: Caller) -> None:
-    """What can be known to fail is refused before anything is created."""
-    sample = Allocation(
-        id="0.check.1",
-        task_id="0.check",
-        token=f"{settings.token_prefix}check",
-        slots=int(plan.config["resources"]["slots_per_trial"]),
-        owner_id=caller.user_id,
-        attempt=1,
-    )
-    with store.transaction() as session:
-        sample.run_as = account_on(session, plan.served.cluster, caller.user_id, plan.workspace_id)
-    complaints = plan.served.cluster.dispatcher.check(jobspec.build(settings, plan.served, sample, plan.config))
-    if complaints:
-        raise Invalid(" ".join(complaints))
 
 
 def _project(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:

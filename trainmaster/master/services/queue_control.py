@@ -11,11 +11,13 @@ from sqlalchemy import select
 
 from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.hub import AgentHub, NotLeading
-from trainmaster.master.db.tables import Allocation, Experiment, Trial
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.states import Submission
+from trainmaster.master.services import bindings
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
+from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.store import Settings, Store, wake
 
@@ -44,6 +46,10 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
     slots = int(experiment.config["resources"]["slots_per_trial"])
     if wanted.resource_pool is not None and wanted.resource_pool != experiment.resource_pool:
         served = clusters.resolve(wanted.resource_pool, slots)
+        with store.transaction() as session:
+            workspace_id = session.get_one(Project, experiment.project_id).workspace_id
+            bindings.refuse_closed(session, served.pool.name, workspace_id)
+        refuse_impossible(store, settings, served, experiment.config, experiment.owner_id, workspace_id)
         with conducting(store, settings, experiment.id) as conductor:
             _move_to_pool(conductor, served.pool.name)
     if wanted.priority is not None or wanted.weight is not None:
