@@ -67,11 +67,7 @@ class ExitRecord(Storable):
 def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCaller) -> Json:
     """Bind the allocation to this job. 409: another job has it, or an earlier run of this one, or it is over."""
     own_allocation(caller, allocation_id)
-    row = trials.get_allocation(services.store, allocation_id)
-    slot_type = next(
-        (entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0) if entry.pool.name == row.pool),
-        "cpu",
-    )
+    pools = {entry.pool.name: entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0)}
     request = LeaseRequest(
         body.job_id,
         body.run_id,
@@ -81,7 +77,7 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
         body.slot_ids,
         body.addresses,
     )
-    return leases.lease(services.store, allocation_id, request, slot_type)
+    return leases.lease(services.store, allocation_id, request, pools)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports")

@@ -54,7 +54,7 @@ def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int
 
 def preemption(store: Store, allocation_id: str) -> str | None:
     """Why the attempt should leave; None while it should not."""
-    with store.transaction() as session:
+    with store.reading() as session:
         row = session.execute(
             select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(
                 Allocation.id == allocation_id

@@ -86,7 +86,7 @@ def _possibly_over(store: Store, cluster: str) -> list[Allocation]:
             Allocation.observed["never_since"].is_not(None),
         ),
     )
-    with store.transaction() as session:
+    with store.reading() as session:
         return list(session.scalars(query.order_by(Allocation.created_at)))
 
 
@@ -96,7 +96,7 @@ def _complete(store: Store, allocation: Allocation) -> bool:
     written: dict[str, int] = {}
     for record in allocation.exits.values():
         written.update(record.get("spool") or {})
-    with store.transaction() as session:
+    with store.reading() as session:
         query = select(Stream.stream, Stream.acked).where(Stream.allocation_id == allocation.id)
         taken = {row.stream: row.acked for row in session.execute(query)}
     return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
@@ -104,7 +104,7 @@ def _complete(store: Store, allocation: Allocation) -> bool:
 
 def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
     """Close an attempt and let its trial and experiment go on from there, in one transaction."""
-    with store.transaction() as session:
+    with store.reading() as session:
         experiment_id = session.scalar(
             select(Trial.experiment_id)
             .join(Allocation, Allocation.trial_id == Trial.id)
@@ -195,7 +195,7 @@ def uncollected(store: Store, cluster: str, limit: int = 20) -> list[tuple[str, 
         Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
         ~Allocation.collected,
     )
-    with store.transaction() as session:
+    with store.reading() as session:
         return [
             (row.id, row.token, row.run_as) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +36,9 @@ class LeaseRequest:
     addresses: Sequence[str]
 
 
-def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_type: str) -> Json:
+def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]) -> Json:
     """Bind the allocation to the first job that asks, and each of its nodes to the first run there; returns its work.
-    Asking again with the same `run_id` changes nothing.
+    Asking again with the same `run_id` changes nothing. `slot_types`: by pool.
 
     Raises Conflict for any other job, for another run of the same job, and for an attempt that is over: that job must
     leave.
@@ -56,7 +56,7 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_type: st
             )
         node = session.get(Node, (allocation_id, request.node_rank))
         if node is None or node.run_id == request.run_id:
-            return _grant(session, allocation, node, request, slot_type)
+            return _grant(session, allocation, node, request, slot_types.get(allocation.pool, "cpu"))
         _judge_as_lost(session, allocation, request)
     raise Conflict(
         f"Job {request.job_id} was started again by its scheduler; the attempt {allocation_id} ends with its first run."

@@ -44,7 +44,7 @@ def any_live(store: Store, cluster: str) -> bool:
     query = select(Allocation.id).where(
         Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission != Submission.NEW.value
     )
-    with store.transaction() as session:
+    with store.reading() as session:
         return session.scalar(query.limit(1)) is not None
 
 
@@ -84,7 +84,7 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     found = Sightings([], [], [])
     news: dict[str, Observation | None] = {}
     taken = from_epoch(snapshot.taken_at)
-    with store.transaction() as session:
+    with store.reading() as session:
         query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
         live = {row.token: _Live(*row) for row in session.execute(query.order_by(Allocation.id))}
         for token, known in live.items():

@@ -37,6 +37,7 @@ class Settings:
     preemption_timeout: float = 3600.0
     longest_poll: float = 60.0  # seconds that a request may wait for something to happen
     max_context_bytes: int = 95 * 1024 * 1024
+    log_retention_days: int | None = None  # where nobody says it; None is for ever
 
 
 class Store:
@@ -45,21 +46,36 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._sessions = sessionmaker(engine, expire_on_commit=False)
+        self._readers = sessionmaker(
+            engine.execution_options(isolation_level="AUTOCOMMIT"), expire_on_commit=False, autoflush=False
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Committed at the end of the block, rolled back by any exception. Raises Invalid for a value that PostgreSQL
         cannot hold (NUL, half a surrogate pair, a number out of range): whoever sent it must be told."""
-        try:
-            with self._sessions.begin() as session:
-                yield session
-        except DataError as error:
-            why = str(error.orig).partition("\n")[0]
-            raise Invalid(f"A value cannot be stored: {why}.") from None
-        except ValueError as error:
-            if _NUL not in str(error):
-                raise
-            raise Invalid("A text holds a NUL character, which cannot be stored.") from None
+        with _sentences(), self._sessions.begin() as session:
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """For one query that changes nothing: half the messages to the database of a transaction. Several queries may
+        see different moments. Raises Invalid like `transaction`."""
+        with _sentences(), self._readers() as session:
+            yield session
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        why = str(error.orig).partition("\n")[0]
+        raise Invalid(f"A value cannot be stored: {why}.") from None
+    except ValueError as error:
+        if _NUL not in str(error):
+            raise
+        raise Invalid("A text holds a NUL character, which cannot be stored.") from None
 
 
 def wake(session: Session, *subjects: str) -> None:

@@ -68,7 +68,7 @@ def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -
         .order_by(Allocation.created_at, Allocation.trial_id)
         .limit(limit)
     )
-    with store.transaction() as session:
+    with store.reading() as session:
         return list(session.scalars(query))
 
 
@@ -77,7 +77,7 @@ def next_due(store: Store, cluster: str) -> dt.datetime | None:
     query = select(Allocation.not_before).where(
         Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission == Submission.NEW.value
     )
-    with store.transaction() as session:
+    with store.reading() as session:
         return session.scalar(query.order_by(Allocation.not_before).limit(1))
 
 
@@ -99,7 +99,7 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
 
 
 def spec_of(store: Store, settings: Settings, ticket: Ticket) -> Any:
-    with store.transaction() as session:
+    with store.reading() as session:
         allocation = session.get_one(Allocation, ticket.allocation_id)
     return jobspec.build(settings, ticket.served, allocation, ticket.config)
 
