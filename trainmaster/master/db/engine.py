@@ -7,7 +7,8 @@ import logging
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -49,6 +50,18 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE) -> Engine:
             raise DisconnectionError(str(error)) from error  # the pool takes another one
 
     return engine
+
+
+@contextmanager
+def without_transaction(connection: Connection) -> Iterator[None]:
+    """Each statement in the block stands for itself. (SQLAlchemy's AUTOCOMMIT would send a statement to reset it.)"""
+    driver: Any = connection.connection.driver_connection
+    driver.autocommit = True
+    try:
+        yield
+    finally:
+        if not driver.closed:
+            driver.autocommit = False
 
 
 def notify(connection: Connection, channel: str, payloads: Sequence[str]) -> None:
