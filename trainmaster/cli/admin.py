@@ -116,7 +116,7 @@ def _db_upgrade(args: argparse.Namespace) -> int:
     if config is None:
         return 1
     try:
-        with serve.database(config, _data(args, config.data)) as engine:
+        with serve.database(config, _data(args, config.data)) as (engine, _):
             print(f"The database is at revision {migrate.current(engine)}.")
     except serve.CannotServe as error:
         return _fail(str(error))

@@ -26,6 +26,7 @@ from trainmaster.master.db.binaries import NoServer
 from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
+from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
@@ -62,8 +63,8 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         )
     listener = _bind(place)
     url = f"http://{shown(place.host)}:{listener.getsockname()[1]}"
-    with contextlib.closing(listener), database(config, place.data) as engine:
-        services, site = make_services(config, place.data, engine, url)
+    with contextlib.closing(listener), database(config, place.data) as (engine, presence):
+        services, site = make_services(config, place.data, engine, presence, url)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
@@ -74,13 +75,14 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
 
 
 @contextlib.contextmanager
-def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
+def database(config: MasterConfig, data: Path) -> Iterator[tuple[Engine, Presence]]:
     """The configured database, or the private one in `data`; at this version's schema. Raises CannotServe."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
             url = database_url(config.db) if config.db else _private_database(data, stack)
-            engine = make_engine(url)
+            presence = Presence(url)
+            engine = make_engine(url, presence=presence)
             stack.callback(engine.dispose)
             migrate.upgrade(engine)
         except (ServerFailed, NoServer, migrate.SchemaTooNew) as error:
@@ -88,7 +90,9 @@ def database(config: MasterConfig, data: Path) -> Iterator[Engine]:
         except OperationalError as error:
             reason = str(error.orig).strip().splitlines()[0]
             raise CannotServe(f"The database does not answer: {reason}. Check db: in the configuration.") from None
-        yield engine
+        presence.start()
+        stack.callback(presence.stop)
+        yield engine, presence
 
 
 def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
@@ -103,9 +107,11 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
     return server.start()
 
 
-def make_services(config: MasterConfig, data: Path, engine: Engine, url: str) -> tuple[Services, Site]:
+def make_services(
+    config: MasterConfig, data: Path, engine: Engine, presence: Presence, url: str
+) -> tuple[Services, Site]:
     """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
-    store = Store(engine)
+    store = Store(engine, presence)
     identity_ = bootstrap.prepare(store, _initial_password(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url

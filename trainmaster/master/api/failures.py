@@ -8,12 +8,11 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainmaster.master.api.shapes import Error
+from trainmaster.master.db.presence import AWAY, DatabaseAway, in_short
 from trainmaster.master.services import errors
 
 log = logging.getLogger(__name__)
@@ -83,10 +82,12 @@ def install(app: FastAPI) -> None:
         return envelope(error.status_code, message)
 
     async def database_away(request: Request, error: Exception) -> JSONResponse:
-        log.warning("the database did not answer %s %s: %s", request.method, request.url.path, error)
+        # One that is known to be away has its line in the log.
+        level = logging.DEBUG if isinstance(error, DatabaseAway) else logging.WARNING
+        log.log(level, "%s %s failed for want of the database: %s", request.method, request.url.path, in_short(error))
         return envelope(503, "The database does not answer now; try again in a moment.")
 
-    for kind in (OperationalError, InterfaceError, PoolTimeout):
+    for kind in AWAY:
         app.add_exception_handler(kind, database_away)
 
     @app.exception_handler(Exception)

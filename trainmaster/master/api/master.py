@@ -11,6 +11,7 @@ from sqlalchemy import text
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
+from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.services import agents, queue, standing
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import Forbidden, NotFound
@@ -66,8 +67,8 @@ def health(services: UsesServices) -> JSONResponse:
         with services.store.transaction() as session:
             session.execute(text("SELECT 1"))
         database = "up"
-    except Exception as error:
-        database = f"down: {type(error).__name__}"
+    except AWAY as error:
+        database = f"down: {in_short(error)}"
     managers = []
     for cluster in services.clusters:
         problem = services.clusters.problem(cluster)

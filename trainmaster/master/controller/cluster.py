@@ -25,6 +25,7 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services import allocations, endings, sightings, standing, submission
 from trainmaster.master.services.clock import now
@@ -57,6 +58,7 @@ class ClusterLoop:
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
         self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
         self._submitting: dict[str, Future[None]] = {}
+        self._unsettled: dict[str, str] = {}  # submits whose outcome could not be written down: why
         self._observed_at = 0.0
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
@@ -92,6 +94,9 @@ class ClusterLoop:
                 began = time.monotonic()
                 self.tick()
                 self._clusters.note_pass(self._cluster, time.monotonic() - began)
+            except AWAY as error:
+                log.info("a pass over cluster %s waits for the database: %s", self._cluster.name, in_short(error))
+                self._stop.wait(1.0)
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
                 self._stop.wait(1.0)
@@ -120,7 +125,7 @@ class ClusterLoop:
     # -- submitting -------------------------------------------------------------------------------------------
 
     def _submit_due(self) -> None:
-        self._submitting = {key: future for key, future in self._submitting.items() if not future.done()}
+        self._settle()
         room = BATCH - len(self._submitting)
         if room <= 0:
             return
@@ -129,6 +134,20 @@ class ClusterLoop:
         for allocation_id in (*due, *standing.trial_runs(self._store, self._cluster.name, resting)):
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
+
+    def _settle(self) -> None:
+        """Forget the submits that are over. One whose outcome could not be written down, because the database went
+        away, may have happened."""
+        for allocation_id, future in list(self._submitting.items()):
+            if future.done():
+                del self._submitting[allocation_id]
+                if not future.cancelled() and (error := future.exception()) is not None:
+                    if not isinstance(error, AWAY):
+                        log.error("submitting %s failed", allocation_id, exc_info=error)
+                    self._unsettled[allocation_id] = f"its outcome could not be written down: {in_short(error)}"
+        for allocation_id, why in list(self._unsettled.items()):
+            submission.perhaps_submitted(self._store, allocation_id, why)
+            del self._unsettled[allocation_id]
 
     def _submit(self, allocation_id: str) -> None:
         if self._stop.is_set():

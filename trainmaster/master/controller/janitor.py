@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.services import removal
 from trainmaster.master.services.store import Store, Wakeups
 
@@ -36,6 +37,8 @@ class Janitor:
                 removal.remove_deleted_experiments(self._store)
                 removal.remove_deleted_projects(self._store)
                 removal.remove_expired_sessions(self._store)
+            except AWAY as error:
+                log.info("the janitor waits for the database: %s", in_short(error))
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass of the janitor failed; it is tried again")
             self._wake.wait(PERIOD)

@@ -15,17 +15,21 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from trainmaster.master.db.presence import AWAY, Presence, in_short
+
 log = logging.getLogger(__name__)
 
 POOL_SIZE = 24
 IDLE = 1.0  # seconds after which a pooled connection is tried before it is used
 
 
-def make_engine(url: str, *, pool_size: int = POOL_SIZE) -> Engine:
-    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load).
+def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Presence | None = None) -> Engine:
+    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With `presence`
+    its statements fail as soon as the database is known to be away.
 
     A connection that was used a moment ago is trusted: asking each time costs as much as a short query.
     """
+    watched = {"connection_factory": presence.connections} if presence is not None else {}
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -33,7 +37,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE) -> Engine:
         pool_use_lifo=True,
         pool_timeout=30,
         json_serializer=lambda value: json.dumps(value, separators=(",", ":"), allow_nan=False),
-        connect_args={"application_name": "trainmaster", "connect_timeout": 10},
+        connect_args={"application_name": "trainmaster", "connect_timeout": 10, **watched},
     )
 
     @event.listens_for(engine, "checkin")
@@ -79,6 +83,7 @@ class Listener:
     def __init__(self, engine: Engine, channels: dict[str, Callable[[str], None]]) -> None:
         self._engine = engine
         self._channels = channels
+        self._heard = True  # the first failure after success is told
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="database-listener", daemon=True)
 
@@ -94,7 +99,9 @@ class Listener:
             try:
                 self._listen()
             except Exception as error:  # the database may be away for a while
-                log.warning("listening to the database failed, trying again: %s", error)
+                if self._heard:
+                    log.warning("listening to the database failed, trying again: %s", in_short(error))
+                self._heard = False
                 self._stop.wait(1)
 
     def _listen(self) -> None:
@@ -105,6 +112,7 @@ class Listener:
             with driver.cursor() as cursor:
                 for channel in self._channels:
                     cursor.execute(f"LISTEN {channel}")
+            self._heard = True
             while not self._stop.is_set():
                 if not select.select([driver], [], [], 0.5)[0]:
                     continue
@@ -124,12 +132,14 @@ class Leadership:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._connection: Connection | None = None
+        self._failed = False
 
     def try_acquire(self) -> bool:
         """True while we lead. Notices a lost connection, and with it lost leadership."""
         try:
             if self._connection is not None:
                 self._connection.execute(text("SELECT 1"))
+                self._failed = False
                 return True
             connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             if connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": self.KEY}).scalar():
@@ -137,7 +147,9 @@ class Leadership:
                 return True
             connection.close()
         except Exception as error:
-            log.warning("cannot ask who leads: %s", error)
+            if not self._failed:
+                log.warning("cannot ask who leads, trying again: %s", in_short(error))
+            self._failed = True
             self._drop()
         return False
 
@@ -145,6 +157,8 @@ class Leadership:
         if self._connection is not None:
             try:
                 self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self.KEY})
+            except AWAY as error:  # the lock goes with the connection
+                log.info("the lead was not handed over in order: %s", in_short(error))
             finally:
                 self._drop()
 

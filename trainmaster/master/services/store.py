@@ -14,6 +14,7 @@ from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session, sessionmaker
 
 from trainmaster.master.db.engine import notify, without_transaction
+from trainmaster.master.db.presence import Presence
 from trainmaster.master.services.errors import Invalid
 
 CHANNEL = "trainmaster"
@@ -43,36 +44,39 @@ class Settings:
 class Store:
     """The database as services see it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, presence: Presence | None = None) -> None:
         self.engine = engine
+        self._presence = presence
         self._sessions = sessionmaker(engine, expire_on_commit=False)
 
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Committed at the end of the block, rolled back by any exception. Raises Invalid for a value that PostgreSQL
-        cannot hold (NUL, half a surrogate pair, a number out of range): whoever sent it must be told."""
-        with _sentences(), self._sessions.begin() as session:
+        cannot hold (NUL, half a surrogate pair, a number out of range): whoever sent it must be told. Raises one of
+        AWAY while the database is away."""
+        with self._asked(), self._sessions.begin() as session:
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """For one query that changes nothing, without a transaction around it: one message to the database instead of
-        three. Several queries may see different moments. Raises Invalid like `transaction`."""
-        with _sentences(), self._sessions() as session, without_transaction(session.connection()):
+        three. Several queries may see different moments. Raises like `transaction`."""
+        with self._asked(), self._sessions() as session, without_transaction(session.connection()):
             yield session
 
-
-@contextmanager
-def _sentences() -> Iterator[None]:
-    try:
-        yield
-    except DataError as error:
-        why = str(error.orig).partition("\n")[0]
-        raise Invalid(f"A value cannot be stored: {why}.") from None
-    except ValueError as error:
-        if _NUL not in str(error):
-            raise
-        raise Invalid("A text holds a NUL character, which cannot be stored.") from None
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        if self._presence is not None:
+            self._presence.check()
+        try:
+            yield
+        except DataError as error:
+            why = str(error.orig).partition("\n")[0]
+            raise Invalid(f"A value cannot be stored: {why}.") from None
+        except ValueError as error:
+            if _NUL not in str(error):
+                raise
+            raise Invalid("A text holds a NUL character, which cannot be stored.") from None
 
 
 def wake(session: Session, *subjects: str) -> None:
