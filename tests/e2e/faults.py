@@ -72,6 +72,14 @@ class Site:
         (self.wrapped.folder / "master.pid").write_text(str(self.process.pid))
         return self.process.client("admin")
 
+    def gate(self, name: str = "gate") -> dict[str, object]:
+        """Hyperparameters of trials that go no further than their second epoch until `open`: however late the last one
+        begins, the first one has not ended."""
+        return {"wait_at": 2, "wait_for": str(self.marks.with_name(name))}
+
+    def open(self, name: str = "gate") -> None:
+        self.marks.with_name(name).touch()
+
     def create(self, master: Master, trials: int = 1, *, options: Sequence[str] = (), **hparams: object) -> int:
         """An experiment of so many trials at once, of one core each."""
         text = trainings.experiment(
@@ -141,7 +149,7 @@ class Site:
         assert max(Counter(attempt for _, attempt in ran).values(), default=1) == 1, f"an attempt ran twice: {ran}"
         assert all(jobs[attempt] == job for job, attempt in ran), f"a job without the lease ran: {ran}, {jobs}"
         mine = f"--name={','.join(tokens)}"
-        wait_for(lambda: not self.cluster.command("squeue", "-h", mine).strip(), "the last job to leave Slurm", 30)
+        wait_for(lambda: not self.cluster.command("squeue", "-h", mine).strip(), "the last job to leave Slurm")
         assert self.process.errors() == []
 
 

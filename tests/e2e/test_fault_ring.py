@@ -74,7 +74,7 @@ def listings_that_lie(cluster: Cluster) -> None:
         spoiled.wrapped.keep()
         spoiled.wrapped.plan("sbatch", ["unanswered", "ok", "killed-after", "ok", "unanswered", "ok"])
         with spoiled.wrapped.spoiled("replayed"):
-            number = spoiled.create(master, 6, epochs=36, pause=1)
+            number = spoiled.create(master, 6, epochs=6, **spoiled.gate())
             # Nobody may conclude from any of these that a job is not there, however long they go on.
             until = time.monotonic() + QUIET
             while time.monotonic() < until:
@@ -88,7 +88,8 @@ def listings_that_lie(cluster: Cluster) -> None:
         lied(spoiled, "truncated 1000", 3)
         lied(spoiled, "stale", 4)
         lied(spoiled, "ok", 3)
-        spoiled.nothing_is_lost_or_doubled(master, number, epochs=36)
+        spoiled.open()
+        spoiled.nothing_is_lost_or_doubled(master, number, epochs=6)
         assert each_token_once(spoiled, 6)
 
 
@@ -109,21 +110,22 @@ def ends_that_no_listing_shows(cluster: Cluster) -> None:
     """As with a MinJobAge below the time between two looks: while the master looks, sleeps, and is away."""
     with site(cluster) as spoiled, spoiled.wrapped.spoiled("forgetful"):
         master = spoiled.start()
-        number = spoiled.create(master, 4, epochs=8, pause=0.5, deaf=True)
+        number = spoiled.create(master, 4, epochs=8, deaf=True, **spoiled.gate())
         spoiled.reports(master, number, 4)
         with asleep(spoiled):
-            wait_for(lambda: trained(spoiled) == 4, "the last epoch of all", 30)
+            spoiled.open()
+            wait_for(lambda: trained(spoiled) == 4, "the last epoch of all")
         spoiled.nothing_is_lost_or_doubled(master, number, epochs=8)
-        number = spoiled.create(master, 4, epochs=8, pause=0.3)
+        number = spoiled.create(master, 4, epochs=8, **spoiled.gate("another"))
         spoiled.reports(master, number, 4, 2)
-        absent_until_all_have_left(spoiled, master, number)
+        absent_until_all_have_left(spoiled, master, number, "another")
         spoiled.nothing_is_lost_or_doubled(spoiled.start(), number, epochs=8)
 
 
 def exit_records_that_a_user_wrote(cluster: Cluster) -> None:
     with site(cluster) as spoiled:
         master = spoiled.start()
-        number = spoiled.create(master, 6, epochs=6, pause=0.3)
+        number = spoiled.create(master, 6, epochs=6, **spoiled.gate())
         spoiled.reports(master, number, 6, 2)
         folders = absent_until_all_have_left(spoiled, master, number)
         trials = sorted(folders)
@@ -147,7 +149,7 @@ def a_full_disk_and_a_vanished_folder(cluster: Cluster) -> None:
         ballast = root / "ballast"
         room = os.statvfs(root)
         ballast.write_bytes(bytes(room.f_bavail * room.f_frsize - 2**14))
-        number = spoiled.create(master, 6, epochs=20, pause=0.4)
+        number = spoiled.create(master, 6, epochs=20, **spoiled.gate())
         wait_for(
             lambda: all("No space left on device" in log_text(master, trial.id) for trial in master.trials(number)),
             "the word about the disk",
@@ -156,6 +158,7 @@ def a_full_disk_and_a_vanished_folder(cluster: Cluster) -> None:
         spoiled.reports(master, number, 6)
         for folder in list(spoiled.folders(master, number).values())[:2]:
             shutil.rmtree(folder)
+        spoiled.open()
         spoiled.nothing_is_lost_or_doubled(master, number, epochs=20)
 
 
@@ -209,7 +212,7 @@ def test_a_controller_that_hangs_dies_and_loses_its_memory(forgets_soon: Cluster
         spoiled.reports(master, number, 6)
         # It writes its state every few seconds; what it is killed without, Slurm itself starts again or forgets.
         began, state = time.time(), forgets_soon.layout.run / "state" / "job_state"
-        wait_for(lambda: state.stat().st_mtime > began, "the controller to save its state", 30)
+        wait_for(lambda: state.stat().st_mtime > began, "the controller to save its state")
         forgets_soon.controller.kill()
         lied(spoiled, "ok", 1)
         forgets_soon.start_controller()
@@ -257,11 +260,13 @@ def jobs_of(master: Master, number: int) -> set[str]:
     return {str(allocation["jobId"]) for task in tasks for allocation in task["allocations"]}
 
 
-def absent_until_all_have_left(spoiled: Site, master: Master, number: int) -> dict[int, Path]:
-    """Kill the master and wait until its jobs have left Slurm by themselves; the folders that speak for them."""
+def absent_until_all_have_left(spoiled: Site, master: Master, number: int, gate: str = "gate") -> dict[int, Path]:
+    """Kill the master, open the gate and wait until the jobs have left Slurm by themselves; the folders that speak for
+    them."""
     folders = spoiled.folders(master, number)
     names = f"--name={','.join(folder.name for folder in folders.values())}"
     spoiled.process.kill()
+    spoiled.open(gate)
     # Runtimes wait half a minute for a master that is away, then leave their word on disk.
     wait_for(lambda: not spoiled.cluster.command("squeue", "-h", names).strip(), "the end of all jobs", 120)
     assert all((folder / "exit" / "0.json").exists() for folder in folders.values())

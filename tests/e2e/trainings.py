@@ -36,6 +36,8 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
         context.train.report_progress(done / epochs)
         if done == hparams.get("save_at"):
             save()
+        while done == hparams.get("wait_at") and not os.path.exists(hparams["wait_for"]):
+            time.sleep(0.05)
         if done == hparams.get("fail_at") and info.trial.trial_run_id <= hparams.get("fail_times", 1):
             print("about to fail", flush=True)
             sys.exit(int(hparams.get("fail_with", 3)))
