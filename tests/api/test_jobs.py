@@ -172,7 +172,7 @@ def test_the_long_poll_answers_at_once_when_the_job_must_leave(user: Api, job: J
         wait_for(lambda: all(poll.running() for poll in polls), "the polls to begin")
         assert user.post(f"/api/v1/experiments/{job.experiment_id}/{verb}").status == 200
         asked = time.monotonic()
-        answers = [poll.result(20) for poll in polls]
+        answers = [poll.result(60) for poll in polls]
         assert time.monotonic() - asked < AT_ONCE
     assert all(preempt for preempt, _, _ in answers)
     assert len({reason for _, reason, _ in answers}) == 1
@@ -186,7 +186,7 @@ def test_the_jobs_own_warning_reaches_all_its_nodes(job: Job) -> None:
         poll = pool.submit(signal, job, 60)
         wait_for(poll.running, "the poll to begin")
         assert job.api.post(f"/api/v1/allocations/{job.allocation_id}/signals/pending_preemption").status == 200
-        assert poll.result(20)[:2] == (True, "scheduler")
+        assert poll.result(60)[:2] == (True, "scheduler")
 
 
 def test_a_paused_and_acknowledged_job_is_continued(master: MasterProcess, user: Api, job: Job) -> None:
@@ -211,7 +211,7 @@ def gather(job: Job, request: str, peers: int, data: dict[str, Any]) -> Any:
 def test_all_get_the_data_of_all_in_one_order(job: Job) -> None:
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(gather, job, f"node-{i}", 4, {"rank": i}) for i in range(4)]
-        answers = [future.result(20) for future in asked]
+        answers = [future.result(60) for future in asked]
     assert {answer.status for answer in answers} == {200}
     data = [answer.json["data"] for answer in answers]
     assert sorted(entry["rank"] for entry in data[0]) == [0, 1, 2, 3]
@@ -241,7 +241,7 @@ def test_missing_peers_are_answered_with_408_and_may_come_later(job: Job) -> Non
     with ThreadPoolExecutor(2) as pool:
         again = pool.submit(gather, job, "early", 2, {"rank": 0})
         late = pool.submit(gather, job, "late", 2, {"rank": 1})
-        assert again.result(20).json == late.result(20).json == {"data": [{"rank": 0}, {"rank": 1}]}
+        assert again.result(60).json == late.result(20).json == {"data": [{"rank": 0}, {"rank": 1}]}
 
 
 def test_a_job_that_has_ended_does_not_wait_for_peers(user: Api, job: Job) -> None:
@@ -249,7 +249,7 @@ def test_a_job_that_has_ended_does_not_wait_for_peers(user: Api, job: Job) -> No
     thread = threading.Thread(target=lambda: answers.append(gather(job, "alone", 2, {})), daemon=True)
     thread.start()
     job.leave(exit_code=1)
-    thread.join(20)
+    thread.join(60)
     assert answers, "the peer still waits although the attempt is over"
     assert answers[0].status == 409
 

@@ -92,14 +92,14 @@ def test_following_shows_lines_as_they_come_and_ends_with_the_trial(user: Api, j
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
-    assert first.wait(10)
+    assert first.wait(60)
     sent: list[float] = []
     for number in (1, 2, 3):
         sent.append(time.monotonic())
         assert job.send([line(number)], stream="log-0").status == 200
     assert not over.is_set()
     job.leave()
-    assert over.wait(20), "the stream goes on although the trial is over"
+    assert over.wait(60), "the stream goes on although the trial is over"
     thread.join()
     arrived = {text: at for at, text in seen}
     for number, at in zip((1, 2, 3), sent, strict=True):

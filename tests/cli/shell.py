@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 DET = [sys.executable, "-m", "trainmaster.cli.det"]
-DEADLINE = 60.0  # seconds
+DEADLINE = 120.0  # seconds
 
 
 @dataclass(frozen=True)

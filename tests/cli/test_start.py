@@ -154,7 +154,7 @@ def test_a_pipe_that_closes_early_is_no_failure(shell: Shell, finished: object) 
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_terminal_of_few_letters_shows_what_it_can(shell: Shell, finished: object) -> None:

@@ -87,7 +87,7 @@ def test_interrupted_following_leaves_the_experiment_alone(shell: Shell, api: Ma
             if "starting after epoch 0" in line:
                 break
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     number = max(e.id for e in api.experiments())
     assert f"Experiment {number} goes on. To end it, run: det experiment kill {number}" in err

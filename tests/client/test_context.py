@@ -81,7 +81,7 @@ def test_too_much_names_the_largest_and_reads_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(ClientError, match=r"The largest is data/large\.bin \(40960\.0 MB\).*\.detignore"):
         collect(tmp_path)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20  # reading it would take minutes
     (tmp_path / ".detignore").write_text("large.bin\n")
     assert "data/small.bin" in names(tmp_path)
 

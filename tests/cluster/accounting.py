@@ -67,7 +67,7 @@ class AccountedCluster(Cluster):
         """Set limits of a user's association, -1 for none, and wait until the controller knows them."""
         words = [f"{key}={value}" for key, value in limits.items()]
         self.command("sacctmgr", "-i", "modify", "user", "where", f"name={user}", "set", *words)
-        wait_until(lambda: self._knows(user, limits), 20, f"slurmctld's knowledge of {words}")
+        wait_until(lambda: self._knows(user, limits), 60, f"slurmctld's knowledge of {words}")
 
     def _knows(self, user: str, limits: dict[str, int]) -> bool:
         shown = self.command("scontrol", "-o", "show", "assoc_mgr", f"users={user}", "flags=assoc")

@@ -61,7 +61,7 @@ class Cluster:
                 ],
                 _root_environment({}),
             )
-            wait_until(self.layout.munge_socket.exists, 10, "munged's socket")
+            wait_until(self.layout.munge_socket.exists, 60, "munged's socket")
             self._start_services()
             self.start_controller()
             for node in self.layout.nodes:
@@ -131,7 +131,7 @@ class Cluster:
         )
         wait_until(
             lambda: self.run("scontrol", "ping").returncode == 0,
-            30,
+            60,
             f"slurmctld ({self.controller.last_words()})",
         )
 
@@ -284,7 +284,7 @@ class Cluster:
         for pid in (*keepers, *victims):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: all(started_at(pid) is None for pid in victims), 10, f"end of jobs on {node}")
+        wait_until(lambda: all(started_at(pid) is None for pid in victims), 60, f"end of jobs on {node}")
 
 
 def _memory_controller() -> bool:

@@ -83,7 +83,7 @@ class Daemon:
         os.kill(pid, number)
         return True
 
-    def stop(self, seconds: float = 10.0) -> None:
+    def stop(self, seconds: float = 30.0) -> None:
         """SIGTERM, then SIGKILL when it has not ended after `seconds`."""
         if self.send(signal.SIGTERM):
             self.send(signal.SIGCONT)
@@ -96,7 +96,7 @@ class Daemon:
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         self.send(signal.SIGKILL)
-        wait_until(lambda: self.pid() is None, 10, f"end of {self.name} after SIGKILL")
+        wait_until(lambda: self.pid() is None, 60, f"end of {self.name} after SIGKILL")
         self.pid_file.unlink(missing_ok=True)
 
     def last_words(self) -> str:

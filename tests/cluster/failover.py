@@ -37,7 +37,7 @@ class FailoverCluster(Cluster):
         command = f"mount --bind {hosts} /etc/hosts; hostname {SPARE}; exec slurmctld -D -f {self.layout.slurm_conf}"
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **self.environment}
         self.spare.start(["unshare", "--uts", "--mount", "/bin/sh", "-ec", command], environment)
-        wait_until(lambda: self.pings()[SPARE], 30, f"the spare slurmctld ({self.spare.last_words()})")
+        wait_until(lambda: self.pings()[SPARE], 60, f"the spare slurmctld ({self.spare.last_words()})")
 
     def pings(self) -> dict[str, bool]:
         """Controller's host -> whether it is up."""

@@ -89,7 +89,7 @@ def test_a_daemon_is_started_once_and_ended_for_good(tmp_path: Path) -> None:
     daemon.start(["sleep", "300"], {"PATH": "/usr/bin:/bin"})
     assert daemon.pid() == pid
     daemon.stop()
-    wait_until(lambda: started_at(pid) is None, 10, "the end of the sleeper")
+    wait_until(lambda: started_at(pid) is None, 60, "the end of the sleeper")
     assert daemon.pid() is None
 
 

@@ -26,7 +26,7 @@ from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.dispatchers.docker import DockerDispatcher  # isort: skip
 
 USER = "tmalice"
-PATIENCE = 30.0  # seconds for a process or a server to start or end
+PATIENCE = 60.0  # seconds for a process or a server to start or end
 
 
 class AgentProcess:

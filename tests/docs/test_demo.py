@@ -76,14 +76,8 @@ def can_run_as(user: str) -> bool:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("user", [None, ORDINARY])
-def test_it_searches_and_leaves_nothing_behind(place: Path, user: str | None) -> None:
-    if user and not can_run_as(user):
-        pytest.skip(f"needs root, the user {user}, and a checkout that this user can read")
-    with start(place, user=user) as demo:
-        out, err = demo.communicate(timeout=180)
-    assert demo.returncode == 0, err
+def check_the_search(out: str, err: str) -> None:
+    """What the demo prints of its search."""
     rows = re.findall(r"^ +(\d+) \| hidden=\S+ .* \| +([0-9.]+) \| +(\d+) \| COMPLETED \| +(yes|no) \| +0$", out, re.M)
     assert sorted(int(row[0]) for row in rows) == list(range(1, 17))
     errors = [float(row[1]) for row in rows]
@@ -100,6 +94,15 @@ def test_it_searches_and_leaves_nothing_behind(place: Path, user: str | None) ->
     assert int(saved[1]) == sum(epochs) <= 0.6 * 256
     assert [epoch < 16 for epoch in epochs] == [row[3] == "yes" for row in rows]
     assert "COMPLETED [####################] 100.0 %" in err
+
+
+@pytest.mark.slow
+def test_it_searches_and_leaves_nothing_behind(place: Path) -> None:
+    """As an ordinary user where that can be had, as newcomers are."""
+    with start(place, user=ORDINARY if can_run_as(ORDINARY) else None) as demo:
+        out, err = demo.communicate(timeout=400)
+    assert demo.returncode == 0, err
+    check_the_search(out, err)
     assert left_by(place) == []
     assert files_in(place) == []
 
@@ -107,7 +110,7 @@ def test_it_searches_and_leaves_nothing_behind(place: Path, user: str | None) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "number"),
-    [("Starting a master", signal.SIGINT), ("RUNNING", signal.SIGINT), ("RUNNING", signal.SIGHUP)],
+    [("Starting a master", signal.SIGINT), ("RUNNING", signal.SIGHUP)],
 )
 def test_an_interrupt_stops_all_it_started(place: Path, moment: str, number: signal.Signals) -> None:
     with start(place) as demo:
@@ -119,7 +122,7 @@ def test_an_interrupt_stops_all_it_started(place: Path, moment: str, number: sig
             wait_for(lambda: [p for p in left_by(place) if "train.py" in p], "a training process")
         os.killpg(demo.pid, number)
         os.killpg(demo.pid, number)  # people press it twice
-        out, err = demo.communicate(timeout=60)
+        out, err = demo.communicate(timeout=200)
     assert (demo.returncode, out) == (130, "")
     assert err.endswith("Interrupted; stopping everything.\n")
     assert left_by(place) == []
@@ -129,8 +132,9 @@ def test_an_interrupt_stops_all_it_started(place: Path, moment: str, number: sig
 @pytest.mark.slow
 def test_kept_it_can_be_looked_at_as_it_says(place: Path) -> None:
     with start(place, "--keep") as demo:
-        out, err = demo.communicate(timeout=180)
+        out, err = demo.communicate(timeout=400)
     assert demo.returncode == 0, err
+    check_the_search(out, err)
     shown = dict(re.findall(r"(DET_[A-Z]+)=(\S+)", out))
     http = Transport(shown["DET_MASTER"])
     master = Master(http)

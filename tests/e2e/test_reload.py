@@ -35,7 +35,7 @@ def reload(master: MasterProcess, text: str, says: str) -> None:
     before = master.log.stat().st_size
     master.config.write_text(text)
     os.kill(master.pid, signal.SIGHUP)
-    wait_for(lambda: says in master.log.read_text()[before:], f"{says!r} in the master's log", 30)
+    wait_for(lambda: says in master.log.read_text()[before:], f"{says!r} in the master's log")
 
 
 def pools(master: Master) -> dict[str, int]:

@@ -98,7 +98,7 @@ class FakeMaster:
 
     close = vanish
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    def wait(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """Wait until `condition` holds; raises AssertionError after `seconds`."""
         with self.changed:
             assert self.changed.wait_for(condition, seconds), f"not within {seconds} s"

@@ -37,7 +37,7 @@ def waiting(stage):
 
 
 def left_well(job, master, process, reason):
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert "saved" in master.lines()
     record = job.exit_record()
@@ -98,7 +98,7 @@ def test_sigterm_asks_first_and_then_ends(stage):
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
     process.terminate()
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 9, output
     assert "told" in master.lines()
     record = job.exit_record()
@@ -111,7 +111,7 @@ def test_a_training_that_ignores_sigterm_is_killed(stage):
     process = job.start()
     master.wait(lambda: "ready" in master.lines())
     process.terminate()
-    assert process.wait(30) == 128 + 9
+    assert process.wait(60) == 128 + 9
 
 
 def test_sigterm_while_waiting_for_the_lease(stage):
@@ -123,7 +123,7 @@ def test_sigterm_while_waiting_for_the_lease(stage):
         asking, _ = silent.accept()  # it is asking for the lease now, and hears nothing
         asking.close()
     process.terminate()
-    assert process.wait(30) == 128 + 15
+    assert process.wait(60) == 128 + 15
     assert job.exit_record()["preempted"] == {"reason": "scheduler"}
 
 
@@ -212,7 +212,7 @@ def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
     assert str(job.folder).encode() in seen.stdout
     assert TOKEN.encode() not in seen.stdout
     (tmp_path / "pipe").write_text("")
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert TOKEN not in output
     assert "DET_SESSION_TOKEN=[session token]" in master.lines()

@@ -59,7 +59,7 @@ def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
     master.decide = cut
     process = job.start(TEST_FOLDER=str(tmp_path))
     until((tmp_path / "ten").exists)
-    assert vanished.wait(20)
+    assert vanished.wait(60)
     master.decide = lambda *_: None
     master.come()
     (tmp_path / "go").touch()
@@ -147,7 +147,7 @@ def test_an_allocation_that_is_gone_ends_the_training(stage):
     process = job.start()
     master.wait(lambda: master.heartbeats)
     master.gone = True
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + 15, output
     assert "the master has ended this allocation" in output
 
@@ -157,4 +157,4 @@ def test_heartbeats_come_while_nothing_is_said(stage):
     process = job.start()
     master.wait(lambda: len(master.heartbeats) >= 5)
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)

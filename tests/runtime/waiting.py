@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Poll until `condition` is true and return what it said; AssertionError after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:

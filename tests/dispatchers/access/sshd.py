@@ -79,7 +79,7 @@ class Sshd:
         command = ["/usr/sbin/sshd", "-D", "-e", "-f", str(self.folder / "sshd_config")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             assert self._process.poll() is None, (self.folder / "log").read_text()
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):

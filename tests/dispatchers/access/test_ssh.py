@@ -153,7 +153,7 @@ def test_a_cut_while_a_command_runs_is_told_apart(make: Make, sshd: Sshd, home: 
         running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 30"], deadline=30)
         wait((home / "begun").exists, "the start of the command")
         sshd.cut()
-        done = running.result(20)
+        done = running.result(60)
     assert done.cut
     assert not done.unreached
     assert type(done.way_failure("t", repeatable=False)).__name__ == "Ambiguous"
@@ -167,7 +167,7 @@ def test_a_frozen_server_is_not_waited_for_and_comes_back(make: Make, sshd: Sshd
         begun = time.monotonic()
         done = shell.run(["true"], deadline=1)
         assert done.unreached
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 30
     assert shell.run(["true"], deadline=10).ok
 
 
@@ -177,7 +177,7 @@ def test_a_server_that_freezes_in_the_middle_is_a_cut(make: Make, sshd: Sshd, ho
         running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 2"], deadline=3)
         wait((home / "begun").exists, "the start of the command")
         with sshd.frozen():
-            done = running.result(20)
+            done = running.result(60)
     assert "No answer on 127.0.0.1" in done.cut
 
 

@@ -18,7 +18,7 @@ from trainmaster.dispatchers.docker import DockerDispatcher
 
 T = TypeVar("T")
 Submit = Callable[..., JobSpec]
-PATIENCE = 30.0  # seconds
+PATIENCE = 60.0  # seconds
 OPTIONS: dict[str, Any] = {"cancel_grace": 1.0, "poll_interval": 0.2, "agent_timeout": 8.0}
 
 

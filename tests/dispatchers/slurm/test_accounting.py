@@ -171,8 +171,8 @@ def test_accounting_away_breaks_nothing(
             begun = time.monotonic()
             with pytest.raises(DispatcherError):  # not "no such job": the master asks again later
                 again.explain(ended.refs["status"])
-            assert time.monotonic() - begun < 5
-        assert time.monotonic() - begun < 0.5  # the second time it is not even asked
+            assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < 2.5  # the second time it is not even asked
         ref = again.submit(bench.spec(FAILS, slots=0))
         wait(lambda: any(job.state.terminal for job in bench.seen(ref.token)), "the end of the job")
         assert again.explain(ref).exit_code == 7  # the controller still knows

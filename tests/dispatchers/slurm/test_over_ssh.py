@@ -108,7 +108,7 @@ def test_eight_submits_at_once(bench: Bench, client: str) -> None:
     begun = time.monotonic()
     with ThreadPoolExecutor(8) as threads:
         refs = list(threads.map(lambda _: bench.submit(programs.ENDS_WELL, slots=0), range(16)))
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     assert len({ref.job_id for ref in refs}) == 16
     listed = {job.token: job.job_id for job in bench.dispatcher.observe().jobs}
     assert {ref.token: listed.get(ref.token) for ref in refs} == {ref.token: ref.job_id for ref in refs}
@@ -128,7 +128,7 @@ def test_a_server_that_dies_in_the_middle_of_a_submit(
             wait(lambda: _runs("sbatch", spec.token), "the start of sbatch")
             sshd.stop()
             with pytest.raises(Ambiguous, match="lost"):
-                submit.result(30)
+                submit.result(60)
         with pytest.raises(Unreachable):
             bench.dispatcher.observe()
         with pytest.raises(Unreachable):

@@ -114,7 +114,7 @@ def test_whatever_goes_wrong_squeue_is_asked(
     begun = time.monotonic()
     assert bench.state(ref) is JobState.QUEUED
     assert bench.state(ref) is JobState.QUEUED
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < 30
     assert caplog.text.count("pyslurm is not used for the next 10 minutes") == 1
 
 
