@@ -1,10 +1,9 @@
 """Which tests may not run at the same time, and which begin first, when `scripts/test` runs two processes.
 
-A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster, its people,
-A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster, its people,
-a Docker daemon) has a group for all tests that use it; other tests go with their folder, whose masters and databases
-are then made once. pytest-xdist's own `xdist_group` does not do it: the process that deals out the tests sees only their
-ids, and pytest 9.2 does not let it change these.
+A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster and its
+people, a Docker daemon) has a group for all tests that use it; other tests go with their folder, whose masters and
+databases are then made once. pytest-xdist's own `xdist_group` does not do it: the process that deals out the tests sees
+only their ids, and pytest 9.2 does not let it change these.
 """
 
 from __future__ import annotations
