@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from trainmaster.cli import render
-from trainmaster.cli.session import connect
-from trainmaster.cli.verbs import Verbs
+from trainmaster.cli.session import connect, session
+from trainmaster.cli.verbs import Verbs, confirmed
 from trainmaster.client.errors import ClientError
+from trainmaster.client.experiments import Experiments
 from trainmaster.client.models import Checkpoint
 
 
@@ -21,11 +22,22 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("describe", _describe, "show a checkpoint", "det checkpoint describe UUID")
     p.add_argument("uuid", help="the checkpoint")
     render.add_format_options(p)
+    p = verbs.add("delete", _delete, "delete the files of checkpoints", "det checkpoint delete UUID,UUID --yes")
+    p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
+    p.add_argument("--yes", action="store_true", help="do not ask")
+    p = verbs.add("rm", _remove, "delete some of their files", "det checkpoint rm UUID --glob 'optimizer*' --yes")
+    p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
+    p.add_argument("--glob", action="append", default=[], help="which files; none: read the list of files anew")
+    p.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _download(args: argparse.Namespace) -> None:
     checkpoint = connect(args).checkpoint(args.uuid)
-    target: Path = args.output_dir or Path("checkpoints") / checkpoint.uuid
+    copy_to(checkpoint, args.output_dir or Path("checkpoints") / checkpoint.uuid, quiet=args.quiet)
+
+
+def copy_to(checkpoint: Checkpoint, target: Path, *, quiet: bool) -> None:
+    """Copy a checkpoint's files to a folder that is not there yet. Raises ClientError."""
     if checkpoint.state == "DELETED":
         raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
     source = folder(checkpoint)
@@ -40,7 +52,7 @@ def _download(args: argparse.Namespace) -> None:
         _copy(checkpoint, source, target)
     except OSError as error:
         raise ClientError(f"Checkpoint {checkpoint.uuid} could not be copied to {target}: {error}.") from None
-    if not args.quiet:
+    if not quiet:
         files = [path for path in checkpoint.resources if not path.endswith("/")]
         print(f"Copied {render.size(checkpoint.size)} in {len(files)} files to:")
     print(target)
@@ -80,6 +92,29 @@ def _copy(checkpoint: Checkpoint, source: Path, target: Path) -> None:
         partial.rename(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    uuids = args.checkpoints_uuids.split(",")
+    if not confirmed(args, f"Delete the files of {len(uuids)} checkpoints?"):
+        print("Nothing was deleted.")
+        return 1
+    Experiments(session(args)).delete_checkpoints(uuids)
+    print(f"Deletion of {', '.join(uuids)} is in progress")
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    uuids = args.checkpoints_uuids.split(",")
+    if args.glob and not confirmed(
+        args, f"Delete files that match {', '.join(args.glob)} of {len(uuids)} checkpoints?"
+    ):
+        print("Nothing was deleted.")
+        return 1
+    Experiments(session(args)).remove_checkpoint_files(uuids, args.glob)
+    what = "Removal of files from" if args.glob else "Reading the files of"
+    print(f"{what} {', '.join(uuids)} is in progress")
+    return 0
 
 
 def _describe(args: argparse.Namespace) -> None:

@@ -24,9 +24,11 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "job": (("j",), "trainmaster.cli.job", "the job queue"),
     "workspace": (("w",), "trainmaster.cli.workspace", "workspaces: what projects stand in"),
     "project": (("p",), "trainmaster.cli.project", "projects: what experiments stand in"),
+    "model": (("m",), "trainmaster.cli.model", "the model registry"),
+    "template": (("tpl",), "trainmaster.cli.template", "parts of configurations that are shared"),
     "resource-pool": (("rp",), "trainmaster.cli.resource_pool", "which pools are kept for which workspaces"),
     "user": (("u",), "trainmaster.cli.user", "log in and out, list users"),
-    "master": (("m",), "trainmaster.cli.master", "the master and its resource pools"),
+    "master": ((), "trainmaster.cli.master", "the master and its resource pools"),
     "preview-search": ((), "trainmaster.cli.search", "how many trials of which length a search would run"),
     "version": ((), "trainmaster.cli.version", "versions of this client and of the master"),
 }

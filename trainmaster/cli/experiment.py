@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainmaster.cli import render
+from trainmaster.cli import experiment_edit, render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
 from trainmaster.cli.session import UsageError, connect
-from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, positive, seconds
+from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.master import Master
 from trainmaster.client.models import Experiment, Trial
@@ -34,6 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("model_def", type=Path, nargs="?", help="folder or file with the training code")
     p.add_argument("-i", "--include", type=Path, action="append", default=[], help="a further file or folder to send")
     add_override_option(p)
+    p.add_argument("--template", metavar="NAME", help="a template that fills what the file leaves open")
     p.add_argument("--project_id", type=positive, help="the project it belongs to")
     p.add_argument("--paused", action="store_true", help="do not start it yet")
     p.add_argument("-f", "--follow-first-trial", action="store_true", help="print the first trial's log until it ends")
@@ -76,6 +77,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("config", _config, "print its full configuration as YAML", "det experiment config 1")
     _add_id(p)
     p.add_argument("--json", action="store_true", help="print JSON")
+    p = verbs.add("download", _download, "copy its best checkpoints", "det experiment download 1 --top-n 3 -o best")
+    _add_id(p)
+    p.add_argument("-o", "--output-dir", type=Path, default=Path("checkpoints"), help="default: %(default)s")
+    p.add_argument("--top-n", type=positive, default=1, metavar="N", help="how many (default: %(default)s)")
+    p.add_argument("-q", "--quiet", action="store_true", help="print only the folders")
+    experiment_edit.add_to(verbs)
 
 
 def _add_id(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +103,12 @@ def _create(args: argparse.Namespace) -> int:
         print(f"Preparing files to send to master... {size} and {len(files)} files", flush=True)
     try:
         made = master.create_experiment(
-            text, files, activate=not args.paused, project_id=args.project_id, source=str(args.config_file)
+            text,
+            files,
+            activate=not args.paused,
+            project_id=args.project_id,
+            template=args.template,
+            source=str(args.config_file),
         )
     except APIError as error:
         raise file.placed(error) from None
@@ -104,10 +116,11 @@ def _create(args: argparse.Namespace) -> int:
         render.show_json(made.raw)
     else:
         print(f"Created experiment {made.id}", flush=True)
-    return _follow_first_trial(master, made.id) if args.follow_first_trial else 0
+    return follow_first_trial(master, made.id) if args.follow_first_trial else 0
 
 
-def _follow_first_trial(master: Master, experiment_id: int) -> int:
+def follow_first_trial(master: Master, experiment_id: int) -> int:
+    """Print the first trial's log until it ends. Raises ClientError."""
     import time
 
     from trainmaster.cli.trial import say_waiting
@@ -311,13 +324,9 @@ def _steer(verb: str) -> Callable[[argparse.Namespace], None]:
 
 
 def _delete(args: argparse.Namespace) -> int:
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise UsageError("deleting asks for confirmation; add --yes when nobody can answer")
-        question = f"Delete experiment {args.experiment_id} with all its checkpoints, metrics and logs? [y/N] "
-        if input(question).strip().lower() not in ("y", "yes"):
-            print("Nothing was deleted.")
-            return 1
+    if not confirmed(args, f"Delete experiment {args.experiment_id} with all its checkpoints, metrics and logs?"):
+        print("Nothing was deleted.")
+        return 1
     connect(args).delete_experiment(args.experiment_id)
     print(f"Deletion of experiment {args.experiment_id} is in progress")
     return 0
@@ -368,3 +377,13 @@ def _config(args: argparse.Namespace) -> None:
         render.show_json(config)
     else:
         print(render.yaml(config), end="")
+
+
+def _download(args: argparse.Namespace) -> None:
+    from trainmaster.cli.checkpoint import copy_to
+
+    found = connect(args).checkpoints(args.experiment_id, best=args.top_n)
+    if not found:
+        raise ClientError(f"Experiment {args.experiment_id} has no checkpoint.")
+    for checkpoint in found:
+        copy_to(checkpoint, args.output_dir / checkpoint.uuid, quiet=args.quiet)

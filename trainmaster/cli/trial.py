@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import render, workloads
-from trainmaster.cli.session import connect
+from trainmaster.cli.experiment_edit import add_days
+from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters, positive
+from trainmaster.client.errors import ClientError
+from trainmaster.client.experiments import Experiments
 from trainmaster.client.master import Master
 from trainmaster.client.models import Trial
 
@@ -32,6 +36,20 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_log_filters(p)
     p = verbs.add("kill", _kill, "end a trial at once", "det trial kill 3")
     _add_id(p)
+    p = verbs.add("download", _download, "copy a checkpoint of a trial", "det trial download 3 --best")
+    _add_id(p)
+    which = p.add_mutually_exclusive_group(required=True)
+    which.add_argument("--best", action="store_true", help="the best by the searcher's metric")
+    which.add_argument("--latest", action="store_true", help="the latest")
+    which.add_argument("--uuid", help="this one")
+    p.add_argument("-o", "--output-dir", type=Path, help="where to (default: checkpoints/UUID)")
+    p.add_argument("-q", "--quiet", action="store_true", help="print only the folder")
+    settings = verbs.group("set", "change one setting")
+    p = settings.add(
+        "log-retention", _set_retention, "how long its logs stay", "det trial set log-retention 3 --days 9"
+    )
+    _add_id(p)
+    add_days(p)
     p = verbs.add("story", _story, "why the trial is where it is, event by event", "det trial story 3")
     _add_id(p)
     render.add_format_options(p)
@@ -107,6 +125,27 @@ def _kill(args: argparse.Namespace) -> None:
         return
     master.kill_trial(trial.id)
     print(f"Killed trial {trial.id}")
+
+
+def _download(args: argparse.Namespace) -> None:
+    from trainmaster.cli.checkpoint import copy_to
+
+    master = connect(args)
+    if args.uuid:
+        checkpoint = master.checkpoint(args.uuid)
+        if checkpoint.trial_id != args.trial_id:
+            raise ClientError(f"Checkpoint {args.uuid} is none of trial {args.trial_id}.")
+    else:
+        found = master.trial_checkpoints(args.trial_id, best=args.best)
+        if not found:
+            raise ClientError(f"Trial {args.trial_id} has no checkpoint.")
+        checkpoint = found[0] if args.best else found[-1]
+    copy_to(checkpoint, args.output_dir or Path("checkpoints") / checkpoint.uuid, quiet=args.quiet)
+
+
+def _set_retention(args: argparse.Namespace) -> None:
+    Experiments(session(args)).retain_trial_logs(args.trial_id, args.days)
+    print(f"Logs of trial {args.trial_id} stay {'for ever' if args.days < 0 else f'{args.days} days'}")
 
 
 def _story(args: argparse.Namespace) -> None:

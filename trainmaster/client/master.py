@@ -64,6 +64,7 @@ class Master(Resource):
         *,
         activate: bool = True,
         project_id: int | None = None,
+        template: str | None = None,
         validate_only: bool = False,
         source: str | None = None,
     ) -> Experiment:
@@ -72,6 +73,7 @@ class Master(Resource):
             "modelDefinition": list(files),
             "activate": activate,
             "projectId": project_id or 0,
+            "template": template,
             "validateOnly": validate_only,
             "configSource": source,
         }
@@ -131,6 +133,12 @@ class Master(Resource):
             return [Checkpoint.parse(raw) for raw in self._http.request("GET", path, query=query)["checkpoints"]]
         query = {"sortByAttr": "SORT_BY_END_TIME"}
         return [Checkpoint.parse(raw) for raw in self._pages(path, "checkpoints", query, PAGE, 0, True)]
+
+    def trial_checkpoints(self, trial_id: int, *, best: bool = False) -> list[Checkpoint]:
+        """Those whose files are there; oldest first, or the best first."""
+        query = {"sortByAttr": f"SORT_BY_{'SEARCHER_METRIC' if best else 'END_TIME'}", "states": "STATE_COMPLETED"}
+        raw = self._pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", query, PAGE, 0, True)
+        return [Checkpoint.parse(entry) for entry in raw]
 
     def preview_search(self, config: Json) -> Json:
         return dict(self._http.request("POST", "/api/v1/preview-hp-search", body={"config": config})["summary"])

@@ -12,14 +12,20 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api import (
     agents,
     auth,
+    bulk,
+    checkpoints,
     docs,
+    experiment_edits,
+    experiment_search,
     experiments,
     failures,
     jobs,
     master,
     projects,
     queue,
+    registry,
     tasks,
+    templates,
     trials,
     workspaces,
 )
@@ -27,6 +33,13 @@ from trainmaster.master.api.dependencies import Services
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.services.store import CHANNEL
+
+# In the order in which they are asked: a fixed word goes before a name in the same place.
+PARTS = (
+    *(auth, master, agents, queue, jobs, trials, tasks, checkpoints),
+    *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
+    *(registry, templates),
+)
 
 
 def make_app(engine: Engine, services: Services) -> FastAPI:
@@ -59,6 +72,6 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.state.services = services
     failures.install(app)
     docs.install(app)
-    for part in (auth, master, agents, queue, jobs, trials, tasks, experiments, workspaces, projects):
+    for part in PARTS:
         app.include_router(part.router)
     return app

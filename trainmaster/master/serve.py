@@ -128,6 +128,7 @@ def make_services(
         token_prefix=prefix,
         master_url=master_url,
         runtime_zip=build_runtime_zip(),
+        log_retention_days=config.retention_policy.log_retention_days,
         longest_poll=config.longest_poll,
     )
     return Services(store, settings, site.clusters, site.defaults, Wakeups()), site

@@ -78,14 +78,15 @@ class CheckpointsAnswer(Shape):
 
 @router.post("/experiments")
 def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
-    if body.unmanaged or body.template:
-        raise Invalid("Unmanaged experiments and templates are not served by this version.")
+    if body.unmanaged:
+        raise Invalid("Unmanaged experiments are not served by this version.")
     order = Order(
         body.config,
         [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
         parent_id=body.parent_id or None,
         project_id=body.project_id or None,
+        template=body.template or "",
         validate_only=body.validate_only,
         source=body.config_source or "experiment.yaml",
     )
@@ -114,6 +115,11 @@ def list_experiments(
     description: str = "",
     project_id: Annotated[int | None, Query(alias="projectId")] = None,
     ids: Annotated[list[int], Query(alias="experimentIdFilter.incl")] = [],  # noqa: B006
+    not_ids: Annotated[list[int], Query(alias="experimentIdFilter.notIn")] = [],  # noqa: B006
+    gt: Annotated[int | None, Query(alias="experimentIdFilter.gt")] = None,
+    gte: Annotated[int | None, Query(alias="experimentIdFilter.gte")] = None,
+    lt: Annotated[int | None, Query(alias="experimentIdFilter.lt")] = None,
+    lte: Annotated[int | None, Query(alias="experimentIdFilter.lte")] = None,
 ) -> ExperimentsAnswer:
     query = experiments.ListQuery(
         archived=archived,
@@ -125,6 +131,9 @@ def list_experiments(
         labels=labels,
         project_id=project_id or None,
         ids=ids,
+        not_ids=not_ids,
+        id_above=max((bound for bound in (gt, None if gte is None else gte - 1) if bound is not None), default=None),
+        id_below=min((bound for bound in (lt, None if lte is None else lte + 1) if bound is not None), default=None),
         sort_by=sort_key(sort_by, experiments.SORTS, "id"),
         descending=bool(descending),
     )

@@ -60,7 +60,7 @@ class Controller:
                 self._loops.append(loop)
                 loop.start()
         if wanted and self._janitor is None:
-            self._janitor = Janitor(store, self._wakeups)
+            self._janitor = Janitor(store, settings, self._wakeups)
             self._janitor.start()
         elif not wanted and self._janitor is not None:
             self._janitor.stop()

@@ -182,6 +182,7 @@ class Experiment(Base):
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     context_size: Mapped[int] = mapped_column(default=0)
+    gc_due: Mapped[bool] = mapped_column(default=False)  # it has ended or its policy has changed: give up checkpoints
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 
@@ -189,6 +190,7 @@ class Experiment(Base):
         Index("ix_experiments_owner_id", "owner_id", "id"),
         Index("ix_experiments_project_id", "project_id", "id"),
         Index("ix_experiments_live", "id", postgresql_where=text("end_time IS NULL")),
+        Index("ix_experiments_gc_due", "id", postgresql_where=text("gc_due")),
         Index("ix_experiments_start_time", "start_time"),
         Index("ix_experiments_name", "name"),
         Index("ix_experiments_state", "state", "id"),
@@ -238,6 +240,7 @@ class Trial(Base):
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     run_metadata: Mapped[Json | None] = mapped_column("metadata")
+    log_retention_days: Mapped[int | None]  # -1 for ever; None: what the experiment says
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 

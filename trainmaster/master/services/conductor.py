@@ -97,7 +97,8 @@ class Conductor:
                     row.end_time = now()
                     row.reason = why
                     row.progress = 1.0 if state is State.COMPLETED else row.progress
-                    wake(self.session, f"experiment:{row.id}")
+                    row.gc_due = True
+                    wake(self.session, f"experiment:{row.id}", "controller")
 
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
         before = trials.Trial(

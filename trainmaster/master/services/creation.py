@@ -18,7 +18,7 @@ from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.master.db.tables import Experiment, Job, ModelDefinition, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import bindings
+from trainmaster.master.services import bindings, templates
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -42,6 +42,7 @@ class Order:
     activate: bool = True
     parent_id: int | None = None
     project_id: int | None = None
+    template: str = ""
     validate_only: bool = False
     source: str = "experiment.yaml"
 
@@ -96,7 +97,8 @@ def refusal(error: ConfigError) -> Invalid:
 def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order) -> _Plan:
     """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every complaint."""
     # Project and pool decide which defaults apply, so they are read before those are merged.
-    first = _parsed(order, defaults.of_pool(""))
+    shared = _template(store, caller, order.template)
+    first = _parsed(order, [*shared, *defaults.of_pool("")])
     resources = first.resources
     with store.transaction() as session:
         if order.parent_id is not None and session.get(Experiment, order.parent_id) is None:
@@ -107,13 +109,22 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
         served = clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
         bindings.refuse_closed(session, served.pool.name, workspace.id)
     storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
-    fragments = [*([storage] if storage else []), *defaults.of_pool(served.pool.name)]
+    fragments = [*shared, *([storage] if storage else []), *defaults.of_pool(served.pool.name)]
     resolved = _with_secrets(store, caller, _parsed(order, fragments).to_json(), order.parent_id)
     if resolved["reproducibility"]["experiment_seed"] is None:
         resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
     resolved["resources"]["resource_pool"] = served.pool.name
     resolved["name"] = resolved.get("name") or _pet_name()
     return _Plan(resolved, served, project.id, workspace.id)
+
+
+def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
+    if not name:
+        return []
+    with store.transaction() as session:
+        row = templates.find(session, name)
+        caller.check(row.workspace_id)
+        return [row.config]
 
 
 def _parsed(order: Order, defaults: Sequence[Mapping[str, Any]]) -> ExperimentConfig:

@@ -28,6 +28,7 @@ from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, Not
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.workspaces import refuse_registered
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,9 @@ class ListQuery:
     labels: Sequence[str] = ()
     project_id: int | None = None
     ids: Sequence[int] = ()
+    not_ids: Sequence[int] = ()
+    id_above: int | None = None  # only higher ones
+    id_below: int | None = None  # only lower ones
     sort_by: str = "id"
     descending: bool = False
 
@@ -128,6 +132,12 @@ def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit
         statement = statement.where(e.project_id == query.project_id)
     if query.ids:
         statement = statement.where(e.id.in_(query.ids))
+    if query.not_ids:
+        statement = statement.where(e.id.not_in(query.not_ids))
+    if query.id_above is not None:
+        statement = statement.where(e.id > query.id_above)
+    if query.id_below is not None:
+        statement = statement.where(e.id < query.id_below)
     column = SORTS[query.sort_by]
     with store.transaction() as session:
         if query.states:
@@ -159,6 +169,7 @@ def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int)
         if not (state.terminal or state is State.DELETE_FAILED):
             mend = "wait until it has ended" if state.stopping else "kill it"
             raise Conflict(f"Experiment {experiment_id} is {state.value}: {mend} before deleting it.")
+        refuse_registered(conductor.session, [experiment_id])
         conductor.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
         row.state, row.reason = State.DELETING.value, ""
         wake(conductor.session, "controller")
@@ -184,6 +195,11 @@ def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
+
+
+def views_of(session: Session, ids: Sequence[int]) -> list[ExperimentView]:
+    """In no particular order."""
+    return _views(session, select(Experiment).where(Experiment.id.in_(ids)))
 
 
 def _views(session: Session, statement: Any) -> list[ExperimentView]:

@@ -49,6 +49,11 @@ class Caller:
         """Whether a thing of `owner_id` is the caller's to change."""
         return self.allocation_id is None and (self.admin or self.by_role or self.user_id == owner_id)
 
+    def require_admin(self, what: str) -> None:
+        """`what`: a verb, for the sentence. Raises Forbidden."""
+        if not (self.admin or self.by_role) or self.allocation_id is not None:
+            raise Forbidden(f"Only an administrator can {what}.")
+
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
 
@@ -142,7 +147,7 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
     """Who presents `token`: a user's session or a job. Raises Unauthenticated."""
     if token.startswith("alloc:"):
         return _authenticate_job(store, settings, token)
-    with store.transaction() as session:
+    with store.reading() as session:
         row = session.execute(
             select(User, UserSession.expires_at)
             .join(UserSession, UserSession.user_id == User.id)
@@ -155,7 +160,7 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
 
 def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
     parts = token.split(":")
-    with store.transaction() as session:
+    with store.reading() as session:
         row = session.execute(
             select(Allocation.token, Allocation.ended_at, Allocation.task_id, Allocation.trial_id, User)
             .join(User, User.id == Allocation.owner_id)

@@ -49,7 +49,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
     "duration": func.coalesce(Trial.__table__.c.end_time, func.now()) - Trial.__table__.c.start_time,
     "restarts": Trial.__table__.c.restarts,
     "checkpoint_size": Trial.__table__.c.checkpoint_size,
-    "log_retention_days": Trial.__table__.c.experiment_id,  # the same for all trials of an experiment
+    "log_retention_days": Trial.__table__.c.log_retention_days,
 }
 
 
@@ -170,9 +170,13 @@ def get_checkpoint(store: Store, key: str) -> CheckpointView:
         row = session.get(Checkpoint, wanted)
         if row is None:
             raise NotFound(f"There is no checkpoint {key}.")
-        trial = session.get(Trial, row.trial_id) if row.trial_id else None
-        experiment = session.get(Experiment, trial.experiment_id) if trial else None
-        return CheckpointView(row, trial, experiment.config if experiment else None)
+        return view_of_checkpoint(session, row)
+
+
+def view_of_checkpoint(session: Session, row: Checkpoint) -> CheckpointView:
+    trial = session.get(Trial, row.trial_id) if row.trial_id else None
+    experiment = session.get(Experiment, trial.experiment_id) if trial else None
+    return CheckpointView(row, trial, experiment.config if experiment else None)
 
 
 CHECKPOINT_SORTS: Mapping[str, ColumnElement[Any]] = {
@@ -224,7 +228,7 @@ def list_checkpoints(
 
 
 def task_of_trial(store: Store, trial_id: int) -> str:
-    with store.transaction() as session:
+    with store.reading() as session:
         found = session.scalar(select(Trial.task_id).where(Trial.id == trial_id))
     if found is None:
         raise NotFound(f"There is no trial {trial_id}.")
@@ -233,7 +237,7 @@ def task_of_trial(store: Store, trial_id: int) -> str:
 
 def context_of_task(store: Store, task_id: str) -> int:
     """The experiment whose files a task needs."""
-    with store.transaction() as session:
+    with store.reading() as session:
         found = session.scalar(select(Trial.experiment_id).where(Trial.task_id == task_id))
     if found is None:
         raise NotFound(f"There is no task {task_id}.")
@@ -250,7 +254,7 @@ def task_with_allocations(store: Store, task_id: str) -> tuple[Task, list[Alloca
 
 
 def get_allocation(store: Store, allocation_id: str) -> Allocation:
-    with store.transaction() as session:
+    with store.reading() as session:
         found = session.get(Allocation, allocation_id)
     if found is None:
         raise NotFound(f"There is no allocation {allocation_id}.")

@@ -14,7 +14,8 @@ from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.source import Document
 from trainmaster.config.validation import check
 from trainmaster.master.db.organisation import WorkspacePin
-from trainmaster.master.db.tables import Experiment, Project, User, Workspace
+from trainmaster.master.db.registry import Model, ModelVersion
+from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clusters import Clusters
@@ -163,6 +164,7 @@ def begin_removal(session: Session, projects: Sequence[int]) -> bool:
     if live:
         shown = ", ".join(map(str, live[:5])) + (" ..." if len(live) > 5 else "")
         raise Conflict(f"Experiments that have not ended stand in it ({shown}): kill them first.")
+    refuse_registered(session, [row.id for row in experiments])
     for row in experiments:
         row.state, row.reason = State.DELETING.value, ""
     if experiments:
@@ -170,6 +172,20 @@ def begin_removal(session: Session, projects: Sequence[int]) -> bool:
             project.state, project.error = "DELETING", ""
         wake(session, "controller")
     return bool(experiments)
+
+
+def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
+    """Raises Conflict when a version of a model is a checkpoint of one of these experiments."""
+    query = (
+        select(Model.name, ModelVersion.version)
+        .join(ModelVersion, ModelVersion.model_id == Model.id)
+        .join(Checkpoint, Checkpoint.uuid == ModelVersion.checkpoint)
+        .where(Checkpoint.experiment_id.in_(experiments))
+    )
+    if found := session.execute(query.order_by(Model.name, ModelVersion.version).limit(1)).first():
+        raise Conflict(
+            f"Version {found.version} of the model {found.name!r} is a checkpoint of it: delete that version first."
+        )
 
 
 def locked(session: Session, workspace_id: int) -> Workspace:

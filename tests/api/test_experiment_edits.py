@@ -1,0 +1,283 @@
+"""What owners change about experiments, one at a time, many at once, and going on with one that has ended."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.api.http import Api
+from tests.api.jobs import Job, config, jobs_of
+from tests.e2e.master import MasterProcess, wait_for
+
+Json = dict[str, Any]
+EXPERIMENTS = "/api/v1/experiments"
+
+
+def seen(user: Api, number: int) -> Json:
+    found: Json = user.get(f"{EXPERIMENTS}/{number}").json["experiment"]
+    return found
+
+
+@pytest.fixture
+def paused(user: Api) -> Iterator[Callable[..., int]]:
+    """Makes experiments that never start."""
+    numbers: list[int] = []
+
+    def make(project_id: int = 1, **keys: Any) -> int:
+        body = {"config": config(**keys), "activate": False, "projectId": project_id}
+        answer = user.post(EXPERIMENTS, body)
+        assert answer.status == 200, answer.content
+        numbers.append(answer.json["experiment"]["id"])
+        return numbers[-1]
+
+    yield make
+    for number in numbers:
+        user.post(f"{EXPERIMENTS}/{number}/kill")
+
+
+@pytest.fixture(scope="module")
+def projects(user: Api) -> list[int]:
+    """Two projects of a workspace of this module's."""
+    made = user.post("/api/v1/workspaces", {"name": f"edits {uuid.uuid4().hex[:8]}"}).json["workspace"]["id"]
+    at = f"/api/v1/workspaces/{made}/projects"
+    return [user.post(at, {"name": name, "workspaceId": made}).json["project"]["id"] for name in ("one", "two")]
+
+
+# -- one -----------------------------------------------------------------------------------------------------------
+
+
+def test_words_and_numbers(user: Api, paused: Callable[..., int]) -> None:
+    number = paused(labels=["old"])
+    body = {
+        "id": number,
+        "name": "renamed",
+        "description": "what it is",
+        "notes": "# found out\n",
+        "labels": ["b", "a", "b"],
+        "resources": {"maxSlots": 4, "weight": 2.5, "priority": 7},
+        "checkpointStorage": {"saveExperimentBest": 5, "saveTrialLatest": 0},
+    }
+    answer = user.call("PATCH", f"{EXPERIMENTS}/{number}", body)
+    assert answer.status == 200, answer.content
+    found = answer.json["experiment"]
+    assert found == seen(user, number)
+    words = (found["name"], found["description"], found["notes"], found["labels"])
+    assert words == ("renamed", "what it is", "# found out\n", ["b", "a"])
+    assert found["config"]["name"] == "renamed"
+    resources, storage = found["config"]["resources"], found["config"]["checkpoint_storage"]
+    assert (resources["max_slots"], resources["weight"], resources["priority"]) == (4, 2.5, 7)
+    kept = (storage["save_experiment_best"], storage["save_trial_best"], storage["save_trial_latest"])
+    assert kept == (5, 1, 0)
+    assert user.call("PATCH", f"{EXPERIMENTS}/{number}", {"resources": {"maxSlots": None}}).status == 200
+    after = seen(user, number)
+    assert after["config"]["resources"]["max_slots"] is None
+    assert after["config"]["resources"]["weight"] == 2.5
+    assert after["labels"] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"name": " "}, "name"),
+        ({"labels": ["a", " "]}, "label"),
+        ({"resources": {"priority": 0}}, "priority"),
+        ({"resources": {"weight": 0}}, "weight"),
+        ({"resources": {"maxSlots": -1}}, "max_slots"),
+        ({"checkpointStorage": {"saveTrialBest": -1}}, "save_trial_best"),
+        ({"colour": "blue"}, "colour"),
+    ],
+)
+def test_values_that_cannot_be_change_nothing(user: Api, paused: Callable[..., int], body: Json, word: str) -> None:
+    number = paused()
+    before = seen(user, number)
+    answer = user.call("PATCH", f"{EXPERIMENTS}/{number}", {"description": "x", **body})
+    assert answer.status == 400
+    assert word in answer.sentence
+    assert seen(user, number) == before
+
+
+def test_others_experiments_cannot_be_changed(admin: Api, user: Api, projects: list[int]) -> None:
+    number = admin.post(EXPERIMENTS, {"config": config(), "activate": False}).json["experiment"]["id"]
+    at = f"{EXPERIMENTS}/{number}"
+    admin.post(f"{at}/kill")
+    answers = [
+        user.call("PATCH", at, {"name": "mine"}),
+        user.post(f"{at}/archive"),
+        user.post(f"{at}/unarchive"),
+        user.call("PUT", f"{at}/labels/mine"),
+        user.call("DELETE", f"{at}/labels/mine"),
+        user.post(f"{at}/move", {"experimentId": number, "destinationProjectId": projects[0]}),
+        user.call("PUT", f"{at}/retain_logs", {"experimentId": number, "numDays": 0}),
+        user.post(f"{EXPERIMENTS}/continue", {"id": number, "overrideConfig": "{}"}),
+        user.call("DELETE", f"{at}/tensorboard-files"),
+        user.call("DELETE", at),
+    ]
+    assert [answer.status for answer in answers] == [403] * len(answers)
+
+
+def test_labels_one_by_one(user: Api, paused: Callable[..., int], projects: list[int]) -> None:
+    number = paused(projects[0], labels=["old"])
+    assert user.call("PUT", f"{EXPERIMENTS}/{number}/labels/new%20one").json["labels"] == ["old", "new one"]
+    assert user.call("PUT", f"{EXPERIMENTS}/{number}/labels/old").json["labels"] == ["old", "new one"]
+    other = paused(projects[0], labels=["new one"])
+    assert user.get("/api/v1/experiment/labels", projectId=projects[0]).json["labels"][0] == "new one"
+    assert user.call("DELETE", f"{EXPERIMENTS}/{number}/labels/old").json["labels"] == ["new one"]
+    assert seen(user, other)["labels"] == ["new one"]
+
+
+def test_only_what_has_ended_is_archived(user: Api, paused: Callable[..., int]) -> None:
+    number = paused()
+    assert user.post(f"{EXPERIMENTS}/{number}/archive").status == 409
+    user.post(f"{EXPERIMENTS}/{number}/kill")
+    assert user.post(f"{EXPERIMENTS}/{number}/archive").status == 200
+    assert seen(user, number)["archived"]
+    assert user.post(f"{EXPERIMENTS}/{number}/move", {"destinationProjectId": 1}).status == 409
+    assert user.post(f"{EXPERIMENTS}/{number}/unarchive").status == 200
+    assert not seen(user, number)["archived"]
+
+
+def test_moving(user: Api, paused: Callable[..., int], projects: list[int]) -> None:
+    number = paused()
+    body = {"experimentId": number, "destinationProjectId": projects[1]}
+    assert user.post(f"{EXPERIMENTS}/{number}/move", body).status == 200
+    assert (seen(user, number)["projectId"], seen(user, number)["projectName"]) == (projects[1], "two")
+    gone = user.post(f"{EXPERIMENTS}/{number}/move", {"experimentId": number, "destinationProjectId": 99999999})
+    assert gone.status == 404
+
+
+def test_a_fork_has_its_parents_files(user: Api, paused: Callable[..., int]) -> None:
+    body = {"config": config(), "activate": False, "modelDefinition": [{"path": "a.py", "type": 48, "content": "eA=="}]}
+    parent = user.post(EXPERIMENTS, body).json["experiment"]["id"]
+    fork = user.post(EXPERIMENTS, {"config": config(), "activate": False, "parentId": parent}).json["experiment"]
+    assert fork["forkedFrom"] == parent
+    files = [user.get(f"{EXPERIMENTS}/{number}/model_def").json["b64Tgz"] for number in (parent, fork["id"])]
+    assert files[0] == files[1] != ""
+    for number in (parent, fork["id"]):
+        user.post(f"{EXPERIMENTS}/{number}/kill")
+
+
+# -- many ----------------------------------------------------------------------------------------------------------
+
+
+def bulk(user: Api, project: int, verb: str, **body: Any) -> dict[int, str]:
+    method = {"delete": "DELETE", "retain_logs": "PUT"}.get(verb, "POST")
+    answer = user.call(method, f"/api/v1/projects/{project}/experiments/{verb}", {"projectId": project, **body})
+    assert answer.status == 200, answer.content
+    return {result["id"]: result["error"] for result in answer.json["results"]}
+
+
+def test_many_at_once(user: Api, paused: Callable[..., int]) -> None:
+    made = user.post("/api/v1/workspaces", {"name": f"bulk {uuid.uuid4().hex[:8]}"}).json["workspace"]["id"]
+    at = f"/api/v1/workspaces/{made}/projects"
+    here, there = (user.post(at, {"name": name}).json["project"]["id"] for name in ("here", "there"))
+    ids = [paused(here, labels=[label], name=f"{label} one") for label in ("a", "b", "b")]
+    outside = paused()
+    assert bulk(user, here, "archive", experimentIds=[ids[0], outside]).keys() == {ids[0], outside}
+    refused = bulk(user, here, "archive", experimentIds=[ids[0], outside])
+    assert "PAUSED" in refused[ids[0]]
+    assert str(here) in refused[outside]
+    everything = {"experimentIds": [], "filters": {"states": ["STATE_PAUSED"]}}
+    assert bulk(user, here, "activate", experimentIds=ids[:1]) == {ids[0]: ""}
+    assert bulk(user, here, "pause", experimentIds=ids[:1]) == {ids[0]: ""}
+    assert bulk(user, here, "retain_logs", numDays=3, **everything) == dict.fromkeys(ids, "")
+    some = {"experimentIds": [], "filters": {"labels": ["b"], "excludedExperimentIds": [ids[1]]}}
+    assert bulk(user, here, "cancel", **some) == {ids[2]: ""}
+    assert bulk(user, here, "kill", experimentIds=[], filters={"name": "one"}) == dict.fromkeys(ids, "")
+    wait_for(lambda: all(seen(user, number)["state"] == "STATE_CANCELED" for number in ids), "their ends")
+    assert bulk(user, here, "archive", experimentIds=[], filters={"archived": False}) == dict.fromkeys(ids, "")
+    assert bulk(user, here, "move", experimentIds=ids[:1], destinationProjectId=there)[ids[0]] != ""
+    assert bulk(user, here, "unarchive", experimentIds=ids) == dict.fromkeys(ids, "")
+    assert bulk(user, here, "move", experimentIds=ids[:1], destinationProjectId=there) == {ids[0]: ""}
+    assert bulk(user, here, "delete", experimentIds=[], filters={}) == dict.fromkeys(ids[1:], "")
+    wait_for(lambda: user.get(f"{EXPERIMENTS}/{ids[1]}").status == 404, "the deletion")
+    assert seen(user, ids[0])["projectId"] == there
+
+
+# -- logs ----------------------------------------------------------------------------------------------------------
+
+
+def test_logs_go_when_their_days_are_over(admin: Api, user: Api, job: Job, engine: Engine) -> None:
+    remaining = f"/api/v1/trials/{job.trial_id}/remaining_log_retention_days"
+    assert user.get(remaining).json["remainingDays"] == -1
+    body = {"experimentId": job.experiment_id, "numDays": 10}
+    assert user.call("PUT", f"{EXPERIMENTS}/{job.experiment_id}/retain_logs", body).status == 200
+    assert user.get(remaining).json["remainingDays"] == 10
+    own = {"trialId": job.trial_id, "numDays": 2}
+    assert user.call("PUT", f"/api/v1/trials/{job.trial_id}/retain_logs", own).status == 200
+    assert user.get(remaining).json["remainingDays"] == 2
+    for days in (-2, 32768):
+        assert user.call("PUT", f"/api/v1/trials/{job.trial_id}/retain_logs", {"numDays": days}).status == 400
+    job.send([{"t": time.time(), "line": "to be kept for two days"}], stream="log-0")
+    job.leave()
+    assert user.post("/api/v1/cleanup_logs").status == 403
+    assert admin.post("/api/v1/cleanup_logs").status == 200
+    assert list(user.lines(f"/api/v1/trials/{job.trial_id}/logs")) != []
+    with engine.begin() as connection:
+        connection.execute(
+            text("UPDATE tasks SET end_time = now() - interval '3 days' WHERE task_id = :task"), {"task": job.task_id}
+        )
+    assert admin.post("/api/v1/cleanup_logs").json["removedCount"] > 0
+    assert list(user.lines(f"/api/v1/trials/{job.trial_id}/logs")) == []
+
+
+# -- going on -------------------------------------------------------------------------------------------------------
+
+
+def test_going_on_from_the_latest_checkpoint(master: MasterProcess, user: Api, job: Job) -> None:
+    number = job.experiment_id
+    refused = user.post(f"{EXPERIMENTS}/continue", {"id": number, "overrideConfig": "{}"})
+    assert refused.status == 409
+    saved = str(uuid.uuid4())
+    record = {"t": time.time(), "kind": "checkpoint", "uuid": saved, "steps_completed": 4, "resources": {"a": 1}}
+    job.send([record | {"metadata": {"steps_completed": 4}, "storage": {"type": "shared_fs", "host_path": "/none"}}])
+    job.leave(1)
+    wait_for(lambda: seen(user, number)["state"] == "STATE_ERROR", "its end")
+    overrides = json.dumps({"max_restarts": 3, "hyperparameters": {"depth": 7}, "searcher": {"name": "single"}})
+    answer = user.post(f"{EXPERIMENTS}/continue", {"id": number, "overrideConfig": overrides})
+    assert answer.status == 200, answer.content
+    found = seen(user, number)
+    assert found["state"] in ("STATE_QUEUED", "STATE_STARTING", "STATE_RUNNING")
+    assert (found["endTime"], found["config"]["max_restarts"]) == (None, 3)
+    (trial,) = user.get(f"{EXPERIMENTS}/{number}/trials").json["trials"]
+    assert (trial["id"], trial["hparams"]["depth"], trial["restarts"]) == (job.trial_id, 7, 0)
+    (second,) = jobs_of(master, user, number, attempt=2)
+    work = second.lease("played-2").json
+    assert work["trial"]["latest_checkpoint"] == saved
+    second.sent = {}
+    second.send([second.validation(9, loss=0.5)])
+    second.leave(0, job_id="played-2")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_COMPLETED", "its second end")
+    assert seen(user, number)["bestTrialId"] == job.trial_id
+
+
+@pytest.mark.parametrize(
+    ("overrides", "word"),
+    [
+        ("name: other", "name"),
+        ("searcher: {name: random, metric: loss, max_trials: 2}", "single"),
+        ("max_restart: 3", "max_restarts"),
+        ("a: [", "YAML"),
+        ("resources: {resource_pool: nowhere}", "nowhere"),
+    ],
+)
+def test_what_cannot_be_overridden(user: Api, paused: Callable[..., int], overrides: str, word: str) -> None:
+    number = paused()
+    user.post(f"{EXPERIMENTS}/{number}/kill")
+    before = seen(user, number)
+    answer = user.post(f"{EXPERIMENTS}/continue", {"id": number, "overrideConfig": overrides})
+    assert answer.status == 400, answer.content
+    assert word in answer.sentence
+    assert seen(user, number) == before
+
+
+def test_a_search_cannot_be_continued(user: Api, paused: Callable[..., int]) -> None:
+    number = paused(searcher={"name": "random", "metric": "loss", "max_trials": 2})
+    user.post(f"{EXPERIMENTS}/{number}/kill")
+    answer = user.post(f"{EXPERIMENTS}/continue", {"id": number})
+    assert (answer.status, "random" in answer.sentence) == (400, True)

@@ -1,0 +1,88 @@
+"""Templates: kept by name, and filled in where an experiment's file leaves something open."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.api.http import Api
+from tests.api.jobs import config
+
+TEMPLATES = "/api/v1/templates"
+
+
+@pytest.fixture
+def name(user: Api) -> str:
+    name = f"gpu-{uuid.uuid4().hex[:8]}"
+    body = {"name": name, "config": {"max_restarts": 7, "description": "from the template"}, "workspaceId": 0}
+    answer = user.post(f"{TEMPLATES}/{name}", body)
+    assert answer.status == 200, answer.content
+    return name
+
+
+def test_a_template_from_its_making_to_its_end(user: Api, name: str) -> None:
+    found = user.get(f"{TEMPLATES}/{name}").json["template"]
+    assert found == {
+        "name": name,
+        "workspaceId": 1,
+        "config": {"max_restarts": 7, "description": "from the template"},
+    }
+    assert user.post(f"{TEMPLATES}/{name}", {"config": {}}).status == 409
+    assert user.call("PATCH", f"{TEMPLATES}/{name}", {"max_restarts": 1}).json["template"]["config"] == {
+        "max_restarts": 1
+    }
+    put = user.call("PUT", f"{TEMPLATES}/{name}", {"name": name, "config": {"max_restarts": 2}, "workspaceId": 1})
+    assert put.json["template"]["config"] == {"max_restarts": 2}
+    renamed = user.call("PATCH", "/api/v1/template/rename", {"oldName": name, "newName": f"{name}2"})
+    assert renamed.json["template"]["name"] == f"{name}2"
+    assert user.get(f"{TEMPLATES}/{name}").status == 404
+    put = user.call("PUT", f"{TEMPLATES}/{name}", {"name": name, "config": {}, "workspaceId": 1})
+    assert put.status == 200
+    taken = user.call("PATCH", "/api/v1/template/rename", {"oldName": name, "newName": f"{name}2"})
+    assert taken.status == 409
+    for gone in (name, f"{name}2"):
+        assert user.call("DELETE", f"{TEMPLATES}/{gone}").status == 200
+        assert user.call("DELETE", f"{TEMPLATES}/{gone}").status == 404
+
+
+def test_lists(user: Api, name: str) -> None:
+    home = user.post("/api/v1/workspaces", {"name": name}).json["workspace"]["id"]
+    user.post(f"{TEMPLATES}/{name}-b", {"config": {}, "workspaceId": home})
+
+    def found(**query: Any) -> list[str]:
+        return [entry["name"] for entry in user.get(TEMPLATES, **{"name": name, **query}).json["templates"]]
+
+    assert found() == [name, f"{name}-b"]
+    assert found(orderBy="ORDER_BY_DESC") == [f"{name}-b", name]
+    assert found(workspaceIds=home) == [f"{name}-b"]
+    assert found(limit=1, offset=1) == [f"{name}-b"]
+    assert user.get(TEMPLATES, sortBy="SORT_BY_COLOUR").status == 400
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_restarts": "x"}, {"colour": 1}, {"searcher": {"name": "adaptive_asha", "mode": "fast"}}]
+)
+def test_configurations_that_cannot_be(user: Api, name: str, wrong: dict[str, Any]) -> None:
+    before = user.get(f"{TEMPLATES}/{name}").json
+    for answer in (
+        user.call("PATCH", f"{TEMPLATES}/{name}", wrong),
+        user.call("PUT", f"{TEMPLATES}/{name}", {"config": wrong, "workspaceId": 1}),
+        user.post(f"{TEMPLATES}/{name}-wrong", {"config": wrong}),
+    ):
+        assert answer.status == 400, answer.content
+    assert user.get(f"{TEMPLATES}/{name}").json == before
+
+
+def test_an_experiment_takes_what_its_own_file_leaves_open(user: Api, name: str) -> None:
+    searcher = {"name": "single", "metric": "loss"}
+
+    open_ = json.dumps({"name": "t", "entrypoint": "x", "searcher": searcher})
+    made = user.post("/api/v1/experiments", {"config": open_, "template": name, "validateOnly": True})
+    assert made.status == 200, made.content
+    assert (made.json["config"]["max_restarts"], made.json["config"]["description"]) == (7, "from the template")
+    own = user.post("/api/v1/experiments", {"config": config(), "template": name, "validateOnly": True})
+    assert own.json["config"]["max_restarts"] == 0, "what the file says goes first"
+    assert user.post("/api/v1/experiments", {"config": open_, "template": "none", "validateOnly": True}).status == 404

@@ -1,0 +1,194 @@
+"""What owners change about their experiments."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Body, Experiment, Shape, Storable, rfc3339
+from trainmaster.master.services import checkpoint_gc, continuation, experiment_edits, experiments, retention
+from trainmaster.master.services.experiment_edits import ExperimentChange
+
+router = APIRouter(tags=["experiments"])
+Json = dict[str, Any]
+
+
+class ExperimentAnswer(Shape):
+    experiment: Experiment
+
+
+class LabelsAnswer(Shape):
+    labels: list[str]
+
+
+class PatchResources(Storable):
+    """Unlike elsewhere null means something: `maxSlots` null takes the limit away."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+    max_slots: int | None = None
+    priority: int | None = None
+    weight: float | None = None
+
+
+class PatchStorage(Body):
+    save_experiment_best: int | None = None
+    save_trial_best: int | None = None
+    save_trial_latest: int | None = None
+
+
+class PatchExperiment(Body):
+    id: int | None = None
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: list[str] | None = None
+    resources: PatchResources | None = None
+    checkpoint_storage: PatchStorage | None = None
+
+
+class MoveExperiment(Body):
+    destination_project_id: int
+    experiment_id: int | None = None
+
+
+class ContinueExperiment(Body):
+    id: int
+    override_config: str = ""
+
+
+class RetainLogs(Body):
+    num_days: int
+    experiment_id: int | None = None
+    trial_id: int | None = None
+
+
+@router.patch("/api/v1/experiments/{experiment_id}")
+def patch(experiment_id: int, body: PatchExperiment, services: UsesServices, caller: UserCaller) -> ExperimentAnswer:
+    resources = body.resources.model_dump(exclude_unset=True) if body.resources else None
+    storage = body.checkpoint_storage.model_dump(exclude_none=True) if body.checkpoint_storage else None
+    if resources:
+        resources = {key: value for key, value in resources.items() if value is not None or key == "max_slots"}
+    change = ExperimentChange(body.name, body.description, body.notes, body.labels, storage, resources)
+    experiment_edits.patch(services.store, services.settings, services.clusters, caller, experiment_id, change)
+    return ExperimentAnswer(experiment=Experiment.of(experiments.get(services.store, experiment_id)))
+
+
+@router.post("/api/v1/experiments/{experiment_id}/archive")
+def archive(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, True)
+    return {}
+
+
+@router.post("/api/v1/experiments/{experiment_id}/unarchive")
+def unarchive(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, False)
+    return {}
+
+
+@router.put("/api/v1/experiments/{experiment_id}/labels/{label}")
+def add_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
+    found = experiment_edits.add_label(services.store, services.settings, caller, experiment_id, label)
+    return LabelsAnswer(labels=found)
+
+
+@router.delete("/api/v1/experiments/{experiment_id}/labels/{label}")
+def remove_label(experiment_id: int, label: str, services: UsesServices, caller: UserCaller) -> LabelsAnswer:
+    found = experiment_edits.remove_label(services.store, services.settings, caller, experiment_id, label)
+    return LabelsAnswer(labels=found)
+
+
+@router.get("/api/v1/experiment/labels")
+def labels(
+    services: UsesServices, caller: UserCaller, project_id: Annotated[int, Query(alias="projectId")] = 0
+) -> LabelsAnswer:
+    """The most frequent first."""
+    return LabelsAnswer(labels=experiment_edits.labels(services.store, caller, project_id or None))
+
+
+@router.post("/api/v1/experiments/{experiment_id}/move")
+def move(experiment_id: int, body: MoveExperiment, services: UsesServices, caller: UserCaller) -> Json:
+    experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
+    return {}
+
+
+@router.post("/api/v1/experiments/continue")
+def go_on(body: ContinueExperiment, services: UsesServices, caller: UserCaller) -> Json:
+    """The one trial trains on from its latest checkpoint."""
+    continuation.go_on(services.store, services.settings, services.clusters, caller, body.id, body.override_config)
+    view = experiments.get(services.store, body.id)
+    return {"experiment": Experiment.of(view).model_dump(by_alias=True), "warnings": []}
+
+
+@router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
+def remove_tensorboard_files(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    experiment_edits.remove_tensorboard_files(services.store, services.settings, caller, experiment_id)
+    return {}
+
+
+@router.get("/experiments/{experiment_id}/preview_gc", tags=["experiments"])
+def preview_gc(
+    experiment_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    experiment_best: Annotated[int, Query(alias="save_experiment_best", ge=0)],
+    trial_best: Annotated[int, Query(alias="save_trial_best", ge=0)],
+    trial_latest: Annotated[int, Query(alias="save_trial_latest", ge=0)],
+) -> Json:
+    """What would go under another policy; outside of /api/v1 and in words of its own, as Determined has it."""
+    policy = checkpoint_gc.Policy(experiment_best, trial_best, trial_latest)
+    metric, found = checkpoint_gc.preview(services.store, experiment_id, policy)
+    shown = [
+        {
+            "UUID": str(row.uuid),
+            "TrialID": row.trial_id,
+            "StepsCompleted": row.steps_completed,
+            "State": row.state,
+            "ReportTime": rfc3339(row.report_time),
+            "Resources": row.resources,
+            "ValidationMetrics": row.validation,
+            **({"step": {"validation": row.validation}} if row.validation else {}),
+        }
+        for row in found
+    ]
+    return {"checkpoints": shown, "metric_name": metric}
+
+
+# -- logs ----------------------------------------------------------------------------------------------------------
+
+
+@router.put("/api/v1/experiments/{experiment_id}/retain_logs")
+def retain_logs(experiment_id: int, body: RetainLogs, services: UsesServices, caller: UserCaller) -> Json:
+    """Of its trials, so many days after their end; -1 for ever."""
+    retention.keep_logs(services.store, services.settings, caller, experiment_id, body.num_days)
+    return {}
+
+
+@router.put("/api/v1/trials/{trial_id}/retain_logs")
+def retain_trial_logs(trial_id: int, body: RetainLogs, services: UsesServices, caller: UserCaller) -> Json:
+    retention.keep_trial_logs(services.store, caller, trial_id, body.num_days)
+    return {}
+
+
+class RemainingAnswer(Shape):
+    remaining_days: int = Field(description="-1: for ever")
+
+
+@router.get("/api/v1/trials/{trial_id}/remaining_log_retention_days")
+def remaining_days(trial_id: int, services: UsesServices, caller: UserCaller) -> RemainingAnswer:
+    return RemainingAnswer(remaining_days=retention.remaining_days(services.store, services.settings, trial_id))
+
+
+class CleanedAnswer(Shape):
+    removed_count: int
+
+
+@router.post("/api/v1/cleanup_logs")
+def clean_up_logs(services: UsesServices, caller: UserCaller) -> CleanedAnswer:
+    """At once what the master does every hour."""
+    caller.require_admin("clean up logs")
+    return CleanedAnswer(removed_count=retention.clean_up(services.store, services.settings))

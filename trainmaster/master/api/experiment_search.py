@@ -1,0 +1,104 @@
+"""Finding experiments, and what they have measured."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
+from trainmaster.master.api.streams import line_of
+from trainmaster.master.services import experiment_search, metric_names
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.metric_names import MetricNames
+
+router = APIRouter(prefix="/api/v1", tags=["experiments"])
+Json = dict[str, Any]
+
+PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
+
+
+class SearchRequest(Body):
+    filter: str = ""
+    sort: str = ""
+    limit: int = 0
+    offset: int = 0
+    project_id: int | None = None
+
+
+class Found(Shape):
+    experiment: Experiment
+    best_trial: Trial | None
+
+
+class SearchAnswer(Shape):
+    experiments: list[Found]
+    pagination: Pagination
+
+
+@router.post("/experiments-search")
+def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> SearchAnswer:
+    page = experiment_search.search(
+        services.store, caller, body.project_id or None, body.filter, body.sort, body.offset, body.limit
+    )
+    time = now()
+    shown = [
+        Found(experiment=Experiment.of(view), best_trial=Trial.of(best, now=time) if best else None)
+        for view, best in page.items
+    ]
+    return SearchAnswer(experiments=shown, pagination=Pagination.of(page.window))
+
+
+@router.get("/experiments/metrics-stream/metric-names")
+async def names(
+    services: UsesServices,
+    caller: UserCaller,
+    ids: Annotated[list[int], Query()],
+    period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
+) -> StreamingResponse:
+    """A line with all names, and another whenever there are more, until the experiments have ended."""
+    first = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+
+    async def lines() -> AsyncIterator[bytes]:
+        found, shown = first, None
+        while True:
+            message = _names(found)
+            if message != shown:
+                shown = message
+                yield line_of(message)
+            if not found.live or await _closing(services, period):
+                return
+            found = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
+
+    return StreamingResponse(lines(), media_type="application/json")
+
+
+async def _closing(services: UsesServices, period: float) -> bool:
+    """Wait for the next look; True when the master stops instead."""
+    left = math.ceil(period or PERIOD)
+    while left > 0 and not services.wakeups.closed:
+        await asyncio.sleep(min(left, 1))
+        left -= 1
+    return services.wakeups.closed
+
+
+def _names(found: MetricNames) -> Json:
+    return {
+        "searcherMetrics": list(found.searcher),
+        "trainingMetrics": found.of("training"),
+        "validationMetrics": found.of("validation"),
+        "metricNames": [{"group": group, "name": name} for group, name in found.named],
+    }
+
+
+@router.get("/experiments/{experiment_id}/validation-history")
+def history(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    found = metric_names.validation_history(services.store, experiment_id)
+    shown = [{"trialId": one.trial_id, "endTime": rfc3339(one.at), "searcherMetric": one.value} for one in found]
+    return {"validationHistory": shown}

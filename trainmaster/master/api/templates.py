@@ -1,0 +1,100 @@
+"""Templates of configurations."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.parameters import Descending, sort_key
+from trainmaster.master.api.shapes import Body, Pagination, Shape
+from trainmaster.master.db import registry as tables
+from trainmaster.master.services import templates
+from trainmaster.master.services.templates import TemplateQuery
+
+router = APIRouter(prefix="/api/v1", tags=["templates"])
+Json = dict[str, Any]
+
+
+class Template(Shape):
+    name: str
+    config: Json
+    workspace_id: int
+
+    @classmethod
+    def of(cls, row: tables.Template) -> Template:
+        return cls(name=row.name, config=row.config, workspace_id=row.workspace_id)
+
+
+class TemplateAnswer(Shape):
+    template: Template
+
+
+class TemplatesAnswer(Shape):
+    templates: list[Template]
+    pagination: Pagination
+
+
+class PostTemplate(Body):
+    config: Json
+    name: str | None = None
+    workspace_id: int = 0
+
+
+class RenameTemplate(Body):
+    old_name: str
+    new_name: str
+
+
+@router.get("/templates")
+def list_templates(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_NAME",
+    name: str = "",
+    workspace_ids: Annotated[list[int], Query(alias="workspaceIds")] = [],  # noqa: B006
+) -> TemplatesAnswer:
+    sort_key(sort_by, {"name": None}, "name")
+    query = TemplateQuery(name, workspace_ids, bool(descending))
+    page = templates.list_page(services.store, caller, query, offset, limit)
+    return TemplatesAnswer(templates=[Template.of(row) for row in page.items], pagination=Pagination.of(page.window))
+
+
+@router.get("/templates/{template_name}")
+def get(template_name: str, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+    return TemplateAnswer(template=Template.of(templates.get(services.store, template_name)))
+
+
+@router.post("/templates/{template_name}")
+def create(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+    row = templates.create(services.store, caller, template_name, body.config, body.workspace_id)
+    return TemplateAnswer(template=Template.of(row))
+
+
+@router.put("/templates/{template_name}")
+def put(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+    """Make it, or change the one that is there."""
+    row = templates.put(services.store, caller, template_name, body.config, body.workspace_id)
+    return TemplateAnswer(template=Template.of(row))
+
+
+@router.patch("/templates/{template_name}")
+def set_config(template_name: str, body: Json, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+    """The body is the whole new configuration."""
+    return TemplateAnswer(template=Template.of(templates.set_config(services.store, template_name, body)))
+
+
+@router.delete("/templates/{template_name}")
+def delete(template_name: str, services: UsesServices, caller: UserCaller) -> Json:
+    templates.remove(services.store, template_name)
+    return {}
+
+
+@router.patch("/template/rename")
+def rename(body: RenameTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
+    row = templates.rename(services.store, caller, body.old_name, body.new_name)
+    return TemplateAnswer(template=Template.of(row))

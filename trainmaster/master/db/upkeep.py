@@ -1,0 +1,20 @@
+"""What is still to be removed from checkpoint storage."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy import BigInteger, ForeignKey, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainmaster.master.db.tables import Base, Time
+
+
+class CheckpointRemoval(Base):
+    """Files of a checkpoint that match `globs` are to go; without globs its list of files is read anew."""
+
+    __tablename__ = "checkpoint_removals"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    checkpoint: Mapped[uuid.UUID] = mapped_column(ForeignKey("checkpoints.uuid", ondelete="CASCADE"))
+    globs: Mapped[list[str]]
+    asked_at: Mapped[Time] = mapped_column(server_default=func.now())

@@ -1,0 +1,58 @@
+"""One command for many experiments; each succeeds or fails on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from trainmaster.master.db.tables import Experiment
+from trainmaster.master.services import experiments
+from trainmaster.master.services.errors import ServiceError
+from trainmaster.master.services.experiments import ListQuery
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which experiments of a project: those that `query` finds without `excluded`, or, without a query, `ids`."""
+
+    project_id: int
+    ids: Sequence[int] = ()
+    query: ListQuery | None = None
+    excluded: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """`error` is empty where it worked."""
+
+    experiment_id: int
+    error: str
+
+
+def act(store: Store, caller: Caller, selection: Selection, action: Callable[[int], object]) -> list[Result]:
+    results = []
+    for experiment_id in _chosen(store, caller, selection):
+        try:
+            action(experiment_id)
+            results.append(Result(experiment_id, ""))
+        except ServiceError as error:
+            results.append(Result(experiment_id, error.message))
+    found = {result.experiment_id for result in results}
+    missing = [] if selection.query else [number for number in selection.ids if number not in found]
+    results += [Result(key, f"There is no experiment {key} in project {selection.project_id}.") for key in missing]
+    return results
+
+
+def _chosen(store: Store, caller: Caller, selection: Selection) -> list[int]:
+    if selection.query is not None:
+        page = experiments.list_page(store, caller, selection.query, 0, 0)
+        return [view.row.id for view in page.items if view.row.id not in selection.excluded]
+    query = select(Experiment.id).where(Experiment.id.in_(selection.ids))
+    if selection.project_id:
+        query = query.where(Experiment.project_id == selection.project_id)
+    with store.transaction() as session:
+        return list(session.scalars(query.order_by(Experiment.id)))

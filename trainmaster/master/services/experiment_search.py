@@ -1,0 +1,224 @@
+"""Finding experiments by a tree of conditions, as Determined's web page and scripts write it.
+
+A filter is `{"filterGroup": {"kind": "group", "conjunction": "and" | "or", "children": [...]}, "showArchived": bool}`;
+a child is a group again or `{"kind": "field", "columnName", "location", "type", "operator", "value"}`. A sort is
+`column=asc,column=desc`. Columns beside the fixed ones: `hp.NAME` (nested ones with dots) and `GROUP.METRIC.STAT` of
+the best trial, where GROUP is training, validation or a metric group and STAT min, max, mean or last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, Double, Text, and_, case, cast, func, literal, not_, or_, select, true
+from sqlalchemy.dialects.postgresql import JSONB
+
+from trainmaster.master.db.tables import Experiment, Project, Trial, User
+from trainmaster.master.services import experiments
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import ExperimentView
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.paging import Page, Window, cut
+from trainmaster.master.services.store import Store
+
+Json = Mapping[str, Any]
+USUAL = 100  # entries where no limit is given
+DEEPEST = 20  # groups inside groups
+_STATS = ("min", "max", "mean", "last")
+_SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # as trials keep their summaries
+
+_e = Experiment.__table__.c
+_NUMBERS: dict[str, ColumnElement[Any]] = {
+    "id": _e.id,
+    "forkedFrom": _e.parent_id,
+    "numTrials": _e.num_trials,
+    "progress": _e.progress,
+    "projectId": _e.project_id,
+    "checkpointCount": _e.checkpoint_count,
+    "checkpointSize": _e.checkpoint_size,
+    "searcherMetricsVal": _e.best_metric,
+    "duration": func.extract("epoch", func.coalesce(_e.end_time, func.now()) - _e.start_time),
+}
+_TEXTS: dict[str, ColumnElement[Any]] = {
+    "name": _e.name,
+    "description": _e.description,
+    "state": _e.state,
+    "resourcePool": _e.resource_pool,
+    "searcherType": _e.searcher_type,
+    "searcherMetric": _e.searcher_metric,
+    "user": User.__table__.c.username,
+}
+_TIMES: dict[str, ColumnElement[Any]] = {"startTime": _e.start_time, "endTime": _e.end_time}
+
+
+@dataclass(frozen=True)
+class _Column:
+    """How a column is compared: `kind` is number, text, time, tags, or json for what may be a number or a text."""
+
+    value: ColumnElement[Any]
+    kind: str
+
+
+def search(
+    store: Store, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
+) -> Page[tuple[ExperimentView, Trial | None]]:
+    """Experiments with their best trials. `limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
+    tree = _parsed(wanted)
+    statement = (
+        select(Experiment.id)
+        .join(User, User.id == Experiment.owner_id)
+        .outerjoin(Trial, Trial.id == Experiment.best_trial_id)
+        .where(_group(tree.get("filterGroup") or {}, 0))
+    )
+    if not tree.get("showArchived", False):
+        statement = statement.where(~Experiment.archived)
+    if project_id is not None:
+        statement = statement.where(Experiment.project_id == project_id)
+    if caller.workspaces is not None:
+        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+        statement = statement.where(Experiment.project_id.in_(mine))
+    order = [*_order(sort), Experiment.id.desc()]
+    with store.transaction() as session:
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = _window(offset, limit, total)
+        ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
+        views = {view.row.id: view for view in experiments.views_of(session, ids)}
+        best_ids = [view.row.best_trial_id for view in views.values()]
+        best = {trial.id: trial for trial in session.scalars(select(Trial).where(Trial.id.in_(best_ids)))}
+    return Page([(views[key], best.get(views[key].row.best_trial_id or 0)) for key in ids], window)
+
+
+def _window(offset: int, limit: int, total: int) -> Window:
+    if limit == -2:
+        return Window(offset, limit, 0, 0, total)
+    return cut(offset, {0: USUAL, -1: 0}.get(limit, limit), total)
+
+
+def _parsed(wanted: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(wanted) if wanted else {}
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"filter: it is no JSON: {error}.") from None
+    if not isinstance(tree, dict) or not isinstance(tree.get("filterGroup") or {}, dict):
+        raise Invalid("filter: a JSON object with a filterGroup is wanted.")
+    return tree
+
+
+def _group(group: Json, depth: int) -> ColumnElement[bool]:
+    if depth > DEEPEST:
+        raise Invalid(f"filter: groups are nested more than {DEEPEST} deep.")
+    children = group.get("children") or []
+    if not isinstance(children, list) or not all(isinstance(child, dict) for child in children):
+        raise Invalid("filter: children must be a list of groups and fields.")
+    parts = [_group(child, depth + 1) if child.get("kind") == "group" else _field(child) for child in children]
+    if not parts:
+        return true()
+    conjunction = group.get("conjunction", "and")
+    if conjunction not in ("and", "or"):
+        raise Invalid(f"filter: conjunction is and or or, not {conjunction!r}.")
+    return and_(*parts) if conjunction == "and" else or_(*parts)
+
+
+def _field(field: Json) -> ColumnElement[bool]:
+    name, operator, value = str(field.get("columnName") or ""), str(field.get("operator") or "="), field.get("value")
+    column = _column(name)
+    if operator in ("isEmpty", "notEmpty"):
+        empty = column.value == literal([], JSONB) if column.kind == "tags" else column.value.is_(None)
+        return empty if operator == "isEmpty" else not_(empty)
+    if value is None:
+        return true()  # a row of the web page's form that is not filled in yet
+    if column.kind == "tags":
+        return _about_tags(column, name, operator, value)
+    return _compared(column, name, operator, value)
+
+
+def _about_tags(column: _Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
+    has: ColumnElement[bool] = column.value.op("@>")(literal([str(value)], JSONB))
+    if operator in ("contains", "="):
+        return has
+    if operator in ("notContains", "!="):
+        return not_(has)
+    raise _odd_operator(name, operator)
+
+
+def _compared(column: _Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
+    if column.kind == "json":
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        plain: ColumnElement[Any] = column.value.op("#>>")(literal([], ARRAY(Text)))
+        column = _Column(_as_number(column.value), "number") if number else _Column(plain, "text")
+    target = column.value
+    if operator in ("contains", "notContains"):
+        within = cast(target, Text).icontains(str(value), autoescape=True)
+        return within if operator == "contains" else not_(func.coalesce(within, False))
+    try:
+        wanted: ColumnElement[Any] = (
+            literal(float(value), Double) if column.kind == "number" else literal(str(value), Text)
+        )
+    except (TypeError, ValueError):
+        raise Invalid(f"filter: {name} is compared with a number, not with {value!r}.") from None
+    if column.kind == "text" and name == "state":
+        wanted = literal(str(value).removeprefix("STATE_"), Text)
+    if column.kind == "time":
+        wanted = cast(wanted, Experiment.__table__.c.start_time.type)
+    match operator:
+        case "=" | "eq":
+            return target == wanted
+        case "!=" | "ne":
+            return func.coalesce(target != wanted, True)
+        case "<":
+            return target < wanted
+        case "<=":
+            return target <= wanted
+        case ">":
+            return target > wanted
+        case ">=":
+            return target >= wanted
+    raise _odd_operator(name, operator)
+
+
+def _odd_operator(name: str, operator: str) -> Invalid:
+    return Invalid(f"filter: {name} cannot be compared with {operator!r}.")
+
+
+def _column(name: str) -> _Column:
+    if name in _NUMBERS:
+        return _Column(_NUMBERS[name], "number")
+    if name in _TEXTS:
+        return _Column(_TEXTS[name], "text")
+    if name in _TIMES:
+        return _Column(_TIMES[name], "time")
+    if name in ("tags", "labels"):
+        return _Column(_e.labels, "tags")
+    if name == "archived":
+        return _Column(cast(_e.archived, Text), "text")
+    head, _, rest = name.partition(".")
+    if head == "hp" and rest:
+        value = func.jsonb_extract_path(Trial.__table__.c.hparams, *rest.split("."), type_=JSONB)
+        return _Column(value, "json")
+    metric, _, stat = rest.rpartition(".")
+    if metric and stat in _STATS:
+        key = _SUMMARY.get(head, head)
+        value = func.jsonb_extract_path(Trial.__table__.c.summary_metrics, key, metric, stat, type_=JSONB)
+        return _Column(_as_number(value), "number")
+    raise Invalid(
+        f"There is no column {name!r}; there are {', '.join(sorted({**_NUMBERS, **_TEXTS, **_TIMES}))}, tags, "
+        "archived, hp.NAME and GROUP.METRIC.min (or max, mean, last)."
+    )
+
+
+def _as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
+    return case((func.jsonb_typeof(value) == "number", cast(value, Double)))
+
+
+def _order(sort: str) -> list[ColumnElement[Any]]:
+    found: list[ColumnElement[Any]] = []
+    for part in filter(None, sort.split(",")):
+        name, _, direction = part.partition("=")
+        if direction not in ("", "asc", "desc"):
+            raise Invalid(f"sort: {part!r} is not COLUMN=asc or COLUMN=desc.")
+        value = _column(name.strip()).value
+        found.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
+    return found

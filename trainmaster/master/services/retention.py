@@ -1,0 +1,88 @@
+"""How long task logs stay: days after the end of the task, -1 for ever. What a trial says goes before what its
+experiment says, and that before what the site says."""
+
+from __future__ import annotations
+
+import math
+
+from sqlalchemy import text, update
+
+from trainmaster.master.db.tables import Experiment, Trial
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.conductor import conducting
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Settings, Store
+
+FOREVER = -1
+LONGEST = 32767  # days; more than 89 years
+
+_CLEAN_UP = text("""
+    DELETE FROM task_logs USING (
+        SELECT tasks.task_id, tasks.end_time,
+               coalesce(trials.log_retention_days,
+                        (experiments.config->'retention_policy'->>'log_retention_days')::int, :site) AS days
+        FROM trials
+        JOIN experiments ON experiments.id = trials.experiment_id
+        JOIN tasks ON tasks.task_id = trials.task_id
+        WHERE tasks.end_time IS NOT NULL
+    ) AS ended
+    WHERE task_logs.task_id = ended.task_id AND ended.days >= 0
+      AND ended.end_time <= now() - make_interval(days => ended.days)
+""")
+
+
+def keep_logs(store: Store, settings: Settings, caller: Caller, experiment_id: int, days: int) -> None:
+    """For the trials there are and those to come. Raises Invalid, NotFound, Forbidden."""
+    _check(days)
+    with conducting(store, settings, experiment_id) as conductor:
+        row = conductor.row
+        if not caller.may_change(row.owner_id):
+            raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        policy = row.config.get("retention_policy") or {}
+        row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
+        conductor.session.execute(
+            update(Trial).where(Trial.experiment_id == experiment_id).values(log_retention_days=days)
+        )
+
+
+def keep_trial_logs(store: Store, caller: Caller, trial_id: int, days: int) -> None:
+    _check(days)
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id, with_for_update=True)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        if not caller.may_change(session.get_one(Experiment, trial.experiment_id).owner_id):
+            raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
+        trial.log_retention_days = days
+
+
+def remaining_days(store: Store, settings: Settings, trial_id: int) -> int:
+    """Days until a trial's logs go, -1 for never."""
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        config = session.get_one(Experiment, trial.experiment_id).config
+    days = trial.log_retention_days
+    if days is None:
+        days = (config.get("retention_policy") or {}).get("log_retention_days")
+    if days is None:
+        days = settings.log_retention_days
+    if days is None or days < 0:
+        return FOREVER
+    passed = (now() - trial.end_time).total_seconds() / 86400 if trial.end_time else 0.0
+    return max(math.ceil(days - passed), 0)
+
+
+def clean_up(store: Store, settings: Settings) -> int:
+    """Remove the logs whose time has come. Returns how many lines there were."""
+    site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
+    with store.transaction() as session:
+        done = session.connection().execute(_CLEAN_UP, {"site": site})
+        return done.rowcount
+
+
+def _check(days: int) -> None:
+    if not FOREVER <= days <= LONGEST:
+        raise Invalid(f"Logs are kept for 0 to {LONGEST} days, or for ever with -1; {days} is neither.")

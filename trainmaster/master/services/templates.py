@@ -1,0 +1,131 @@
+"""Templates: named parts of configurations that a workspace shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.source import Document
+from trainmaster.config.validation import check
+from trainmaster.master.db.registry import Template
+from trainmaster.master.services import workspaces
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.store import Store
+
+UNCATEGORIZED = 1  # the workspace of templates that name none
+
+
+@dataclass(frozen=True)
+class TemplateQuery:
+    """Filters of the list; empty means no restriction."""
+
+    name: str = ""
+    workspace_ids: Sequence[int] = ()
+    descending: bool = False
+
+
+def list_page(store: Store, caller: Caller, query: TemplateQuery, offset: int, limit: int) -> Page[Template]:
+    statement = select(Template)
+    if caller.workspaces is not None:
+        statement = statement.where(Template.workspace_id.in_(caller.workspaces))
+    if query.name:
+        statement = statement.where(Template.name.icontains(query.name, autoescape=True))
+    if query.workspace_ids:
+        statement = statement.where(Template.workspace_id.in_(query.workspace_ids))
+    order = Template.name.desc() if query.descending else Template.name
+    with store.transaction() as session:
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = cut(offset, limit, total)
+        rows = list(session.scalars(statement.order_by(order).offset(window.start).limit(window.size)))
+    return Page(rows, window)
+
+
+def get(store: Store, name: str) -> Template:
+    with store.transaction() as session:
+        return find(session, name)
+
+
+def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    """Raises Conflict when there is one of that name, Invalid for a configuration that cannot be."""
+    with store.transaction() as session:
+        if session.get(Template, name) is not None:
+            raise Conflict(f"There is a template {name!r} already.")
+        return _add(session, caller, name, config, workspace_id)
+
+
+def put(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    """Make it or change it."""
+    with store.transaction() as session:
+        row = session.get(Template, name, with_for_update=True)
+        if row is None:
+            return _add(session, caller, name, config, workspace_id)
+        caller.check(row.workspace_id)
+        row.config = _checked(config)
+        return row
+
+
+def set_config(store: Store, name: str, config: Mapping[str, Any]) -> Template:
+    with store.transaction() as session:
+        row = find(session, name, lock=True)
+        row.config = _checked(config)
+        return row
+
+
+def rename(store: Store, caller: Caller, name: str, new: str) -> Template:
+    with store.transaction() as session:
+        row = find(session, name, lock=True)
+        caller.check(row.workspace_id)
+        new = _named(new)
+        if new != name and session.get(Template, new) is not None:
+            raise Conflict(f"There is a template {new!r} already.")
+        row.name = new
+        return row
+
+
+def remove(store: Store, name: str) -> None:
+    with store.transaction() as session:
+        session.delete(find(session, name, lock=True))
+
+
+def find(session: Session, name: str, *, lock: bool = False) -> Template:
+    """Raises NotFound."""
+    row = session.get(Template, name, with_for_update=lock)
+    if row is None:
+        raise NotFound(f"There is no template {name!r}; `det template list` shows those there are.")
+    return row
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    home = workspaces.locked(session, workspace_id or UNCATEGORIZED)
+    caller.check(home.id)
+    if home.archived:
+        raise Invalid(f"The workspace {home.name!r} is archived; unarchive it first.")
+    row = Template(name=_named(name), config=_checked(config), workspace_id=home.id)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _named(name: str) -> str:
+    name = name.strip()
+    if not name or "/" in name:
+        raise Invalid(f"{name!r} cannot be the name of a template: it must not be empty or hold a slash.")
+    return name
+
+
+def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    document = Document("template", dict(config))
+    _, complaints = check(ExperimentConfig, document.data, document)
+    if complaints:
+        raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
+    return dict(config)
