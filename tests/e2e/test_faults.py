@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from pathlib import Path
 
 from tests.e2e import trainings
 from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
@@ -59,7 +62,7 @@ def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: Ma
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
     own_master.kill()
-    # The runtime gives an unreachable master half a minute at the end, then leaves its reports in the job folder.
+    # The runtime gives an unreachable master ten seconds at the end, then leaves its reports in the job folder.
     folders = own_master.data / "jobs"
     wait_for(lambda: list(folders.glob("**/exit/0.json")), "the job to end by itself", 90)
     own_master.start()
@@ -71,6 +74,27 @@ def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: Ma
     assert trial.summary["validation_metrics"]["error"]["count"] == 12
     assert len(master.checkpoints(number)) == 2
     assert "starting after epoch 0" in log_text(master, trial.id)
+
+
+def test_a_job_whose_master_hangs_when_it_ends_leaves_and_loses_nothing(own_master: MasterProcess) -> None:
+    own_master.start()
+    master = own_master.client()
+    text = trainings.experiment(epochs=8, pause=0.2)
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
+    os.kill(own_master.pid, signal.SIGSTOP)
+    try:
+        folders = own_master.data / "jobs"
+        wait_for(lambda: list(folders.glob("**/exit/0.json")), "the word on disk", 60)
+        # Each call that is not answered would be given a minute, and there are three to make.
+        wait_for(lambda: list(folders.glob("**/.local/ended")), "the job to leave", 45)
+    finally:
+        os.kill(own_master.pid, signal.SIGCONT)
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert (trial.batches, trial.attempts, trial.restarts) == (8, 1, 0)
+    assert validations(master, [trial.id])[trial.id] == list(range(1, 9))
+    assert not own_master.errors()
 
 
 def test_started_again_on_the_same_folder_it_goes_on_where_it_was(own_master: MasterProcess) -> None:
@@ -102,10 +126,6 @@ def test_a_job_lost_without_a_trace_is_started_again_without_charge(own_master: 
 
 def kill_everything_of_the_job(process: MasterProcess) -> None:
     """As a node that loses power: every process that works in the job's folder, at once."""
-    import os
-    import signal
-    from pathlib import Path
-
     marks = str(process.data / "jobs")
     victims = []
     for proc in Path("/proc").glob("[0-9]*"):

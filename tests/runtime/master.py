@@ -34,6 +34,8 @@ class FakeMaster:
         self.exits: dict[int, dict[str, Any]] = {}
         self.preempt: str | None = None
         self.gone = False
+        self.awake = threading.Event()  # while this is not set, calls are taken and not answered
+        self.awake.set()
         self.delay = 0.0  # seconds before each answer to a report
         self.answer_status: dict[str, int] = {}  # verb -> status to answer with instead
         self.refuse_record: Callable[[Any], bool] = lambda record: False
@@ -67,6 +69,7 @@ class FakeMaster:
                 if master._server is None:
                     self.close_connection = True
                     return
+                master.awake.wait()
                 status, answer = master._answer(self.command, self.path, self.headers, body)
                 payload = json.dumps(answer).encode()
                 self.send_response(status)
@@ -90,6 +93,7 @@ class FakeMaster:
     def vanish(self) -> None:
         """Listen no more; requests on open connections are cut off."""
         server, self._server = self._server, None
+        self.awake.set()
         with self.changed:
             self.changed.notify_all()
         if server is not None:

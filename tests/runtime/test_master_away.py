@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 
 from tests.runtime.test_whole_job import archive
 from tests.runtime.waiting import until
@@ -158,3 +159,20 @@ def test_heartbeats_come_while_nothing_is_said(stage):
     master.wait(lambda: len(master.heartbeats) >= 5)
     process.terminate()
     process.communicate(timeout=60)
+
+
+def test_a_master_that_hangs_is_not_waited_for(stage, tmp_path):
+    """It takes every call and answers none, as one that is stopped or out of memory does."""
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=1)
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    master.wait(lambda: len(master.kinds("metrics")) == 10)
+    master.awake.clear()
+    (tmp_path / "go").touch()
+    until(lambda: (job.folder / "exit" / "0.json").exists(), 60)
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=60)
+    assert time.monotonic() - began < 30  # seconds; a call that is not answered is otherwise given 60, each
+    assert process.returncode == 0, output
+    assert "the exit record and the reports stay in the job folder" in output
+    assert job.exit_record()["spool"]["core"] == 30
+    assert len(job.spool("core")) == 30

@@ -31,7 +31,7 @@ class Job(NamedTuple):
     heartbeat: float = 15.0
     lease_patience: float = 600.0
     rendezvous_patience: float = 1800.0
-    final_patience: float = 30.0  # how long a master that is away is waited for at the end
+    final_patience: float = 10.0  # how long a master that is away is waited for at the end
     term_grace: float = 5.0  # between a SIGTERM from the scheduler and the one the user's process gets
     kill_grace: float = 10.0  # between SIGTERM and SIGKILL for the user's processes
     environment: Mapping[str, str] = {}

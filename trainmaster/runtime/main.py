@@ -242,11 +242,13 @@ class _Node:
             ended_at=time.time(),
             spool=self._reporting.settle(),
         )
+        on_disk = True
         try:
             write_exit_record(self._job.folder, record)
         except OSError as error:
+            on_disk = False
             print_notice("the exit record could not be left in the job folder: %s" % error)
-        self._reporting.deliver(record, hurry=self._gone)
+        self._reporting.deliver(record, on_disk=on_disk, hurry=self._gone)
         self._reporting.close()
 
     def _was_started(self) -> bool:

@@ -14,10 +14,11 @@ from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job
 from trainmaster.runtime.master import Master
-from trainmaster.runtime.shipper import Shipper
+from trainmaster.runtime.shipper import LAST_CALL, Shipper
 from trainmaster.runtime.spool import Stream
 
 _LOG_LINGER = 0.5  # seconds that a log line waits for company
+_WITHOUT_DISK = 120.0  # seconds that a master that is away is waited for when nobody else can be told
 _CORE_LINGER = 0.1  # the same for a report that nobody waits for
 
 
@@ -106,24 +107,24 @@ class Reporting:
             stream.finish()
         return {stream.name: stream.lines() for stream in self._streams}
 
-    def deliver(self, record: ExitRecord, *, hurry: bool) -> bool:
-        """Send what is left and the exit record; wait a bounded time for a master that is away.
+    def deliver(self, record: ExitRecord, *, on_disk: bool, hurry: bool) -> bool:
+        """Send what is left and the exit record; wait a bounded time for a master that is away, or that hangs.
 
-        With `hurry` no time is spent on waiting. True when the master has everything.
+        With `hurry` no time is spent on waiting. What is `on_disk` the master reads from there later: only a full
+        disk is a reason to wait for long. True when the master has everything.
         """
-        patience = 0.0 if hurry else self._patience
+        on_disk = on_disk and not any(stream.degraded for stream in self._streams)
+        patience = 0.0 if hurry else self._patience if on_disk else max(self._patience, _WITHOUT_DISK)
         for shipper in self._shippers:
             shipper.finish(patience)
-        for shipper in self._shippers:
-            shipper.join()
-        online = all(shipper.online for shipper in self._shippers)
+        online = all([shipper.finished() for shipper in self._shippers])
         try:
             self._master.insist(
                 "POST",
                 self._allocation + "/exit",
                 record.to_json(),
                 patience=patience if online else 0.0,
-                timeout=60.0,
+                timeout=max(patience, LAST_CALL) if online else LAST_CALL,
             )
         except MasterError as error:
             where = "the exit record and the reports stay in the job folder"

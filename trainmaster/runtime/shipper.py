@@ -8,11 +8,12 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.errors import Away, MasterError, Rejected
+from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
 
 _LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
+LAST_CALL = 5.0  # seconds for an answer when no more time is to be spent
 _FINAL_WAIT = 2.0  # longest wait between two attempts at the end
 _NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
 
@@ -54,6 +55,7 @@ class Shipper(threading.Thread):
         self._hurry = 0  # how many wait in `sync`
         self._finishing: Optional[float] = None  # patience in seconds
         self._asked_to_finish = 0.0
+        self._last_good = time.monotonic()  # when the master last took something
         self._stopped = False
         self._batch = MAX_RECORDS
         self._unacceptable: Dict[int, str] = {}  # number of a record the master refuses -> its words
@@ -67,8 +69,17 @@ class Shipper(threading.Thread):
 
     def sync(self, number: int, timeout: float) -> bool:
         """Wait until the master has the first `number` records. False at once while the master is away, or
-        after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        after `timeout` seconds. One that took nothing in this time counts as away, although it has not refused the call
+        that is under way: the training does not wait for it again."""
+        began = time.monotonic()
+        deadline = began + timeout
+        if self._synced(number, deadline):
+            return True
+        if self.online and time.monotonic() >= deadline and self._last_good < began:
+            self._offline(Unreachable("no answer for %.0f s" % timeout))
+        return False
+
+    def _synced(self, number: int, deadline: float) -> bool:
         with self._changed:
             self._hurry += 1
             self._pending = True
@@ -85,12 +96,24 @@ class Shipper(threading.Thread):
 
     def finish(self, patience: float) -> None:
         """Send what is left, then end. Gives up when the master stays away for `patience` seconds; as long as
-        it takes records, all are sent. Returns at once; `join` waits."""
+        it takes records, all are sent. Returns at once; `finished` waits."""
         with self._changed:
             self._finishing = patience
             self._asked_to_finish = time.monotonic()
             self._nudged = self._pending = True
             self._changed.notify_all()
+
+    def finished(self) -> bool:
+        """After `finish`: wait until all is sent or given up; whether the master has all. A master that takes a
+        call and does not answer it is waited for no longer than one that does not take it: what is left stands
+        on disk."""
+        patience = max(self._finishing or 0.0, LAST_CALL)
+        while self.is_alive():
+            left = max(self._last_good, self._asked_to_finish) + patience - time.monotonic()
+            if left <= 0:
+                return False
+            self.join(left)
+        return self.online
 
     def stop(self) -> None:
         """End soon, whatever is left."""
@@ -99,8 +122,7 @@ class Shipper(threading.Thread):
             self._changed.notify_all()
 
     def run(self) -> None:
-        last_good = time.monotonic()
-        next_beat = last_good + (self._heartbeat or 0)  # the lease was the first sign of life
+        next_beat = time.monotonic() + (self._heartbeat or 0)  # the lease was the first sign of life
         saved = 0.0
         while not self._stopped:
             with self._changed:
@@ -114,16 +136,16 @@ class Shipper(threading.Thread):
                 self._rest(_LOOK_AGAIN if self._heartbeat is None else min(_LOOK_AGAIN, next_beat - now))
                 continue
             if self._post(lines):
-                last_good = time.monotonic()
-                next_beat = last_good + (self._heartbeat or 0)
-                if last_good - saved > 1.0:
+                self._last_good = time.monotonic()
+                next_beat = self._last_good + (self._heartbeat or 0)
+                if self._last_good - saved > 1.0:
                     self._stream.save_acked()
-                    saved = last_good
+                    saved = self._last_good
                 continue
             wait = self._backoff.next()
             if self._finishing is not None:
                 wait = min(wait, _FINAL_WAIT)
-                since = max(last_good, self._asked_to_finish)
+                since = max(self._last_good, self._asked_to_finish)
                 if time.monotonic() + wait - since > self._finishing:
                     break
             self._pause(wait)
