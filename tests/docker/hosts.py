@@ -110,10 +110,10 @@ class HubServer:
         self._app = app = FastAPI()
         failures.install(app)
         app.include_router(agents.router)
-        self.serve(dispatcher)
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.serve(dispatcher)
         self._server = uvicorn.Server(
             uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         )
@@ -122,9 +122,10 @@ class HubServer:
     def serve(self, dispatcher: DockerDispatcher) -> None:
         """From now on answer for this one."""
         cluster = Cluster(name=dispatcher.name, dispatcher=dispatcher, job_root=self._folder)
-        # The agents' calls ask neither the database nor the settings.
+        settings = Settings("0", "", "", b"", "", self.url, b"")
+        # The agents' calls do not ask the database.
         self._app.state.services = Services(
-            cast(Store, None), cast(Settings, None), Clusters([cluster]), cast(SiteDefaults, None), self._wakeups
+            cast(Store, None), settings, Clusters([cluster]), cast(SiteDefaults, None), self._wakeups
         )
 
     def start(self) -> HubServer:

@@ -118,5 +118,5 @@ def test_probe_tells_how_this_cluster_is_set_up(bench: Bench) -> None:
     assert found.scheduler == "slurm"
     assert found.version[:2].isdigit()
     assert found.accounting is False
-    assert found.quiet_period == 20.0
+    assert found.quiet_period == 10.0  # twice the MessageTimeout of the test cluster
     assert found.poll_interval == 10.0
