@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = ["preempting_cluster"]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ring]
 EPOCHS = 60
+HELD = "The trial waits with it, and goes on in another attempt when the job is released"
 IN_WORDS = "The scheduler takes the job's resources for a job of higher priority"
 
 
@@ -124,6 +126,35 @@ def test_a_job_that_an_administrator_requeues_is_not_run_twice(
     text = went_on_once(master, number)
     assert text.count("starting after epoch") == 2
     wait_for(lambda: "JobState=COMPLETED" in shown(cluster, job), "the end of the job that nobody wants any more")
+
+
+def test_a_trial_whose_job_an_administrator_holds_waits_until_it_is_released(
+    process: MasterProcess, preempting_cluster: PreemptingCluster
+) -> None:
+    master, cluster = process.client(), preempting_cluster
+    released, paused = held(master, cluster), held(master, cluster)
+    until = time.monotonic() + 8.0  # longer than it takes to judge how an attempt has ended
+    while time.monotonic() < until:
+        assert [len(allocations(master, number)) for number, _ in (released, paused)] == [1, 1]
+        time.sleep(0.5)
+    cluster.command("scontrol", "release", released[1])
+    text = went_on_once(master, released[0])
+    assert text.count("starting after epoch") == 2
+    assert len(allocations(master, paused[0])) == 1
+    master.steer(paused[0], "pause")
+    wait_for(lambda: "JobState=CANCELLED" in shown(cluster, paused[1]), "the end of the job", 90)
+    wait_for(lambda: allocations(master, paused[0])[0]["endTime"], "the end of the attempt", 90)
+    master.steer(paused[0], "activate")
+    went_on_once(master, paused[0])
+
+
+def held(master: Master, cluster: PreemptingCluster) -> tuple[int, str]:
+    """An experiment whose trial waits because its job is held: its number, the Slurm job."""
+    number, job, _ = begin(master, "main")
+    cluster.command("scontrol", "update", f"JobId={job}", "Requeue=1")  # we ask for none
+    cluster.command("scontrol", "requeuehold", job)
+    wait_for(lambda: HELD in log_text(master, only_trial(master, number).id), "the trial to wait", 90)
+    return number, job
 
 
 def shown(cluster: PreemptingCluster, job: str) -> str:

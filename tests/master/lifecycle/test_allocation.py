@@ -28,6 +28,9 @@ def kind(facts: Attempt, now: float = NOW) -> OutcomeKind | None:
     return outcome.kind if outcome else None
 
 
+ENDED_BY_US = (OutcomeKind.STOPPED, OutcomeKind.PREEMPTED)
+
+
 def test_a_clean_exit_needs_nobody_elses_word() -> None:
     assert kind(attempt(record())) is OutcomeKind.COMPLETED
 
@@ -90,6 +93,16 @@ def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_wa
     assert kind(attempt(record(preempted="scheduler"), **taken)) is OutcomeKind.COMPLETED
     assert kind(attempt(record(code=3), **taken)) is OutcomeKind.FAILED
     assert kind(attempt(**taken)) is OutcomeKind.PREEMPTED
+
+
+def test_a_trial_waits_while_somebody_holds_its_job_unless_its_training_was_done() -> None:
+    later = NOW + 100 * SECOND_OPINION
+    for left in ((), (record(preempted="scheduler", acked=True),), (record(code=137, signal=9),)):
+        assert kind(attempt(*left, held=True), later) is None
+        assert kind(attempt(*left, held=True, kill_asked=True, absent_since=NOW), later) in ENDED_BY_US
+    assert kind(attempt(record(), held=True)) is OutcomeKind.COMPLETED
+    assert kind(attempt(record(code=3), held=True)) is OutcomeKind.FAILED
+    assert kind(attempt(record(), held=True, num_nodes=2)) is None
 
 
 def test_what_we_killed_is_not_a_failure() -> None:

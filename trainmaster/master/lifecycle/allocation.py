@@ -37,6 +37,7 @@ class Attempt:
 
     num_nodes: int = 1
     leased: bool = False
+    held: bool = False  # it ran, somebody had it put back into the queue, and holds it there
     heartbeat_at: float | None = None
     exits: Mapping[int, ExitRecord] = field(default_factory=dict)
     first_exit_at: float | None = None
@@ -64,6 +65,8 @@ def later(state: AllocationState, candidate: AllocationState) -> AllocationState
 def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
     """How the attempt ended; None while that is open. `lost_after`: seconds of silence from the runtime after which
     a job that the scheduler no longer lists is given up."""
+    if attempt.held and not attempt.kill_asked and not _ended_by_itself(attempt):
+        return None  # whoever holds the job wants its trial to wait
     if attempt.exits:
         return _from_records(attempt, now)
     if attempt.ended_seen_at is not None:
@@ -95,6 +98,14 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     if bad:
         return _from_failure(attempt, min(bad, key=_blame))
     return _from_success(attempt, records[0])
+
+
+def _ended_by_itself(attempt: Attempt) -> bool:
+    records = list(attempt.exits.values())
+    bad = [record for record in records if record.exit_code != 0]
+    if not bad and len(records) < attempt.num_nodes:
+        return False
+    return not _asks_for_a_second_opinion(bad or records)
 
 
 def _asked_by_us(attempt: Attempt) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
 
+from trainmaster.dispatchers.base import JobState
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
@@ -174,8 +175,8 @@ class Conductor:
             allocation.preempt_reason = reason
         deadline = now() + dt.timedelta(seconds=timeout)
         allocation.preempt_deadline = min(allocation.preempt_deadline or deadline, deadline)
-        if allocation.lease_job is None:
-            self.kill(allocation, reason)
+        if allocation.lease_job is None or allocation.observed_state == JobState.HELD:
+            self.kill(allocation, reason)  # nothing of it runs
         wake(self.session, f"allocation:{allocation.id}")
 
     def kill(self, allocation: Allocation, reason: str) -> None:

@@ -214,6 +214,7 @@ def attempt_of(allocation: Allocation) -> Attempt:
     return Attempt(
         num_nodes=allocation.num_nodes,
         leased=allocation.lease_job is not None,
+        held=state is JobState.HELD and allocation.lease_job is not None,
         heartbeat_at=epoch(allocation.heartbeat_at) if allocation.heartbeat_at else None,
         exits={int(rank): _exit_record(int(rank), record) for rank, record in allocation.exits.items()},
         first_exit_at=min(received) if received else None,

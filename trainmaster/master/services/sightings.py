@@ -26,6 +26,7 @@ _forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
 LOCKED_AT_ONCE = 500  # rows a transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
+HELD_BACK = "The trial waits with it, and goes on in another attempt when the job is released."
 REQUEUED = "The scheduler ended the job and put it back into its queue."
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
@@ -182,9 +183,11 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     allocation.observed_at, allocation.absent_since = taken, None
     if allocation.submission in (Submission.UNKNOWN, Submission.SUBMITTING):
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
-    if _is_requeued(allocation, seen) and not before.terminal:
+    requeued = _is_requeued(allocation, seen) and not before.terminal
+    held = requeued and seen.state is JobState.HELD
+    if requeued and not held:
         seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
-    if seen.state is JobState.UNKNOWN or seen.state.rank < before.rank:
+    if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
         return  # an unknown word, or news that is older than what we know
     record = _record_of(seen)
     if seen.never:
@@ -197,15 +200,16 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     if seen.exit_code is not None and seen.state.terminal:
         allocation.exit_code = seen.exit_code
     if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
-        explain(notes, allocation, seen.explanation)
+        explain(notes, allocation, f"{seen.explanation} {HELD_BACK}" if held else seen.explanation)
 
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
     """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
-    takes its place, and a further run of this job is told to leave. (One that is back before anybody looked is noticed
-    when it asks for the lease.)"""
+    takes its place as soon as nobody holds the job, and a further run of this job is told to leave. (One that is back
+    before anybody looked is noticed when it asks for the lease.)"""
     waits = seen.state in (JobState.QUEUED, JobState.HELD)
-    return seen.restarts > 0 and allocation.lease_job == seen.job_id and (waits or bool(allocation.exits))
+    over = waits or bool(allocation.exits) or allocation.observed_state == JobState.HELD
+    return seen.restarts > 0 and allocation.lease_job == seen.job_id and over
 
 
 def _ask_to_leave(session: Session, notes: logs.Notes, allocation: Allocation, seen: Observation) -> None:
