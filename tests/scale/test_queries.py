@@ -23,6 +23,7 @@ from trainmaster.master.services import (
     submission,
     trials,
 )
+from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.logs import LogFilter
 from trainmaster.master.services.store import Store
 
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.slow
 
 SMALL = {"users", "projects", "workspaces", "cluster", "report_streams"}  # a handful of rows
 PAGE = 50
+CALLER = Caller(1, "admin", admin=True)
 
 
 def ask(
@@ -56,7 +58,7 @@ def test_experiments_by_every_column(full: Engine, store: Store, size: Size, sor
     query = experiments.ListQuery(sort_by=sort, descending=descending)
     page = ask(
         full,
-        lambda: experiments.list_page(store, query, 100, PAGE),
+        lambda: experiments.list_page(store, CALLER, query, 100, PAGE),
         statements=5,
         rows=2 * size.experiments + 2 * size.live + 50,
         whole={"experiments"},
@@ -73,7 +75,11 @@ def test_experiments_by_every_filter(full: Engine, store: Store, size: Size, que
     wanted = experiments.ListQuery(**query)
     rows = 2 * size.experiments + 2 * size.live + 50
     assert ask(
-        full, lambda: experiments.list_page(store, wanted, 0, PAGE), statements=8, rows=rows, whole={"experiments"}
+        full,
+        lambda: experiments.list_page(store, CALLER, wanted, 0, PAGE),
+        statements=8,
+        rows=rows,
+        whole={"experiments"},
     )
 
 
