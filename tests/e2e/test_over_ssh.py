@@ -14,7 +14,17 @@ from tests.cluster.slurm import slurm_cluster
 from tests.dispatchers.access.conftest import ssh_server
 from tests.dispatchers.access.sshd import Sshd
 from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, make_folder, only_trial, remove_folder, wait_for
+from tests.e2e.master import (
+    MasterProcess,
+    ended_as,
+    files,
+    free_port,
+    make_folder,
+    only_trial,
+    remove_folder,
+    validations,
+    wait_for,
+)
 
 __all__ = ["slurm_cluster", "ssh_server"]
 pytestmark = pytest.mark.slurm
@@ -82,3 +92,20 @@ def test_trials_go_on_through_a_cut_of_the_connection(process: MasterProcess, ss
     for experiment in (number, second):
         ended_as(master, experiment, "COMPLETED")
         assert only_trial(master, experiment).restarts == 0
+
+
+def test_a_running_job_finds_the_master_at_its_new_address(process: MasterProcess) -> None:
+    master = process.client()
+    number = master.create_experiment(trainings.experiment(epochs=100), files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: only_trial(master, number).batches >= 1, "the first report")
+    process.kill()
+    process.port = free_port()
+    process.url = f"http://127.0.0.1:{process.port}"
+    process.start()
+    master = process.client()
+    reported = only_trial(master, number).batches
+    wait_for(lambda: only_trial(master, number).batches > reported, "reports at the new address")
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert (trial.attempts, trial.restarts) == (1, 0)
+    assert validations(master, [trial.id]) == {trial.id: list(range(1, 101))}

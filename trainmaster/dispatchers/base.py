@@ -368,3 +368,12 @@ class Dispatcher(Protocol):
 
     def close(self) -> None:
         """Let go of connections and threads. Jobs go on."""
+
+
+@runtime_checkable
+class Announces(Protocol):
+    """A dispatcher whose job folders this machine may not see, and that can leave a file there all the same."""
+
+    def announce(self, url: str) -> None:
+        """Write the master's address into `master-url` in the folder of the job folders: jobs that cannot reach the one
+        they were given read it there. Idempotent. Raises Rejected, Transient, Unreachable."""

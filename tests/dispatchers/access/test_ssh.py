@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,7 @@ from tests.dispatchers.bench import wait
 from trainmaster.dispatchers.access import talk
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.access.ways import Access, make_access
-from trainmaster.dispatchers.base import StagedFile, Unreachable
+from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
 
 Make = Callable[..., Access]
 
@@ -84,6 +86,32 @@ def test_job_folders_lie_at_the_far_end(make: Make, tmp_path: Path) -> None:
     assert list(root.iterdir()) == []
     root.rmdir()
     assert access.output("det-1") is None
+
+
+def test_jobs_at_the_far_end_are_told_where_the_master_is(make: Make, tmp_path: Path) -> None:
+    root = Path("/home/tmalice/jobs of det")
+    access = make(root)
+    for url in ("http://login1:8080", "http://login2:8080"):
+        access.announce(url)
+        told = root / "master-url"
+        assert (told.read_text(), told.owner(), told.stat().st_mode & 0o777) == (f"{url}\n", "tmalice", 0o644)
+    with pytest.raises(Rejected, match="is not the address of a master"):
+        access.announce("http://evil\nhttp://x")
+    assert [path.name for path in root.iterdir()] == ["master-url"]
+    told.unlink()
+    root.rmdir()
+
+
+def test_an_address_that_somebody_else_left_is_not_taken_for_ours(make: Make) -> None:
+    root = Path(tempfile.mkdtemp(prefix="tm-jobs-", dir="/var/tmp"))
+    try:
+        root.chmod(0o1777)
+        run_as("tmbob", ["sh", "-c", "echo http://mine >master-url"], cwd=str(root))
+        with pytest.raises(Transient, match="The master's address cannot be left in"):
+            make(root).announce("http://login1:8080")
+        assert (root / "master-url").read_text() == "http://mine\n"
+    finally:
+        shutil.rmtree(root)
 
 
 def test_a_deadline_ends_the_command_at_the_far_end(make: Make, home: Path) -> None:

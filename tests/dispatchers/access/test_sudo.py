@@ -81,7 +81,7 @@ def test_root_and_system_accounts_are_refused_in_words(access: Access, user: str
 def test_the_helper_refuses_them_too(installed: Installed, user: str) -> None:
     # This process is root, which sudo lets be anybody: only the helper stands in the way.
     there = Helper(LocalLine({"PATH": "/usr/bin:/bin"}), [SUDO, "-n", "-H", "-u", user, "--", str(PROGRAM)], user=user)
-    for verb in ("stage", "run", "check"):
+    for verb in ("stage", "run", "check", "announce"):
         with pytest.raises(RefusedThere, match=f"jobs never run as {user}"):
             there.ask(verb, 5, root=str(installed.root), token="det-1", files={}, argv=["squeue"])
 
@@ -103,6 +103,15 @@ def test_sudo_refuses_an_account_outside_the_group_with_the_mend(installed: Inst
         subprocess.run(["usermod", "--append", "--groups", GROUP, "tmbob"], check=True)
     assert said.startswith("Unreachable sudo does not let tmservice run")
     assert "trainmaster helper show" in said
+
+
+def test_no_user_announces_a_master(installed: Installed) -> None:
+    argv = [SUDO, "-n", "-H", "-u", "tmbob", "--", str(PROGRAM)]
+    for user in ("tmbob", None):
+        there = Helper(LocalLine({"PATH": "/usr/bin:/bin"}), argv, user=user)
+        with pytest.raises(RefusedThere, match="only the account of the master"):
+            there.ask("announce", 5, root=str(installed.root), url="http://evil:1")
+    assert list(installed.root.iterdir()) == []
 
 
 def test_sudo_takes_no_arguments_and_no_environment(installed: Installed) -> None:

@@ -20,6 +20,7 @@ For authors of dispatchers::
     error = outcome.way_failure(token, repeatable=False)    # Rejected, Unreachable, Ambiguous: raise it if there is one
     access.name(owner)                        # for `Observation.user`: None for the master's own account
     access.by_user(refs)                      # groups of jobs that one account may cancel or signal
+    access.announce(url)                      # for `base.Announces`
     access.problems()                         # for `probe`
     access.close()
 

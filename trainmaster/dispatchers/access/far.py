@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,17 +77,29 @@ class FarFolder:
         self._ask("forget", "could not be removed completely")
 
     def _ask(self, verb: str, what: str, **fields: Any) -> Mapping[str, Any]:
-        try:
+        with _in_words(f"The job folder {self.path} {what}", self.token):
             return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
-        except RefusedThere as error:
-            raise Rejected(_sentence(error), token=self.token) from None
-        except FailedThere as error:
-            raise Transient(f"The job folder {self.path} {what}: {error}.", token=self.token) from None
-        except Cut as error:
-            # Each of these may be done again, whether or not it was done.
-            raise Transient(f"The job folder {self.path} {what}: {error}", token=self.token) from None
-        except NotStarted as error:
-            raise Unreachable(str(error), token=self.token) from None
+
+
+def announce(there: Helper, root: Path, url: str) -> None:
+    """Leave the master's address beside the job folders in `root`. Raises Rejected, Transient, Unreachable."""
+    with _in_words(f"The master's address cannot be left in {root}"):
+        there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)
+
+
+@contextmanager
+def _in_words(what: str, token: str | None = None) -> Iterator[None]:
+    """What goes wrong with something that may be done again, whether or not it was done."""
+    try:
+        yield
+    except RefusedThere as error:
+        raise Rejected(_sentence(error), token=token) from None
+    except FailedThere as error:
+        raise Transient(f"{what}: {error}.", token=token) from None
+    except Cut as error:
+        raise Transient(f"{what}: {error}", token=token) from None
+    except NotStarted as error:
+        raise Unreachable(str(error), token=token) from None
 
 
 def _sentence(error: Exception) -> str:

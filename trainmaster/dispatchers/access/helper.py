@@ -9,6 +9,7 @@ copies of the request's `mark`, so that whatever a login prints around it does n
     stage    make the job folder ROOT/TOKEN and write its files      collect  read what the job left there
     forget   remove the job folder                                   tail     read the end of the job's output
     run      run one of the scheduler's commands                     check    say who and where this is
+    announce leave the master's address beside the job folders; only for the account that the master logs in as
 
 Installed, it obeys /etc/trainmaster/helper.json, which root must own: `job_roots` (folders below which jobs live; none
 is allowed that is not named), `programs` (name: path), `environment` (variables for them, with their values), `min_uid`
@@ -46,6 +47,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are looked for
 FREE = {"PATH": PATH, "SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so
 OUTPUT = "output.txt"
+URL_FILE = "master-url"
 MAX_REQUEST = 256 * 1024**2  # bytes
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
 MAX_STREAMS = 256 * 1024**2  # of all report streams of a job together
@@ -209,6 +211,18 @@ def _write(folder: int, name: str, content: bytes, mode: int) -> None:
         file.flush()
         os.fsync(file.fileno())  # a node that reads over NFS must not see an empty file (nextflow#4154)
     os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def announce(root: str, url: str) -> None:
+    """Leave the master's address in ROOT, for jobs that cannot reach the one they know. A file that somebody else made
+    there is not taken for ours: in a sticky folder it cannot be replaced."""
+    if not re.fullmatch(r"https?://[!-~]{1,400}", url):
+        raise Refused("%r is not the address of a master" % url)
+    folder = _open_root(root)
+    try:
+        _write(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
+    finally:
+        os.close(folder)
 
 
 class Left(NamedTuple):
@@ -421,6 +435,12 @@ def answer(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
         return {"output_tail": pack(tail(root, token, max(1, int(request.get("limit", TAIL))), policy.job_roots))}
     if verb == "forget":
         forget(root, token, policy.job_roots)
+        return {}
+    if verb == "announce":
+        if policy.job_roots is not None or request.get("user") is not None:
+            raise Refused("only the account of the master announces where it is")
+        os.makedirs(root, 0o755, exist_ok=True)
+        announce(root, str(request["url"]))
         return {}
     if verb == "check":
         found = {str(path): _facts(str(path)) for path in request.get("paths", ())}

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from trainmaster.dispatchers.access import openssh, talk
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, SshClient, SshOptions, is_account_name
-from trainmaster.dispatchers.access.far import FarFolder, FarShell
+from trainmaster.dispatchers.access.far import FarFolder, FarShell, announce
 from trainmaster.dispatchers.access.inspection import Inspection
 from trainmaster.dispatchers.access.talk import Helper
 from trainmaster.dispatchers.access.wires import Line, LocalLine
@@ -110,6 +110,11 @@ class Access:
     def output(self, token: str) -> Path | None:
         """Where the scheduler writes the job's own output, if this process can surely read it."""
         return JobFolder(self._root, token).output if self.here and not self.impersonates else None
+
+    def announce(self, url: str) -> None:
+        """Leave the master's address where jobs look when they cannot reach the one they know. Raises Rejected,
+        Transient, Unreachable."""
+        announce(self._inspector(), self._root, url)
 
     def problems(self) -> list[Problem]:
         """What an administrator should mend before jobs can run as they should."""

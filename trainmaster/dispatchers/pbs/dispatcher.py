@@ -331,6 +331,9 @@ class PbsDispatcher:
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()
 
+    def announce(self, url: str) -> None:
+        self._access.announce(url)
+
     def log_path(self, token: str) -> Path | None:
         return self._access.output(token)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any
 
 from trainmaster.dispatchers.base import (
     Ambiguous,
+    Announces,
     DispatcherError,
     JobRef,
     Rejected,
@@ -63,6 +65,7 @@ class ClusterLoop:
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
+        self._announce_at = 0.0
 
     @property
     def cluster(self) -> Cluster:
@@ -112,6 +115,7 @@ class ClusterLoop:
 
     def tick(self) -> None:
         """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
+        self._announce()
         submission.adopt_cluster(self._store, self._clusters)
         endings.enforce_deadlines(self._store)
         self._submit_due()
@@ -121,6 +125,18 @@ class ClusterLoop:
         self._investigate()
         self._conclude()
         self._collect()
+
+    def _announce(self) -> None:
+        """Tell jobs on a cluster elsewhere where the master is now, once that can be reached. (Where its folders are
+        this machine's own, they were told at the start.)"""
+        if self._cluster.here or time.monotonic() < self._announce_at or not isinstance(self._dispatcher, Announces):
+            return
+        self._announce_at = math.inf
+        try:
+            self._dispatcher.announce(self._cluster.master_url or self._settings.master_url)
+        except DispatcherError as error:
+            log.warning("jobs on %s are not told where the master is yet: %s", self._cluster.name, error)
+            self._announce_at = time.monotonic() + UNREACHABLE_DELAY
 
     # -- submitting -------------------------------------------------------------------------------------------
 

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from trainmaster.dispatchers.base import Capabilities, Dispatcher, DispatcherError, ExternalJob, Pool, Snapshot
+from trainmaster.dispatchers.base import (
+    Announces,
+    Capabilities,
+    Dispatcher,
+    DispatcherError,
+    ExternalJob,
+    Pool,
+    Snapshot,
+)
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services.errors import Invalid, Unavailable
@@ -70,6 +78,11 @@ class Cluster:
     @property
     def kind(self) -> str:
         return self.dispatcher.kind
+
+    @property
+    def announced(self) -> bool:
+        """Whether the master's address is left beside the job folders."""
+        return self.here or isinstance(self.dispatcher, Announces)
 
     @property
     def master_url_file(self) -> Path:

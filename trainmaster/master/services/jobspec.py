@@ -31,7 +31,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "token": allocation.token,
         "cluster_id": settings.cluster_id,
         "master_url": served.cluster.master_url or settings.master_url,
-        "master_url_file": str(served.cluster.master_url_file) if served.cluster.here else None,
+        "master_url_file": str(served.cluster.master_url_file) if served.cluster.announced else None,
         "scheduler": kind,
         "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),
         "pool": served.pool.name,
