@@ -175,19 +175,25 @@ def test_what_a_workspace_adds_to_its_experiments(
         ({"colour": "blue"}, "colour"),
     ],
 )
-def test_settings_that_cannot_be(user: Api, workspace: Json, body: Json, wanted: str) -> None:
+def test_settings_that_cannot_be(admin: Api, workspace: Json, body: Json, wanted: str) -> None:
     for answer in (
-        user.post(WORKSPACES, {"name": fresh("refused"), **body}),
-        user.call("PATCH", f"{WORKSPACES}/{workspace['id']}", body),
+        admin.post(WORKSPACES, {"name": fresh("refused"), **body}),
+        admin.call("PATCH", f"{WORKSPACES}/{workspace['id']}", body),
     ):
         assert answer.status == 400, answer.content
         assert wanted in answer.sentence
 
 
-def test_the_account_of_a_workspace(user: Api, workspace: Json) -> None:
+def test_the_account_of_a_workspace(admin: Api, user: Api, workspace: Json) -> None:
     account = {"agentUser": "visionaries", "agentUid": 4711, "agentGid": 4711, "agentGroup": "vision"}
     path = f"{WORKSPACES}/{workspace['id']}"
-    assert made(user.call("PATCH", path, {"agentUserGroup": account}), "workspace")["agentUserGroup"] == account
+    for refused in (
+        user.call("PATCH", path, {"agentUserGroup": account}),
+        user.post(WORKSPACES, {"name": fresh("refused"), "agentUserGroup": account}),
+    ):
+        assert (refused.status, "administrator" in refused.sentence) == (403, True)
+    assert made(user.get(path), "workspace")["agentUserGroup"] is None
+    assert made(admin.call("PATCH", path, {"agentUserGroup": account}), "workspace")["agentUserGroup"] == account
 
 
 # -- projects ------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
     if attempt.ended_seen_at is not None:
         return _from_scheduler(attempt) if now - attempt.ended_seen_at >= SETTLE else None
     if attempt.absent_since is not None:
-        return _from_silence(attempt, now, lost_after)
+        return _from_silence(attempt, attempt.absent_since, now, lost_after)
     if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= NEVER:
         why = attempt.said_text.rstrip(".")
         return Outcome(OutcomeKind.REJECTED, f"The scheduler can never start the job as it was asked for: {why}")
@@ -184,10 +184,10 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
     return Outcome(said, text)
 
 
-def _from_silence(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
+def _from_silence(attempt: Attempt, absent_since: float, now: float, lost_after: float) -> Outcome | None:
     if attempt.kill_asked:
         return Outcome(OutcomeKind.STOPPED, "It was ended at once")
-    quiet_since = max(attempt.absent_since or now, attempt.heartbeat_at or 0.0)
+    quiet_since = max(absent_since, attempt.heartbeat_at or 0.0)
     if now - quiet_since < lost_after:
         return None
     if attempt.preempt_reason is not None and not attempt.leased:

@@ -102,7 +102,7 @@ def create(store: Store, clusters: Clusters, caller: Caller, change: WorkspaceCh
     """Raises Conflict when there is one of that name."""
     with store.transaction() as session:
         row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
-        _apply(row, clusters, change)
+        _apply(row, clusters, caller, change)
         session.add(row)
         session.flush()
         return _view(session, caller, row.id)
@@ -116,7 +116,7 @@ def patch(
         _refuse_archived(row)
         if change.name is not None:
             row.name = _free_name(session, change.name, row.id)
-        _apply(row, clusters, change)
+        _apply(row, clusters, caller, change)
         session.flush()
         return _view(session, caller, workspace_id)
 
@@ -227,8 +227,10 @@ def _free_name(session: Session, name: str, mine: int | None) -> str:
     return name
 
 
-def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
+def _apply(row: Workspace, clusters: Clusters, caller: Caller, change: WorkspaceChange) -> None:
     if change.account is not None:
+        if not caller.admin:
+            raise Forbidden("Only an administrator may say as which account the jobs of a workspace run.")
         check_account(change.account)
         row.agent_uid, row.agent_user = change.account.uid, change.account.user
         row.agent_gid, row.agent_group = change.account.gid, change.account.group
