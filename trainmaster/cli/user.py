@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from trainmaster.cli import render
+from trainmaster.cli import render, user_edit
 from trainmaster.cli.session import connect, identity, login, master_url, transport
 from trainmaster.cli.verbs import Verbs, natural
 from trainmaster.client import credentials
@@ -39,6 +39,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("list", _list, "list users", "det user list", ["ls"])
     p.add_argument("-a", "--all", action="store_true", help="deactivated ones too")
     render.add_format_options(p)
+    user_edit.add_to(verbs)
 
 
 def _login(args: argparse.Namespace) -> None:

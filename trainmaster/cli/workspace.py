@@ -12,6 +12,7 @@ from trainmaster.cli import project, render
 from trainmaster.cli.session import UsageError, session
 from trainmaster.cli.verbs import Verbs, add_order, add_paging, confirmed, natural, order, read_mapping
 from trainmaster.client.organisation import Organisation
+from trainmaster.client.users import Users
 
 # verb -> (what is said when it is done, help)
 STEER = {
@@ -31,6 +32,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("list-projects", project.list_of_workspace, "list its projects", "det workspace list-projects vision")
     project.add_list_options(p)
     p = verbs.add("list-pools", _list_pools, "the resource pools it may use", "det workspace list-pools vision")
+    _add_name(p)
+    render.add_format_options(p)
+    p = verbs.add("list-members", _list_members, "who holds a role in it", "det workspace list-members vision")
     _add_name(p)
     render.add_format_options(p)
     p = verbs.add("create", _create, "create a workspace", "det workspace create vision --default-compute-pool gpu")
@@ -122,6 +126,19 @@ def _list_pools(args: argparse.Namespace) -> None:
     master = Organisation(session(args))
     pools = master.pools_of(master.workspace(args.workspace_name)["id"])
     render.show(args, ["Workspace", "Available Resource Pools"], [[args.workspace_name, pools]], pools)
+
+
+def _list_members(args: argparse.Namespace) -> None:
+    http = session(args)
+    found = Users(http).members(Organisation(http).workspace(args.workspace_name)["id"])
+    users = {user["id"]: user["username"] for user in found["usersAssignedDirectly"]}
+    groups = {group["groupId"]: group["name"] for group in found["groups"]}
+    rows = []
+    for entry in found["assignments"]:
+        role = entry["role"]["name"]
+        rows += [[groups[one["groupId"]], "G", role] for one in entry["groupRoleAssignments"]]
+        rows += [[users[one["userId"]], "U", role] for one in entry["userRoleAssignments"]]
+    render.show(args, ["User/Group Name", "User/Group", "Role Name"], rows, found)
 
 
 def _create(args: argparse.Namespace) -> None:

@@ -47,15 +47,41 @@ class Tls(Section):
     key: AbsolutePath
 
 
+class Authz(Section):
+    """Who may do what: roles (`rbac`), or owners and administrators (`basic`)."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"fallback", "rbac_ui_enabled", "workspace_creator_assign_role", "_strict_ntsc_enabled"}
+    )
+
+    type: Literal["basic", "rbac"] = "basic"
+
+
+class Token(Section):
+    """How many days access tokens live; -1 for ever."""
+
+    default_lifespan_days: Annotated[Whole, Field(ge=-1, le=36500)] = 30
+    max_lifespan_days: Annotated[Whole, Field(ge=-1, le=36500)] = 365
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        usual, most = self.default_lifespan_days, self.max_lifespan_days
+        if most != -1 and (usual == -1 or usual > most):
+            raise wrong(f"must be at most max_lifespan_days ({most})", "default_lifespan_days")
+        return self
+
+
 class Security(Section):
     """The `security` section."""
 
-    superfluous: ClassVar[tuple[str, ...]] = ("default_task", "ssh", "authz", "token", "rsa_key_size", "key")
+    superfluous: ClassVar[tuple[str, ...]] = ("default_task", "ssh", "rsa_key_size", "key")
     ignored: ClassVar[frozenset[str]] = frozenset(superfluous)
 
     initial_user_password: Line | None = None
     """Password of the first users `admin` and `determined`; generated when it is not set."""
     tls: Tls | None = None
+    authz: Authz = Authz()
+    token: Token = Token()
 
 
 class Log(Section):

@@ -24,9 +24,11 @@ from trainmaster.master.api import (
     projects,
     queue,
     registry,
+    roles,
     tasks,
     templates,
     trials,
+    users,
     workspaces,
 )
 from trainmaster.master.api.dependencies import Services
@@ -36,7 +38,7 @@ from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
 PARTS = (
-    *(auth, master, agents, queue, jobs, trials, tasks, checkpoints),
+    *(auth, users, roles, master, agents, queue, jobs, trials, tasks, checkpoints),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
     *(registry, templates),
 )

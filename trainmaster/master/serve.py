@@ -129,6 +129,9 @@ def make_services(
         master_url=master_url,
         runtime_zip=build_runtime_zip(),
         log_retention_days=config.retention_policy.log_retention_days,
+        roles=config.security.authz.type == "rbac",
+        token_days=config.security.token.default_lifespan_days,
+        token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
     )
     return Services(store, settings, site.clusters, site.defaults, Wakeups()), site

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Request
 
-from trainmaster.master.services import identity
+from trainmaster.master.api.permissions import ENDPOINTS
+from trainmaster.master.services import identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 
@@ -50,7 +52,30 @@ def _caller(request: Request, services: UsesServices) -> Caller:
     token = bearer(request)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    return identity.authenticate(services.store, services.settings, token)
+    caller = identity.authenticate(services.store, services.settings, token)
+    return _allowed(request, services, caller)
+
+
+def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
+    """The caller, with the workspaces for which the endpoint's permission is held. Raises Forbidden."""
+    rule = ENDPOINTS.get(f"{request.method} {request.scope['route'].path}")
+    if rule is None:
+        raise Forbidden("Nobody may call this: it has no entry in the table of permissions.")
+    if services.settings.roles:
+        caller = replace(caller, grants=roles.grants_of(services.store, caller))
+    if not isinstance(rule, Permission):
+        return caller
+    if caller.grants is None:
+        if caller.allocation_id is None:  # what jobs may is said where they are let in
+            caller.require(rule)
+        return caller
+    if rule not in caller.grants:
+        raise Forbidden(f"This needs the permission {rule.name}, which none of your roles gives.")
+    caller = replace(caller, workspaces=caller.grants[rule])
+    home = locations.workspace_of(services.store, request.path_params) if caller.workspaces is not None else None
+    if home is not None:
+        caller.check(home)
+    return caller
 
 
 async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:

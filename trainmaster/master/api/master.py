@@ -14,10 +14,13 @@ from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc33
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.services import agents, queue, standing
 from trainmaster.master.services.clock import from_epoch
-from trainmaster.master.services.errors import Forbidden, NotFound
+from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.paging import cut
+from trainmaster.master.services.permissions import Permission
 
 router = APIRouter()
+
+SEES_JOBS = Permission.VIEW_EXPERIMENT_METADATA
 
 
 class MasterAnswer(Shape):
@@ -92,6 +95,7 @@ def master(services: UsesServices) -> MasterAnswer:
         master_id=settings.cluster_id,
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
+        rbac_enabled=settings.roles,
     )
 
 
@@ -118,8 +122,6 @@ def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, 
 @router.post("/api/x1/resource-pools/{name}/resume", tags=["queue"])
 def resume_pool(name: str, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
     """Go on with a pool that rests after failures, at once."""
-    if not caller.admin:
-        raise Forbidden("Only administrators can tell a resource pool to go on.")
     if name not in {served.pool.name for served in services.clusters.pools()}:
         raise NotFound(f"There is no resource pool {name!r}.")
     standing.resume(services.store, name)
@@ -145,28 +147,33 @@ def job_queues(
         external=external,
         ranks=agents.queue_ranks(services.clusters),
     )
-    jobs = [
-        {
-            "full": {
-                "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
-                "type": "TYPE_EXTERNAL" if job.external else "TYPE_EXPERIMENT",
-                "submissionTime": rfc3339(job.submitted_at),
-                "username": job.username,
-                "userId": job.user_id,
-                "resourcePool": job.pool,
-                "isPreemptible": not job.external,
-                "priority": job.priority,
-                "weight": job.weight,
-                "entityId": "" if job.external else str(job.experiment_id),
-                "jobId": job.job_id,
-                "requestedSlots": job.requested_slots,
-                "allocatedSlots": job.allocated_slots,
-                "name": job.name,
-                "progress": job.progress,
-                "workspaceId": job.workspace_id,
-                "explanation": job.explanation,
-            }
-        }
-        for job in found.items
-    ]
+    jobs = [_job(job, whole=job.external or caller.holds(SEES_JOBS, job.workspace_id)) for job in found.items]
     return {"jobs": jobs, "pagination": Pagination.of(found.window).model_dump(by_alias=True)}
+
+
+def _job(job: queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
+    """Of a job in a workspace that the caller does not see only what the queue is about."""
+    limited = {
+        "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
+        "type": "TYPE_EXTERNAL" if job.external else "TYPE_EXPERIMENT",
+        "resourcePool": job.pool,
+        "isPreemptible": not job.external,
+        "priority": job.priority,
+        "weight": job.weight,
+        "jobId": job.job_id,
+        "requestedSlots": job.requested_slots,
+        "allocatedSlots": job.allocated_slots,
+        "progress": job.progress,
+        "workspaceId": job.workspace_id,
+    }
+    if not whole:
+        return {"limited": limited}
+    more = {
+        "submissionTime": rfc3339(job.submitted_at),
+        "username": job.username,
+        "userId": job.user_id,
+        "entityId": "" if job.external else str(job.experiment_id),
+        "name": job.name,
+        "explanation": job.explanation,
+    }
+    return {"full": {**limited, **more}}

@@ -48,6 +48,7 @@ def trial_metrics(
     trial_ids: Annotated[list[int], Query(alias="trialIds")],
     group: str = "",
 ) -> StreamingResponse:
+    trials.check_all(services.store, caller, trial_ids)
     return _metrics(services, trial_ids, group or None)
 
 
@@ -55,6 +56,7 @@ def trial_metrics(
 def training_metrics(
     services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
+    trials.check_all(services.store, caller, trial_ids)
     return _metrics(services, trial_ids, "training")
 
 
@@ -62,6 +64,7 @@ def training_metrics(
 def validation_metrics(
     services: UsesServices, caller: UserCaller, trial_ids: Annotated[list[int], Query(alias="trialIds")]
 ) -> StreamingResponse:
+    trials.check_all(services.store, caller, trial_ids)
     return _metrics(services, trial_ids, "validation")
 
 

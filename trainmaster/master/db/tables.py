@@ -90,7 +90,7 @@ class User(Base):
 
 
 class UserSession(Base):
-    """A bearer token of a user; only its SHA-256 is stored."""
+    """A bearer token of a user, from logging in or made for programs; only its SHA-256 is stored."""
 
     __tablename__ = "user_sessions"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
@@ -98,6 +98,9 @@ class UserSession(Base):
     token_hash: Mapped[bytes] = mapped_column(unique=True)
     created_at: Mapped[Time] = _now()
     expires_at: Mapped[Time]
+    kind: Mapped[str] = mapped_column(default="USER_SESSION")  # or ACCESS_TOKEN
+    description: Mapped[str] = mapped_column(default="")
+    revoked: Mapped[bool] = mapped_column(default=False)
 
 
 class Workspace(Base):

@@ -26,7 +26,6 @@ from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import (
     Conflict,
-    Forbidden,
     Invalid,
     NotFound,
     ServiceError,
@@ -34,6 +33,7 @@ from trainmaster.master.services.errors import (
     Unavailable,
 )
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.queue import QueueRank
 from trainmaster.master.services.store import Store
 
@@ -178,8 +178,7 @@ def disable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None 
 
 
 def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
-    if not caller.admin:
-        raise Forbidden("Only an administrator may enable and disable agents.")
+    caller.require(Permission.UPDATE_AGENTS)
     for yard in yards(clusters):
         if any(view.id == agent_id for view in yard.hub.agents()):
             return yard.hub

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from trainmaster.master.db.tables import Experiment
+from trainmaster.master.db.tables import Experiment, Project
 from trainmaster.master.services import experiments
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.experiments import ListQuery
@@ -52,6 +52,10 @@ def _chosen(store: Store, caller: Caller, selection: Selection) -> list[int]:
         page = experiments.list_page(store, caller, selection.query, 0, 0)
         return [view.row.id for view in page.items if view.row.id not in selection.excluded]
     query = select(Experiment.id).where(Experiment.id.in_(selection.ids))
+    if caller.workspaces is not None:
+        query = query.where(
+            Experiment.project_id.in_(select(Project.id).where(Project.workspace_id.in_(caller.workspaces)))
+        )
     if selection.project_id:
         query = query.where(Experiment.project_id == selection.project_id)
     with store.transaction() as session:

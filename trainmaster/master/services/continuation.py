@@ -11,7 +11,7 @@ from trainmaster.config.merge import merge
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read
 from trainmaster.config.validation import check, in_order
-from trainmaster.master.db.tables import Experiment, Task, Trial
+from trainmaster.master.db.tables import Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import Create, Search, SearchError
@@ -37,6 +37,7 @@ def go_on(
         row = conductor.row
         if not caller.may_change(row.owner_id):
             raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        caller.check(conductor.session.get_one(Project, row.project_id).workspace_id)
         trial = _only_trial(conductor)
         config = _overridden(row, overrides)
         served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])

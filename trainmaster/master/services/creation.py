@@ -27,6 +27,7 @@ from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.projects import open_for
 from trainmaster.master.services.store import Settings, Store
 
@@ -101,8 +102,12 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     first = _parsed(order, [*shared, *defaults.of_pool("")])
     resources = first.resources
     with store.transaction() as session:
-        if order.parent_id is not None and session.get(Experiment, order.parent_id) is None:
-            raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
+        if order.parent_id is not None:
+            parent = session.get(Experiment, order.parent_id)
+            if parent is None:
+                raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
+            home = session.get_one(Project, parent.project_id).workspace_id
+            caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
         project = _project(session, caller, first, order.project_id)
         workspace = session.get_one(Workspace, project.workspace_id)
         usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
@@ -123,7 +128,7 @@ def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
         return []
     with store.transaction() as session:
         row = templates.find(session, name)
-        caller.check(row.workspace_id)
+        caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
         return [row.config]
 
 

@@ -7,16 +7,18 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
+from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.store import Settings, Store
 
 SESSION_LIFE = dt.timedelta(days=7)
@@ -32,8 +34,8 @@ _NOBODY = _hasher.hash("nobody")
 class Caller:
     """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner.
 
-    `workspaces`: where the request's permission is held, None for everywhere. `by_role`: a role gives it, so that it
-    does not matter whose the thing is.
+    `grants`: each permission that roles give, with the workspaces for which they do (None: everywhere); None where the
+    master does not use roles. `workspaces`: for which the request's own permission is held, None for everywhere.
     """
 
     user_id: int
@@ -42,17 +44,28 @@ class Caller:
     allocation_id: str | None = None
     task_id: str | None = None
     trial_id: int | None = None
+    grants: Mapping[Permission, frozenset[int] | None] | None = None
     workspaces: frozenset[int] | None = None
-    by_role: bool = False
 
     def may_change(self, owner_id: int) -> bool:
-        """Whether a thing of `owner_id` is the caller's to change."""
-        return self.allocation_id is None and (self.admin or self.by_role or self.user_id == owner_id)
+        """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
+        return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
 
-    def require_admin(self, what: str) -> None:
-        """`what`: a verb, for the sentence. Raises Forbidden."""
-        if not (self.admin or self.by_role) or self.allocation_id is not None:
-            raise Forbidden(f"Only an administrator can {what}.")
+    def holds(self, permission: Permission, workspace_id: int | None = None) -> bool:
+        """In a workspace, or everywhere."""
+        if self.allocation_id is not None:
+            return False
+        if self.admin or self.grants is None:
+            return self.admin or permission not in ADMINISTRATORS
+        if permission not in self.grants:
+            return False
+        where = self.grants[permission]
+        return where is None or workspace_id in where
+
+    def require(self, permission: Permission, workspace_id: int | None = None) -> None:
+        """Raises Forbidden."""
+        if not self.holds(permission, workspace_id):
+            raise Forbidden(f"This needs the permission {permission.name}, which you do not have here.")
 
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
@@ -96,14 +109,14 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tu
         if not _verify(stored, sent) or user is None or user.password_hash is None or not user.active:
             raise Forbidden("The user name or the password is wrong.")
         token = secrets.token_urlsafe(32)
-        session.add(UserSession(user_id=user.id, token_hash=_digest(token), expires_at=now() + SESSION_LIFE))
+        session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=now() + SESSION_LIFE))
         user.last_auth_at = now()
     return token, user
 
 
 def log_out(store: Store, token: str) -> None:
     with store.transaction() as session:
-        found = session.scalar(select(UserSession).where(UserSession.token_hash == _digest(token)))
+        found = session.scalar(select(UserSession).where(UserSession.token_hash == digest(token)))
         if found is not None:
             session.delete(found)
 
@@ -124,17 +137,9 @@ def get_user_by_name(store: Store, username: str) -> User:
         return user
 
 
-def list_users(store: Store) -> list[User]:
-    with store.transaction() as session:
-        return list(session.scalars(select(User).order_by(User.id)))
-
-
-def change_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
-    sent = password if is_hashed else client_hash(password)
-    with store.transaction() as session:
-        session.execute(
-            update(User).where(User.id == user_id).values(password_hash=_hasher.hash(sent), modified_at=now())
-        )
+def hash_password(password: str, *, is_hashed: bool) -> str:
+    """What is stored of a password; `is_hashed`: it comes as Determined's clients send it."""
+    return _hasher.hash(password if is_hashed else client_hash(password))
 
 
 def session_token(settings: Settings, allocation_id: str, token: str) -> str:
@@ -149,11 +154,11 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
         return _authenticate_job(store, settings, token)
     with store.reading() as session:
         row = session.execute(
-            select(User, UserSession.expires_at)
+            select(User, UserSession.expires_at, UserSession.revoked)
             .join(UserSession, UserSession.user_id == User.id)
-            .where(UserSession.token_hash == _digest(token))
+            .where(UserSession.token_hash == digest(token))
         ).first()
-    if row is None or row.expires_at < now() or not row.User.active:
+    if row is None or row.revoked or row.expires_at < now() or not row.User.active:
         raise Unauthenticated("The session is not valid or has expired: log in again with `det user login`.")
     return Caller(row.User.id, row.User.username, row.User.admin)
 
@@ -173,7 +178,8 @@ def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
     return Caller(row.User.id, row.User.username, False, parts[1], row.task_id, row.trial_id)
 
 
-def _digest(token: str) -> bytes:
+def digest(token: str) -> bytes:
+    """What is stored of a token."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 

@@ -40,6 +40,8 @@ class QueueChange:
 def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> None:
     """Raises Invalid, NotFound, Forbidden, Unavailable."""
     experiment = _find(store, wanted.job_id)
+    with store.transaction() as session:
+        caller.check(session.get_one(Project, experiment.project_id).workspace_id)
     if not caller.may_change(experiment.owner_id):
         raise Forbidden(f"Experiment {experiment.id} belongs to somebody else; only its owner or an administrator may.")
     _check(wanted)

@@ -17,6 +17,7 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store
 from trainmaster.master.services.trials import CheckpointView
 
@@ -190,7 +191,10 @@ def move(store: Store, caller: Caller, key: str, workspace_id: int) -> None:
 def remove(store: Store, caller: Caller, key: str) -> None:
     """With its versions; the checkpoints stay."""
     with store.transaction() as session:
-        session.delete(_changeable(session, caller, key))
+        row = _changeable(session, caller, key)
+        if row.user_id != caller.user_id:
+            caller.require(Permission.DELETE_OTHER_USER_MODEL_REGISTRY, row.workspace_id)
+        session.delete(row)
 
 
 def labels(store: Store, caller: Caller, workspace_id: int | None) -> list[str]:
@@ -280,6 +284,8 @@ def remove_version(store: Store, caller: Caller, key: str, number: int) -> None:
         row = _find_version(session, model, number)
         if not (caller.may_change(row.user_id) or caller.may_change(model.user_id)):
             raise Forbidden(f"Version {number} of the model {model.name!r} belongs to somebody else.")
+        if caller.user_id not in (row.user_id, model.user_id):
+            caller.require(Permission.DELETE_OTHER_USER_MODEL_VERSION, model.workspace_id)
         session.delete(row)
         model.updated_at = now()
 

@@ -37,7 +37,8 @@ def remove_deleted_experiments(store: Store) -> None:
 
 def remove_expired_sessions(store: Store) -> None:
     with store.transaction() as session:
-        session.execute(delete(UserSession).where(UserSession.expires_at < now()))
+        # Access tokens stay in their list as expired ones.
+        session.execute(delete(UserSession).where(UserSession.expires_at < now(), UserSession.kind == "USER_SESSION"))
 
 
 def remove_deleted_projects(store: Store) -> None:

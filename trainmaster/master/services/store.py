@@ -39,6 +39,9 @@ class Settings:
     longest_poll: float = 60.0  # seconds that a request may wait for something to happen
     max_context_bytes: int = 95 * 1024 * 1024
     log_retention_days: int | None = None  # where nobody says it; None is for ever
+    roles: bool = False  # whether roles say who may do what
+    token_days: int = 30  # how long an access token lives when nobody says it
+    token_days_at_most: int = 365  # -1: for ever
 
 
 class Store:

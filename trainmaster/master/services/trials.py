@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import METRICS_OF, Allocation, Checkpoint, Experiment, Task, Trial
+from trainmaster.master.db.tables import METRICS_OF, Allocation, Checkpoint, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle import trial as lifecycle
 from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
@@ -225,6 +225,17 @@ def list_checkpoints(
         trials = {t.id: t for t in session.scalars(select(Trial).where(Trial.id.in_({row.trial_id for row in rows})))}
         views = [CheckpointView(row, trials.get(row.trial_id or 0), experiment.config) for row in rows]
         return Page(views, window)
+
+
+def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
+    """Raises Forbidden when one of them stands where the request's permission is not held."""
+    if caller.workspaces is None:
+        return
+    query = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
+    query = query.join(Trial, Trial.experiment_id == Experiment.id).where(Trial.id.in_(trial_ids)).distinct()
+    with store.transaction() as session:
+        for workspace_id in session.scalars(query):
+            caller.check(workspace_id)
 
 
 def task_of_trial(store: Store, trial_id: int) -> str:

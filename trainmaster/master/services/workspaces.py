@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.source import Document
 from trainmaster.config.validation import check
+from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.organisation import WorkspacePin
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
@@ -22,6 +23,7 @@ from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.permissions import WORKSPACE_ADMIN, Permission
 from trainmaster.master.services.store import Store, wake
 
 UNDELETABLE = [state.value for state in State if not (state.terminal or state.value.startswith("DELET"))]
@@ -101,10 +103,15 @@ def get(store: Store, caller: Caller, workspace_id: int) -> WorkspaceView:
 def create(store: Store, clusters: Clusters, caller: Caller, change: WorkspaceChange) -> WorkspaceView:
     """Raises Conflict when there is one of that name."""
     with store.transaction() as session:
+        if change.account is not None:
+            caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
         row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
         _apply(row, clusters, caller, change)
         session.add(row)
         session.flush()
+        if caller.grants is not None:  # who made it may do in it what its administrators may
+            session.add(RoleAssignment(role_id=WORKSPACE_ADMIN.id, user_id=caller.user_id, workspace_id=row.id))
+            session.flush()
         return _view(session, caller, row.id)
 
 
@@ -114,6 +121,14 @@ def patch(
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         _refuse_archived(row)
+        for permission, wanted in (
+            (Permission.SET_WORKSPACE_AGENT_USER_GROUP, change.account),
+            (Permission.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, change.checkpoint_storage),
+            (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.compute_pool),
+            (Permission.SET_WORKSPACE_DEFAULT_RESOURCE_POOL, change.aux_pool),
+        ):
+            if wanted is not None:
+                caller.require(permission, workspace_id)
         if change.name is not None:
             row.name = _free_name(session, change.name, row.id)
         _apply(row, clusters, caller, change)

@@ -1,0 +1,332 @@
+"""Who may call what: every role against every endpoint, on a master that uses roles and on one that does not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import log_in
+from tests.api.http import Api
+from tests.api.jobs import config
+from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from trainmaster.client.master import hashed
+from trainmaster.master.api.permissions import ENDPOINTS, Rule
+from trainmaster.master.app import PARTS
+from trainmaster.master.services.permissions import ADMINISTRATORS, CLUSTER_WIDE, ROLES, Permission
+
+Json = dict[str, Any]
+PASSWORD = "Correct-horse-1"
+ROUTES = sorted(f"{method} {route.path}" for part in PARTS for route in part.router.routes for method in route.methods)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def ruled() -> Iterator[MasterProcess]:
+    """A master on which roles say who may do what."""
+    folder = make_folder()
+    text = "security: {authz: {type: rbac}}\nresource_manager: {type: local, slots: 1, poll_interval: 0.5}\n"
+    process = MasterProcess(folder, text)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def chief(ruled: MasterProcess) -> Api:
+    return Api(ruled.url, log_in(ruled, "admin"))
+
+
+def person(ruled: MasterProcess, chief: Api) -> tuple[int, Api]:
+    """A new user without any role."""
+    name = f"u{uuid.uuid4().hex[:8]}"
+    body = {"user": {"username": name, "admin": False, "active": True}, "password": hashed(PASSWORD), "isHashed": True}
+    answer = chief.post("/api/v1/users", body)
+    assert answer.status == 200, answer.content
+    login = {"username": name, "password": hashed(PASSWORD), "isHashed": True}
+    token = Api(ruled.url).post("/api/v1/auth/login", login).json["token"]
+    return int(answer.json["user"]["id"]), Api(ruled.url, token)
+
+
+def give(chief: Api, role: int, user: int, workspace: int | None = None) -> None:
+    assigned: Json = {"role": {"roleId": role}, "scopeWorkspaceId": workspace}
+    answer = chief.post(
+        "/api/v1/roles/add-assignments", {"userRoleAssignments": [{"userId": user, "roleAssignment": assigned}]}
+    )
+    assert answer.status == 200, answer.content
+
+
+def things(chief: Api) -> dict[str, Any]:
+    """One of everything in a workspace of its own, by the word that addresses use."""
+    word = uuid.uuid4().hex[:8]
+    workspace = chief.post("/api/v1/workspaces", {"name": word}).json["workspace"]["id"]
+    project = chief.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "p"}).json["project"]
+    body = {"config": config(), "activate": False, "projectId": project["id"]}
+    experiment = chief.post("/api/v1/experiments", body).json["experiment"]["id"]
+    (trial,) = chief.get(f"/api/v1/experiments/{experiment}/trials").json["trials"]
+    model = chief.post("/api/v1/models", {"name": f"m-{word}", "workspaceId": workspace}).json["model"]["name"]
+    template = f"t-{word}"
+    chief.post(f"/api/v1/templates/{template}", {"config": {}, "workspaceId": workspace})
+    made = chief.post("/api/v1/groups", {"name": word})
+    group = made.json["group"]["groupId"] if made.status == 200 else 99999999
+    return {
+        "workspace_id": workspace,
+        "project_id": project["id"],
+        "key": project["key"],
+        "experiment_id": experiment,
+        "trial_id": trial["id"],
+        "task_id": trial["taskId"],
+        "allocation_id": f"{trial['taskId']}.1",
+        "uuid": str(uuid.UUID(int=0)),
+        "checkpoint_uuid": str(uuid.UUID(int=0)),
+        "model_name": model,
+        "version": 1,
+        "template_name": template,
+        "group_id": group,
+        "name": "default",
+        "pool_name": "default",
+        "agent_id": "a",
+        "slot_id": 0,
+        "token": "det-x",
+        "token_id": 99999999,
+        "label": "x",
+        "username": "admin",
+    }
+
+
+def calls(there: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Method, address and table's key of every endpoint that users call; what removes comes last."""
+    users = [key for key, rule in ENDPOINTS.items() if rule not in (Rule.OPEN, Rule.AGENT, Rule.OWN_JOB)]
+    users.remove("POST /api/v1/auth/logout")
+    for key in sorted(users, key=lambda key: (harm(key), key)):
+        method, path = key.split(" ")
+        yield method, path.format_map({**there, "user_id": there["user_id"]}), key
+
+
+def harm(key: str) -> int:
+    """How much of what later calls need is gone after a call. With a workspace go the roles in it."""
+    if key == "DELETE /api/v1/workspaces/{workspace_id}":
+        return 4
+    if key == "DELETE /api/v1/projects/{project_id}":
+        return 3
+    return 2 if key.startswith("DELETE") else int(key.endswith("/archive"))
+
+
+def refused(api: Api, method: str, path: str) -> bool:
+    # A stream that stays open is left after its first bytes.
+    answer = api.call(method, path, None if method == "GET" else {})
+    assert answer.status < 500, (method, path, answer.content)
+    assert answer.status != 401, (method, path)
+    return answer.status == 403
+
+
+# -- the table ----------------------------------------------------------------------------------------------------
+
+
+def test_every_endpoint_has_an_entry_and_every_entry_an_endpoint() -> None:
+    assert set(ENDPOINTS) == {route for route in ROUTES if not route.startswith("HEAD")}
+
+
+def test_only_what_is_open_answers_nobody(nobody: Api) -> None:
+    there = dict.fromkeys(things_named(), "1")
+    for key, rule in ENDPOINTS.items():
+        if rule is Rule.OPEN:
+            continue
+        method, path = key.split(" ")
+        answer = nobody.call(method, path.format_map(there), None if method == "GET" else {})
+        assert answer.status in (401, 400, 404) if rule is Rule.AGENT else answer.status == 401, key
+
+
+def things_named() -> set[str]:
+    import string
+
+    return {name for key in ENDPOINTS for _, name, _, _ in string.Formatter().parse(key) if name}
+
+
+@pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
+def test_each_role_in_a_workspace_or_everywhere(ruled: MasterProcess, chief: Api, role: Any) -> None:
+    """Allowed or 403, for every endpoint: in the workspace of the role, and in another."""
+    user, api = person(ruled, chief)
+    here, elsewhere = things(chief), things(chief)
+    here["user_id"] = elsewhere["user_id"] = user
+    give(chief, role.id, user, None if role.anywhere_only else here["workspace_id"])
+    for method, path, key in calls(here):
+        rule = ENDPOINTS[key]
+        wanted = {rule, OF_OTHERS.get(key, rule)}
+        allowed = not isinstance(rule, Permission) or (
+            wanted <= role.permissions and (role.anywhere_only or rule not in CLUSTER_WIDE)
+        )
+        assert refused(api, method, path) is not allowed, f"{role.name}: {key}"
+    for method, path, key in calls(elsewhere):
+        rule = ENDPOINTS[key]
+        placed = any(f"{{{name}}}" in key for name in PLACED)
+        if isinstance(rule, Permission) and placed and rule not in CLUSTER_WIDE:
+            allowed = role.anywhere_only and rule in role.permissions
+            assert refused(api, method, path) is not allowed, f"{role.name} elsewhere: {key}"
+
+
+# What is asked for beside the table's entry when the thing is somebody else's, as all are here.
+OF_OTHERS = {"DELETE /api/v1/models/{model_name}": Permission.DELETE_OTHER_USER_MODEL_REGISTRY}
+# Words of addresses that stand for something in a workspace. Of no checkpoint and no allocation there is one here.
+PLACED = ("workspace_id", "project_id", "experiment_id", "trial_id", "task_id", "model_name", "template_name")
+
+
+def test_without_a_role_there_is_nothing(ruled: MasterProcess, chief: Api) -> None:
+    user, api = person(ruled, chief)
+    there = {**things(chief), "user_id": user}
+    for method, path, key in calls(there):
+        assert refused(api, method, path) is isinstance(ENDPOINTS[key], Permission), key
+
+
+def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) -> None:
+    me = user.get("/api/v1/me").json["user"]["id"]
+    there = {**things(user), "user_id": me}
+    for method, path, key in calls(there):
+        rule = ENDPOINTS[key]
+        expected = isinstance(rule, Permission) and rule in ADMINISTRATORS
+        assert refused(user, method, path) is expected, key
+
+
+# -- what follows ---------------------------------------------------------------------------------------------------
+
+
+def test_lists_show_what_one_may_see(ruled: MasterProcess, chief: Api) -> None:
+    user, api = person(ruled, chief)
+    here, elsewhere = things(chief), things(chief)
+    give(chief, 4, user, here["workspace_id"])
+    for path, key, name in (
+        ("/api/v1/workspaces", "workspaces", "workspace_id"),
+        ("/api/v1/workspaces/0/projects", "projects", "project_id"),
+        ("/api/v1/experiments", "experiments", "experiment_id"),
+    ):
+        assert [entry["id"] for entry in api.get(path).json[key]] == [here[name]]
+        seen = [entry["id"] for entry in chief.get(path).json[key]]
+        assert {here[name], elsewhere[name]} <= set(seen)
+    assert [entry["name"] for entry in api.get("/api/v1/models").json["models"]] == [here["model_name"]]
+    assert [entry["name"] for entry in api.get("/api/v1/templates").json["templates"]] == [here["template_name"]]
+    found = api.post("/api/v1/experiments-search", {}).json["experiments"]
+    assert [entry["experiment"]["id"] for entry in found] == [here["experiment_id"]]
+    for path in ("/api/v1/trials/metrics/trial_metrics", "/api/v1/trials/metrics/training_metrics"):
+        assert api.get(path, trialIds=here["trial_id"]).status == 200
+        assert api.get(path, trialIds=[here["trial_id"], elsewhere["trial_id"]]).status == 403
+
+
+def test_what_stands_in_a_body_counts_too(ruled: MasterProcess, chief: Api) -> None:
+    user, api = person(ruled, chief)
+    here, elsewhere = things(chief), things(chief)
+    give(chief, 5, user, here["workspace_id"])
+    order = {"config": config(), "activate": False}
+    assert api.post("/api/v1/experiments", {**order, "projectId": here["project_id"]}).status == 200
+    chief.post(f"/api/v1/experiments/{elsewhere['experiment_id']}/kill")
+    refusals = [
+        api.post("/api/v1/experiments", {**order, "projectId": elsewhere["project_id"]}),
+        api.post(
+            "/api/v1/experiments", {**order, "projectId": here["project_id"], "parentId": elsewhere["experiment_id"]}
+        ),
+        api.post(
+            "/api/v1/experiments", {**order, "projectId": here["project_id"], "template": elsewhere["template_name"]}
+        ),
+        api.post("/api/v1/experiments/continue", {"id": elsewhere["experiment_id"]}),
+        api.post(
+            f"/api/v1/experiments/{here['experiment_id']}/move", {"destinationProjectId": elsewhere["project_id"]}
+        ),
+        api.post(f"/api/v1/projects/{here['project_id']}/move", {"destinationWorkspaceId": elsewhere["workspace_id"]}),
+        api.post("/api/v1/models", {"name": "x", "workspaceId": elsewhere["workspace_id"]}),
+        api.post("/api/v1/templates/x", {"config": {}, "workspaceId": elsewhere["workspace_id"]}),
+        api.call("PATCH", "/api/v1/template/rename", {"oldName": elsewhere["template_name"], "newName": "y"}),
+        api.get(f"/api/v1/projects/key/{elsewhere['key']}"),
+        api.call("PATCH", f"/api/v1/workspaces/{here['workspace_id']}", {"name": "mine"}),
+    ]
+    assert [answer.status for answer in refusals] == [403] * len(refusals)
+    none = api.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [elsewhere["experiment_id"]]})
+    assert "There is no experiment" in none.json["results"][0]["error"]
+
+
+def test_whoever_makes_a_workspace_administers_it(ruled: MasterProcess, chief: Api) -> None:
+    user, api = person(ruled, chief)
+    assert api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).status == 403
+    give(chief, 3, user)
+    made = api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
+    assert api.post(f"/api/v1/workspaces/{made}/projects", {"name": "p"}).status == 200
+    other, guest = person(ruled, chief)
+    give(api, 4, other, made)
+    assert guest.get(f"/api/v1/workspaces/{made}").status == 200
+    members = api.get(f"/api/v1/roles/workspace/{made}").json
+    assert {user["id"] for user in members["usersAssignedDirectly"]} == {user, other}
+    anywhere = {"userRoleAssignments": [{"userId": other, "roleAssignment": {"role": {"roleId": 5}}}]}
+    assert api.post("/api/v1/roles/add-assignments", anywhere).status == 403
+    account = {"agentUser": "ada", "agentUid": 4711, "agentGid": 4711, "agentGroup": "ada"}
+    assert api.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account}).status == 200
+    assert api.call("DELETE", f"/api/v1/workspaces/{made}").status == 200
+
+
+def test_roles_of_groups_reach_their_members(ruled: MasterProcess, chief: Api) -> None:
+    user, api = person(ruled, chief)
+    there = things(chief)
+    path = f"/api/v1/experiments/{there['experiment_id']}"
+    assigned = {"role": {"roleId": 4}, "scopeWorkspaceId": there["workspace_id"]}
+    body = {"groupRoleAssignments": [{"groupId": there["group_id"], "roleAssignment": assigned}]}
+    assert chief.post("/api/v1/roles/add-assignments", body).status == 200
+    assert chief.post("/api/v1/roles/add-assignments", body).status == 409
+    assert api.get(path).status == 403
+    change = {"groupId": there["group_id"], "addUsers": [user]}
+    assert chief.call("PUT", f"/api/v1/groups/{there['group_id']}", change).status == 200
+    assert api.get(path).status == 200
+    (role,) = api.get(f"/api/v1/roles/search/by-user/{user}").json["roles"]
+    assert [one["groupId"] for one in role["groupRoleAssignments"]] == [there["group_id"]]
+    summary = api.get("/api/v1/permissions/summary").json
+    assert summary["assignments"] == [
+        {"roleId": 4, "scopeWorkspaceIds": [there["workspace_id"]], "scopeCluster": False}
+    ]
+    of_group = api.get(f"/api/v1/roles/search/by-group/{there['group_id']}").json
+    assert ([r["name"] for r in of_group["roles"]], of_group["assignments"]) == (["Viewer"], summary["assignments"])
+    assert chief.post("/api/v1/roles/remove-assignments", body).status == 200
+    assert chief.post("/api/v1/roles/remove-assignments", body).status == 404
+    assert api.get(path).status == 403
+
+
+def test_the_queue_tells_no_more_than_the_queue(ruled: MasterProcess, chief: Api) -> None:
+    _, api = person(ruled, chief)
+    made = chief.post("/api/v1/experiments", {"config": config(name="secret")}).json["experiment"]
+
+    def entry(sees: Api) -> Json:
+        jobs: list[Json] = sees.get("/api/v1/job-queues-v2").json["jobs"]
+        (job,) = [job for job in jobs if next(iter(job.values()))["jobId"] == made["jobId"]]
+        return job
+
+    try:
+        assert (list(entry(chief)), list(entry(api))) == (["full"], ["limited"])
+        assert "secret" not in api.get("/api/v1/job-queues-v2").content.decode()
+        change = {"updates": [{"jobId": made["jobId"], "weight": 2}]}
+        assert api.post("/api/v1/job-queues", change).status == 403
+    finally:
+        chief.post(f"/api/v1/experiments/{made['id']}/kill")
+
+
+@pytest.mark.parametrize(
+    ("assigned", "status"),
+    [
+        ({"role": {"roleId": 99}}, 404),
+        ({"role": {"roleId": 1}, "scopeWorkspaceId": 1}, 400),
+        ({"role": {"roleId": 4}, "scopeWorkspaceId": 99999999}, 404),
+    ],
+)
+def test_roles_that_cannot_be_given(chief: Api, assigned: Json, status: int) -> None:
+    body = {"userRoleAssignments": [{"userId": 2, "roleAssignment": assigned}]}
+    assert chief.post("/api/v1/roles/add-assignments", body).status == status
+
+
+def test_roles_are_listed(chief: Api) -> None:
+    assert chief.get("/api/v1/master").json["rbacEnabled"]
+    every = chief.post("/api/v1/roles/search", {"limit": 0, "offset": 0}).json
+    assert [role["roleId"] for role in every["roles"]] == list(ROLES)
+    local = chief.post("/api/v1/roles/search/by-assignability", {"limit": 2, "workspaceId": 1}).json
+    assert [role["name"] for role in local["roles"]] == ["WorkspaceAdmin", "Viewer"]
+    (viewer,) = chief.post("/api/v1/roles/search/by-ids", {"roleIds": [4]}).json["roles"]
+    ids = {permission["id"] for permission in viewer["role"]["permissions"]}
+    assert "PERMISSION_TYPE_VIEW_WORKSPACE" in ids
+    assert "PERMISSION_TYPE_CREATE_EXPERIMENT" not in ids

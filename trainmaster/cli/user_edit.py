@@ -1,0 +1,106 @@
+"""The verbs of `det user` that make and change users."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from trainmaster.cli.session import UsageError, session
+from trainmaster.cli.verbs import Verbs
+from trainmaster.client.errors import ClientError
+from trainmaster.client.users import Users
+
+_YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def add_to(verbs: Verbs) -> None:
+    p = verbs.add("create", _create, "create a user (administrators)", "det user create ada --admin")
+    p.add_argument("username", help="the name; lower case")
+    p.add_argument("--admin", action="store_true", help="may do everything")
+    p.add_argument("--password", help="better left out: it is asked for")
+    p.add_argument("--remote", action="store_true", help="logs in elsewhere and has no password here")
+    p = verbs.add("activate", _activate, "let a user in again (administrators)", "det user activate ada")
+    p.add_argument("username")
+    p = verbs.add("deactivate", _deactivate, "let a user in no more (administrators)", "det user deactivate ada")
+    p.add_argument("username")
+    p = verbs.add("rename", _rename, "give a user another name (administrators)", "det user rename ada lovelace")
+    p.add_argument("target_user", metavar="USER")
+    p.add_argument("new_username", metavar="NAME")
+    p = verbs.add("change-password", _change_password, "set a password", "det user change-password")
+    p.add_argument("target_user", nargs="?", metavar="USER", help="default: oneself")
+    p = verbs.add("edit", _edit, "change a user", 'det user edit ada --display-name "Ada L."')
+    p.add_argument("target_user", metavar="USER")
+    p.add_argument("--display-name", metavar="TEXT", help="as lists show the user")
+    p.add_argument("--username", metavar="NAME", help="another name")
+    for name, text in (("remote", "logs in elsewhere"), ("active", "is let in"), ("admin", "may do everything")):
+        p.add_argument(f"--{name}", type=_flag, metavar="true|false", help=text)
+
+
+def _flag(text: str) -> bool:
+    try:
+        return _YES[text.lower()]
+    except KeyError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false") from None
+
+
+def _asked(name: str) -> str:
+    """A new password, typed twice at the terminal."""
+    if not sys.stdin.isatty():
+        raise UsageError("a new password is typed at a terminal")
+    import getpass
+
+    first = getpass.getpass(f"New password for user '{name}': ")
+    if getpass.getpass("Confirm password: ") != first:
+        raise ClientError("The two passwords differ; nothing was changed.")
+    return first
+
+
+def _create(args: argparse.Namespace) -> None:
+    master = Users(session(args))
+    password = args.password
+    if not args.remote and password is None:
+        password = _asked(args.username)
+    made = master.create(args.username, password, admin=args.admin, remote=args.remote)
+    print(f"Created user '{made['username']}'")
+
+
+def _activate(args: argparse.Namespace) -> None:
+    _change(args, args.username, active=True)
+    print(f"Activated user '{args.username}'")
+
+
+def _deactivate(args: argparse.Namespace) -> None:
+    _change(args, args.username, active=False)
+    print(f"Deactivated user '{args.username}'")
+
+
+def _rename(args: argparse.Namespace) -> None:
+    _change(args, args.target_user, username=args.new_username)
+    print(f"User '{args.target_user}' is '{args.new_username}' from now on")
+
+
+def _change_password(args: argparse.Namespace) -> None:
+    master = Users(session(args))
+    found = master.user(args.target_user) if args.target_user else master.me()
+    master.set_password(found["id"], _asked(found["username"]))
+    print(f"Changed the password of user '{found['username']}'; their other sessions have ended")
+
+
+def _edit(args: argparse.Namespace) -> None:
+    changes = {
+        "displayName": args.display_name,
+        "username": args.username,
+        "remote": args.remote,
+        "active": args.active,
+        "admin": args.admin,
+    }
+    if all(value is None for value in changes.values()):
+        raise UsageError("say what to change: --display-name, --username, --remote, --active or --admin")
+    _change(args, args.target_user, **changes)
+    print(f"Changed user '{args.target_user}'")
+
+
+def _change(args: argparse.Namespace, name: str, **fields: Any) -> None:
+    master = Users(session(args))
+    master.edit(master.user(name)["id"], **fields)

@@ -1,0 +1,313 @@
+"""Users, their settings, their access tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
+from trainmaster.master.api.parameters import Descending, sort_key
+from trainmaster.master.api.shapes import Body, Pagination, Shape, Time, User
+from trainmaster.master.db.tables import UserSession
+from trainmaster.master.services import groups, identity, tokens, users
+from trainmaster.master.services.accounts import Account
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.tokens import TokenQuery
+from trainmaster.master.services.users import Password, UserChange, UserQuery
+
+router = APIRouter(prefix="/api/v1", tags=["users"])
+Json = dict[str, Any]
+
+
+class UserAnswer(Shape):
+    user: User
+
+
+class UsersAnswer(Shape):
+    users: list[User]
+    pagination: Pagination
+
+
+class AgentUserGroup(Body):
+    """All four, as `det user link-with-agent-user` sends them."""
+
+    agent_uid: int
+    agent_user: str
+    agent_gid: int
+    agent_group: str
+
+    def account(self) -> Account:
+        return Account(self.agent_uid, self.agent_user, self.agent_gid, self.agent_group)
+
+
+class PatchUser(Body):
+    username: str | None = None
+    display_name: str | None = None
+    admin: bool | None = None
+    active: bool | None = None
+    remote: bool | None = None
+    password: str | None = None
+    is_hashed: bool = False
+    agent_user_group: AgentUserGroup | None = None
+
+    def change(self) -> UserChange:
+        return UserChange(
+            self.username,
+            self.display_name,
+            self.admin,
+            self.active,
+            self.remote,
+            Password(self.password, self.is_hashed) if self.password is not None else None,
+            self.agent_user_group.account() if self.agent_user_group else None,
+        )
+
+
+class NewUser(Body):
+    """As the shape of users has it; what the master decides itself is read and left out."""
+
+    username: str
+    admin: bool = False
+    active: bool = True
+    remote: bool = False
+    display_name: str | None = None
+    agent_user_group: AgentUserGroup | None = None
+    id: int | None = None
+    modified_at: str | None = None
+    last_auth_at: str | None = None
+
+
+class PostUser(Body):
+    user: NewUser
+    password: str | None = None
+    is_hashed: bool = False
+
+
+class PatchUsers(Body):
+    user_ids: list[int]
+    activate: bool
+    filters: Json | None = None
+
+
+class Outcome(Shape):
+    id: int
+    error: str
+
+
+class OutcomesAnswer(Shape):
+    results: list[Outcome]
+
+
+@router.get("/users")
+def list_users(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_UNSPECIFIED",
+    name: str = "",
+    active: bool | None = None,
+    admin: bool | None = None,
+    role_ids: Annotated[list[int], Query(alias="roleIdAssignedDirectlyToUser")] = [],  # noqa: B006
+) -> UsersAnswer:
+    query = UserQuery(name, active, admin, role_ids, sort_key(sort_by, users.SORTS, "id"), bool(descending))
+    page = users.list_page(services.store, query, offset, limit)
+    return UsersAnswer(users=[User.of(row) for row in page.items], pagination=Pagination.of(page.window))
+
+
+@router.post("/users")
+def create(body: PostUser, services: UsesServices, caller: UserCaller) -> UserAnswer:
+    new = body.user
+    change = UserChange(
+        new.username,
+        new.display_name,
+        new.admin,
+        new.active,
+        new.remote,
+        Password(body.password, body.is_hashed) if body.password is not None else None,
+        new.agent_user_group.account() if new.agent_user_group else None,
+    )
+    return UserAnswer(user=User.of(users.create(services.store, change)))
+
+
+@router.patch("/users")
+def activate(body: PatchUsers, services: UsesServices, caller: UserCaller) -> OutcomesAnswer:
+    """Activate or deactivate many."""
+    found = users.set_active(services.store, caller, body.user_ids, body.activate)
+    return OutcomesAnswer(results=[Outcome(id=user_id, error=error) for user_id, error in found])
+
+
+# -- settings -----------------------------------------------------------------------------------------------------
+
+
+class Setting(Body):
+    key: str
+    value: str = ""
+    storage_path: str = ""
+
+
+class PostSettings(Body):
+    settings: list[Setting]
+
+
+@router.get("/users/setting")
+def settings(services: UsesServices, caller: UserCaller) -> Json:
+    rows = users.settings(services.store, caller.user_id)
+    return {"settings": [{"key": row.key, "value": row.value, "storagePath": row.storage_path} for row in rows]}
+
+
+@router.post("/users/setting")
+def set_settings(body: PostSettings, services: UsesServices, caller: UserCaller) -> Json:
+    wanted = [(one.storage_path, one.key, one.value) for one in body.settings]
+    users.set_settings(services.store, caller.user_id, wanted)
+    return {}
+
+
+@router.post("/users/setting/reset")
+def reset_settings(services: UsesServices, caller: UserCaller) -> Json:
+    users.reset_settings(services.store, caller.user_id)
+    return {}
+
+
+class Activity(Body):
+    activity_type: str
+    entity_type: str
+    entity_id: int
+
+
+@router.post("/users/activity")
+def note_activity(body: Activity, services: UsesServices, caller: UserCaller) -> Json:
+    """Taken and not kept: this master has no list of what a user looked at."""
+    return {}
+
+
+class Regroup(Body):
+    user_ids: list[int]
+    add_groups: list[int] = []  # noqa: RUF012
+    remove_groups: list[int] = []  # noqa: RUF012
+
+
+@router.patch("/users/assignments")
+def regroup(body: Regroup, services: UsesServices, caller: UserCaller) -> Json:
+    groups.regroup(services.store, body.user_ids, body.add_groups, body.remove_groups)
+    return {}
+
+
+# -- one ----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/users/{username}/by-username")
+def get_by_name(username: str, services: UsesServices, caller: UserCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(identity.get_user_by_name(services.store, username)))
+
+
+@router.get("/users/{user_id}")
+def get(user_id: int, services: UsesServices, caller: UserCaller) -> UserAnswer:
+    return UserAnswer(user=User.of(identity.get_user(services.store, user_id)))
+
+
+@router.patch("/users/{user_id}")
+def patch(user_id: int, body: PatchUser, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
+    """Users change their own password and display name, administrators everything."""
+    row = users.patch(services.store, caller, user_id, body.change(), token=bearer(request))
+    return UserAnswer(user=User.of(row))
+
+
+@router.post("/users/{user_id}/password")
+async def set_password(user_id: int, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
+    """The body is the password, a JSON text, hashed the way Determined's clients do."""
+    from starlette.concurrency import run_in_threadpool
+
+    try:
+        text = await request.json()
+    except ValueError:
+        text = None
+    if not isinstance(text, str):
+        raise Invalid("The body is to be the new password, as a JSON text.")
+    change = UserChange(password=Password(text, True))
+    row = await run_in_threadpool(users.patch, services.store, caller, user_id, change, token=bearer(request))
+    return UserAnswer(user=User.of(row))
+
+
+# -- access tokens ------------------------------------------------------------------------------------------------
+
+
+class TokenInfo(Shape):
+    id: int
+    user_id: int
+    created_at: Time
+    expiry: Time
+    description: str
+    revoked: bool
+    token_type: str
+
+    @classmethod
+    def of(cls, row: UserSession) -> TokenInfo:
+        return cls(
+            id=row.id,
+            user_id=row.user_id,
+            created_at=row.created_at,
+            expiry=row.expires_at,
+            description=row.description,
+            revoked=row.revoked,
+            token_type=f"TOKEN_TYPE_{row.kind}",
+        )
+
+
+class TokensAnswer(Shape):
+    token_info: list[TokenInfo]
+    pagination: Pagination
+
+
+class PostToken(Body):
+    user_id: int
+    lifespan: str | None = Field(None, description="hours, such as 48h; -1 for ever")
+    description: str = ""
+
+
+class PatchToken(Body):
+    token_id: int | None = None
+    description: str | None = None
+    set_revoked: bool = False
+
+
+class NewTokenAnswer(Shape):
+    token: str
+    token_id: int
+
+
+class TokenAnswer(Shape):
+    token_info: TokenInfo
+
+
+@router.get("/tokens", tags=["tokens"])
+def list_tokens(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_UNSPECIFIED",
+    ids: Annotated[list[int], Query(alias="tokenIds")] = [],  # noqa: B006
+    username: str = "",
+    inactive: Annotated[bool, Query(alias="showInactive")] = False,
+) -> TokensAnswer:
+    query = TokenQuery(ids, username, inactive, sort_key(sort_by, tokens.SORTS, "created_at"), bool(descending))
+    page = tokens.list_page(services.store, caller, query, offset, limit)
+    return TokensAnswer(token_info=[TokenInfo.of(row) for row in page.items], pagination=Pagination.of(page.window))
+
+
+@router.post("/tokens", tags=["tokens"])
+def create_token(body: PostToken, services: UsesServices, caller: UserCaller) -> NewTokenAnswer:
+    token, number = tokens.create(
+        services.store, services.settings, caller, body.user_id, body.lifespan, body.description
+    )
+    return NewTokenAnswer(token=token, token_id=number)
+
+
+@router.patch("/tokens/{token_id}", tags=["tokens"])
+def patch_token(token_id: int, body: PatchToken, services: UsesServices, caller: UserCaller) -> TokenAnswer:
+    row = tokens.patch(services.store, caller, token_id, body.description, body.set_revoked)
+    return TokenAnswer(token_info=TokenInfo.of(row))

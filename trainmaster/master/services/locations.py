@@ -1,0 +1,52 @@
+"""In which workspace a thing stands, by the word that stands for it in an address."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import Select, select
+
+from trainmaster.master.db.registry import Model, Template
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
+from trainmaster.master.services.store import Store
+
+_OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
+_OF_TRIAL = _OF_EXPERIMENT.join(Trial, Trial.experiment_id == Experiment.id)
+_OF_CHECKPOINT = _OF_EXPERIMENT.join(Checkpoint, Checkpoint.experiment_id == Experiment.id)
+
+
+def _model(key: str) -> Select[int]:
+    number = key.isdecimal() and len(key) < 10
+    return select(Model.workspace_id).where(Model.id == int(key) if number else Model.name == key)
+
+
+QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
+    "workspace_id": lambda key: select(Workspace.id).where(Workspace.id == int(key)),
+    "project_id": lambda key: select(Project.workspace_id).where(Project.id == int(key)),
+    "experiment_id": lambda key: _OF_EXPERIMENT.where(Experiment.id == int(key)),
+    "trial_id": lambda key: _OF_TRIAL.where(Trial.id == int(key)),
+    "task_id": lambda key: _OF_TRIAL.where(Trial.task_id == key),
+    "allocation_id": lambda key: _OF_TRIAL.join(Allocation, Allocation.trial_id == Trial.id).where(
+        Allocation.id == key
+    ),
+    "uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
+    "checkpoint_uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
+    "model_name": _model,
+    "template_name": lambda key: select(Template.workspace_id).where(Template.name == key),
+}
+
+
+def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
+    """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when there is no
+    such thing, or it is of no workspace."""
+    for name, key in names.items():
+        if name not in QUERIES:
+            continue
+        try:
+            query = QUERIES[name](key)
+        except ValueError:  # no number, no uuid: whoever reads it will say so
+            return None
+        with store.transaction() as session:
+            return session.scalar(query)
+    return None
