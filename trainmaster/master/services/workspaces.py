@@ -106,7 +106,7 @@ def create(store: Store, clusters: Clusters, caller: Caller, change: WorkspaceCh
         if change.account is not None:
             caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
         row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
-        _apply(row, clusters, caller, change)
+        _apply(row, clusters, change)
         session.add(row)
         session.flush()
         if caller.grants is not None:  # who made it may do in it what its administrators may
@@ -131,7 +131,7 @@ def patch(
                 caller.require(permission, workspace_id)
         if change.name is not None:
             row.name = _free_name(session, change.name, row.id)
-        _apply(row, clusters, caller, change)
+        _apply(row, clusters, change)
         session.flush()
         return _view(session, caller, workspace_id)
 
@@ -242,10 +242,8 @@ def _free_name(session: Session, name: str, mine: int | None) -> str:
     return name
 
 
-def _apply(row: Workspace, clusters: Clusters, caller: Caller, change: WorkspaceChange) -> None:
+def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
     if change.account is not None:
-        if not caller.admin:
-            raise Forbidden("Only an administrator may say as which account the jobs of a workspace run.")
         check_account(change.account)
         row.agent_uid, row.agent_user = change.account.uid, change.account.user
         row.agent_gid, row.agent_group = change.account.gid, change.account.group
