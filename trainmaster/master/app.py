@@ -21,6 +21,7 @@ from trainmaster.master.api import (
     failures,
     jobs,
     master,
+    not_served,
     projects,
     queue,
     registry,
@@ -38,6 +39,7 @@ from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
 PARTS = (
+    not_served,
     *(auth, users, roles, master, agents, queue, jobs, trials, tasks, checkpoints),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
     *(registry, templates),

@@ -28,6 +28,7 @@ _BY_STATUS = {
     413: (8, "ResourceExhausted"),
     422: (3, "InvalidArgument"),
     500: (13, "Internal"),
+    501: (12, "Unimplemented"),
     503: (14, "Unavailable"),
 }
 _STATUS = {
@@ -36,6 +37,7 @@ _STATUS = {
     errors.Forbidden: 403,
     errors.NotFound: 404,
     errors.Conflict: 409,
+    errors.NotServed: 501,
     errors.Unavailable: 503,
     errors.TooLarge: 413,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
+from trainmaster.master.api.not_served import REFUSED
 from trainmaster.master.services.permissions import Permission as P
 
 
@@ -197,4 +198,6 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PATCH {V1}/templates/{{template_name}}": P.UPDATE_TEMPLATES,
     f"DELETE {V1}/templates/{{template_name}}": P.DELETE_TEMPLATES,
     f"PATCH {V1}/template/rename": P.UPDATE_TEMPLATES,
+    # what is refused to everybody
+    **dict.fromkeys(REFUSED, OPEN),
 }

@@ -1,0 +1,155 @@
+"""What Determined's API has and this master does not serve: the one table. Each answers 501 with a sentence.
+
+They ask nobody to log in: there is nothing behind them to protect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter
+
+from trainmaster.master.services.errors import NotServed
+
+_KUBERNETES = (
+    "This master starts jobs on batch schedulers and Docker hosts; Kubernetes' namespaces and quotas mean nothing here."
+)
+_SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
+_TASKS = "Commands, notebooks, shells and TensorBoards are not served by this version."
+_GENERIC = "Generic tasks are not served by this version; run an experiment with the searcher `single`."
+_LATER = "This is not served by this version."
+
+V1 = "/api/v1"
+REFUSED: Mapping[str, str] = {
+    f"GET {V1}/k8s-resource-managers": _KUBERNETES,
+    f"POST {V1}/namespace-bindings/bulk-auto-create": _KUBERNETES,
+    f"GET {V1}/namespace-bindings/workspace-ids-with-default-bindings": _KUBERNETES,
+    f"GET {V1}/workspaces/{{workspace_id}}/get-k8s-resource-quotas": _KUBERNETES,
+    f"GET {V1}/workspaces/{{workspace_id}}/list-namespace-bindings": _KUBERNETES,
+    f"POST {V1}/workspaces/{{workspace_id}}/set-resource-quota": _KUBERNETES,
+    f"DELETE {V1}/workspaces/{{workspace_id}}/namespace-bindings": _KUBERNETES,
+    f"POST {V1}/workspaces/{{workspace_id}}/namespace-bindings": _KUBERNETES,
+    **{
+        f"{method} /{place}": _SIGN_ON
+        for method in ("GET", "POST")
+        for place in ("saml/{rest:path}", "oidc/{rest:path}")
+    },
+    **{
+        f"{method} /{place}/{{rest:path}}": _SIGN_ON
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        for place in ("oauth2", "scim/v2")
+    },
+    f"GET {V1}/user/projects/activity": _LATER,
+    f"DELETE {V1}/master/cluster_message": _LATER,
+    f"GET {V1}/master/cluster_message": _LATER,
+    f"PUT {V1}/master/cluster_message": _LATER,
+    f"GET {V1}/master/config": _LATER,
+    f"PATCH {V1}/master/config": _LATER,
+    f"GET {V1}/master/logs": _LATER,
+    f"GET {V1}/master/telemetry": _LATER,
+    f"GET {V1}/resources/allocation/aggregated": _LATER,
+    f"GET {V1}/resources/allocation/raw": _LATER,
+    f"GET {V1}/job-queues": _LATER,
+    f"GET {V1}/job-queues/stats": _LATER,
+    f"PUT {V1}/experiments/by-external-id/{{external_experiment_id}}": _LATER,
+    f"POST {V1}/experiments/{{experiment_id}}/file": _LATER,
+    f"GET {V1}/experiments/{{experiment_id}}/file_tree": _LATER,
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/batches": _LATER,
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-sample": _LATER,
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-snapshot": _LATER,
+    f"POST {V1}/trials": _LATER,
+    f"PUT {V1}/trials": _LATER,
+    f"GET {V1}/trials/by-external-id/{{external_experiment_id}}/{{external_trial_id}}": _LATER,
+    f"POST {V1}/trials/profiler/metrics": _LATER,
+    f"GET {V1}/trials/time-series": _LATER,
+    f"GET {V1}/trials/{{trial_id}}/profiler/metrics": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/metrics": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/training_metrics": _LATER,
+    f"PATCH {V1}/trials/{{trial_id}}": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/early_exit": _LATER,
+    f"GET {V1}/trials/{{trial_id}}/logs/fields": _LATER,
+    f"GET {V1}/trials/{{trial_id}}/profiler/available_series": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/progress": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/start": _LATER,
+    f"POST {V1}/trials/{{trial_id}}/validation_metrics": _LATER,
+    f"POST {V1}/runs": _LATER,
+    f"POST {V1}/runs/archive": _LATER,
+    f"POST {V1}/runs/delete": _LATER,
+    f"POST {V1}/runs/kill": _LATER,
+    f"POST {V1}/runs/move": _LATER,
+    f"POST {V1}/runs/pause": _LATER,
+    f"POST {V1}/runs/resume": _LATER,
+    f"POST {V1}/runs/start": _LATER,
+    f"POST {V1}/runs/unarchive": _LATER,
+    f"GET {V1}/runs/{{run_id}}/metadata": _LATER,
+    f"POST {V1}/runs/{{run_id}}/metadata": _LATER,
+    f"PATCH {V1}/checkpoints": _LATER,
+    f"POST {V1}/checkpoints": _LATER,
+    f"POST {V1}/allocations/{{allocation_id}}/acceleratorData": _LATER,
+    f"POST {V1}/allocations/{{allocation_id}}/proxy_address": _LATER,
+    f"POST {V1}/allocations/{{allocation_id}}/ready": _LATER,
+    f"POST {V1}/allocations/{{allocation_id}}/resources/{{resources_id}}/daemon": _LATER,
+    f"GET {V1}/allocations/{{allocation_id}}/resources/{{resources_id}}/rendezvous": _LATER,
+    f"POST {V1}/allocations/{{allocation_id}}/waiting": _LATER,
+    f"POST {V1}/generic-tasks": _GENERIC,
+    f"POST {V1}/task/logs": _LATER,
+    f"GET {V1}/tasks": _LATER,
+    f"GET {V1}/tasks/count": _LATER,
+    f"GET {V1}/tasks/{{task_id}}/acceleratorData": _LATER,
+    f"GET {V1}/tasks/{{task_id}}/config": _GENERIC,
+    f"POST {V1}/tasks/{{task_id}}/kill": _GENERIC,
+    f"GET {V1}/tasks/{{task_id}}/logs/fields": _LATER,
+    f"POST {V1}/tasks/{{task_id}}/pause": _GENERIC,
+    f"POST {V1}/tasks/{{task_id}}/unpause": _GENERIC,
+    f"GET {V1}/commands": _TASKS,
+    f"POST {V1}/commands": _TASKS,
+    f"GET {V1}/commands/{{command_id}}": _TASKS,
+    f"POST {V1}/commands/{{command_id}}/kill": _TASKS,
+    f"POST {V1}/commands/{{command_id}}/set_priority": _TASKS,
+    f"GET {V1}/notebooks": _TASKS,
+    f"POST {V1}/notebooks": _TASKS,
+    f"GET {V1}/notebooks/{{notebook_id}}": _TASKS,
+    f"POST {V1}/notebooks/{{notebook_id}}/kill": _TASKS,
+    f"PUT {V1}/notebooks/{{notebook_id}}/report_idle": _TASKS,
+    f"POST {V1}/notebooks/{{notebook_id}}/set_priority": _TASKS,
+    f"GET {V1}/shells": _TASKS,
+    f"POST {V1}/shells": _TASKS,
+    f"GET {V1}/shells/{{shell_id}}": _TASKS,
+    f"POST {V1}/shells/{{shell_id}}/kill": _TASKS,
+    f"POST {V1}/shells/{{shell_id}}/set_priority": _TASKS,
+    f"GET {V1}/tensorboards": _TASKS,
+    f"POST {V1}/tensorboards": _TASKS,
+    f"GET {V1}/tensorboards/{{tensorboard_id}}": _TASKS,
+    f"POST {V1}/tensorboards/{{tensorboard_id}}/kill": _TASKS,
+    f"POST {V1}/tensorboards/{{tensorboard_id}}/set_priority": _TASKS,
+    f"GET {V1}/projects/{{project_id}}/columns": _LATER,
+    f"GET {V1}/projects/{{project_id}}/experiments/metric-ranges": _LATER,
+    f"GET {V1}/projects/{{project_id}}/metadata/{{key}}": _LATER,
+    f"GET {V1}/health": _LATER,
+    f"GET {V1}/webhooks": _LATER,
+    f"POST {V1}/webhooks": _LATER,
+    f"POST {V1}/webhooks/custom": _LATER,
+    f"DELETE {V1}/webhooks/{{webhook_id}}": _LATER,
+    f"PATCH {V1}/webhooks/{{webhook_id}}": _LATER,
+    f"POST {V1}/webhooks/{{webhook_id}}/test": _LATER,
+    f"DELETE {V1}/config-policies/global/{{workload_type}}": _LATER,
+    f"GET {V1}/config-policies/global/{{workload_type}}": _LATER,
+    f"PUT {V1}/config-policies/global/{{workload_type}}": _LATER,
+    f"DELETE {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
+    f"GET {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
+    f"PUT {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
+}
+
+router = APIRouter()
+
+
+def _add(endpoint: str, sentence: str) -> None:
+    async def refuse() -> None:
+        raise NotServed(sentence)
+
+    method, path = endpoint.split(" ")
+    router.add_api_route(path, refuse, methods=[method], include_in_schema=False)
+
+
+for _endpoint, _sentence in REFUSED.items():
+    _add(_endpoint, _sentence)
