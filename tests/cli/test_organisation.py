@@ -73,5 +73,6 @@ def test_settings_that_are_written_wrongly(shell: Shell, arguments: list[str], w
 def test_pools_are_kept_by_name(shell: Shell) -> None:
     assert shell.det("resource-pool", "list", "--json").json()[0]["name"] == "default"
     assert shell.det("rp", "bindings", "list-workspaces", "default", "--json").json() == []
-    refused = shell.run("resource-pool", "bindings", "add", "default", "Uncategorized")
+    admin = shell.with_(DET_USER="admin")
+    refused = admin.run("resource-pool", "bindings", "add", "default", "Uncategorized")
     assert (refused.status, "default pool" in refused.sentence) == (1, True)

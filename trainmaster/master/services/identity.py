@@ -64,8 +64,12 @@ class Caller:
 
     def require(self, permission: Permission, workspace_id: int | None = None) -> None:
         """Raises Forbidden."""
-        if not self.holds(permission, workspace_id):
-            raise Forbidden(f"This needs the permission {permission.name}, which you do not have here.")
+        if self.holds(permission, workspace_id):
+            return
+        if self.grants is None:
+            raise Forbidden("Only an administrator may do this.")
+        where = "" if workspace_id is None else f" in workspace {workspace_id}"
+        raise Forbidden(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
 
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
