@@ -186,6 +186,8 @@ class Experiment(Base):
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     context_size: Mapped[int] = mapped_column(default=0)
     gc_due: Mapped[bool] = mapped_column(default=False)  # it has ended or its policy has changed: give up checkpoints
+    unmanaged: Mapped[bool] = mapped_column(default=False, server_default=text("false"))  # its trials run elsewhere
+    external_id: Mapped[str | None]  # what whoever runs it calls it
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 
@@ -197,6 +199,7 @@ class Experiment(Base):
         Index("ix_experiments_start_time", "start_time"),
         Index("ix_experiments_name", "name"),
         Index("ix_experiments_state", "state", "id"),
+        Index("uq_experiments_external_id", "external_id", unique=True),
     )
 
 
@@ -244,6 +247,11 @@ class Trial(Base):
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     run_metadata: Mapped[Json | None] = mapped_column("metadata")
     log_retention_days: Mapped[int | None]  # -1 for ever; None: what the experiment says
+    external_id: Mapped[str | None]  # what whoever runs an unmanaged trial calls it
+    heartbeat_at: Mapped[Time | None]  # an unmanaged trial's last sign of life
+    log_policy: Mapped[str | None]  # the log policy that a line has matched last
+    no_retries: Mapped[str | None]  # why a failure is final, by a log policy
+    blocked_nodes: Mapped[list[str]] = mapped_column(default=list, server_default=text("'[]'"))
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 
@@ -252,6 +260,8 @@ class Trial(Base):
         Index("ix_trials_experiment_id", "experiment_id", "id"),
         Index("ix_trials_experiment_metric", "experiment_id", "searcher_metric"),
         Index("ix_trials_live", "experiment_id", postgresql_where=text("end_time IS NULL")),
+        Index("uq_trials_external_id", "experiment_id", "external_id", unique=True),
+        Index("ix_trials_heartbeat_at", "heartbeat_at", postgresql_where=text("end_time IS NULL")),
     )
 
 
@@ -297,6 +307,7 @@ class Allocation(Base):
     exit_code: Mapped[int | None]
     exit_text: Mapped[str] = mapped_column(default="")
     collected: Mapped[bool] = mapped_column(default=False)  # job folder read and removed
+    accelerators: Mapped[list[Json] | None]  # what Determined's harness says of its devices, by container
     created_at: Mapped[Time] = _now()
     ended_at: Mapped[Time | None]
 

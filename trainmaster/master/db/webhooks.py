@@ -1,0 +1,58 @@
+"""Webhooks: who is to be told what, and what is still to be told."""
+
+from __future__ import annotations
+
+import uuid
+
+from sqlalchemy import BigInteger, ForeignKey, Index, func
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainmaster.master.db.tables import Base, Json, Time
+
+
+class Webhook(Base):
+    """An address that hears of events in a workspace, or without one everywhere."""
+
+    __tablename__ = "webhooks"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    url: Mapped[str]
+    kind: Mapped[str]  # DEFAULT or SLACK: how the body is written
+    mode: Mapped[str]  # WORKSPACE: of all experiments there; SPECIFIC: of those whose configuration names it
+    workspace_id: Mapped[int | None] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
+    created_at: Mapped[Time] = mapped_column(server_default=func.now())
+    failed_at: Mapped[Time | None]  # when it last could not be told something; None since it could
+    failure: Mapped[str] = mapped_column(default="")
+
+
+class WebhookTrigger(Base):
+    """What a webhook hears of."""
+
+    __tablename__ = "webhook_triggers"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    kind: Mapped[str] = mapped_column(index=True)  # EXPERIMENT_STATE_CHANGE, TASK_LOG or CUSTOM
+    condition: Mapped[Json]  # {"state"} or {"regex"}
+
+
+class WebhookMatch(Base):
+    """A task's log has matched a trigger: it is told once for each task."""
+
+    __tablename__ = "webhook_matches"
+    trigger_id: Mapped[int] = mapped_column(ForeignKey("webhook_triggers.id", ondelete="CASCADE"), primary_key=True)
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id", ondelete="CASCADE"), primary_key=True, index=True)
+
+
+class WebhookDelivery(Base):
+    """The outbox: written with what it tells of, gone when it is delivered or given up."""
+
+    __tablename__ = "webhook_deliveries"
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    webhook_id: Mapped[int] = mapped_column(ForeignKey("webhooks.id", ondelete="CASCADE"), index=True)
+    event_id: Mapped[uuid.UUID]
+    body: Mapped[str]
+    attempts: Mapped[int] = mapped_column(default=0)  # counted before each is made
+    due_at: Mapped[Time] = mapped_column(server_default=func.now())
+    created_at: Mapped[Time] = mapped_column(server_default=func.now())
+
+    __table_args__ = (Index("ix_webhook_deliveries_due_at", "due_at"),)
