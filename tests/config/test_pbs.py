@@ -36,7 +36,7 @@ def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
     assert (options.gpu_resource, options.place, options.host_start) == ("gpus", Place.FREE, HostStart.SSH)
     assert (options.query_format, options.ended_listed_for, options.submit_deadline) == (Format.JSON, 300, 30)
     assert options.node_size("other") == 4
-    assert options.queue("gpu").description == "eight of them"
+    assert options.pool("gpu").description == "eight of them"
     assert options.commands.qsub == "/opt/pbs/bin/qsub"
     assert options.client_environment["PBS_CONF_FILE"] == "/etc/pbs-test.conf"
 

@@ -62,6 +62,12 @@ class Unreachable(DispatcherError):
     """The cluster cannot be asked at all. No job's state may change because of it."""
 
 
+def sentence(error: Exception) -> str:
+    """What an error says, as a sentence: so it reaches people."""
+    text = str(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
 class JobState(enum.StrEnum):
     """What a scheduler says of a job, mapped to words the master knows. Order of progress: see `rank`."""
 

@@ -20,10 +20,13 @@ TAIL_BYTES = helper.TAIL
 T = TypeVar("T")
 
 
-def check_token(token: str) -> str:
-    """`token`, when it can name nothing but a folder directly below the job root. Raises Rejected."""
+def check_token(token: str, prefix: str = "") -> str:
+    """`token`, when it can name nothing but a folder directly below the job root, and begins with `prefix`, as those of
+    a master's own jobs do. Raises Rejected."""
     if not TOKEN.fullmatch(token):
         raise Rejected(f"{token!r} is not a job token (a letter, then letters, digits, '_', '.' or '-')", token=token)
+    if not token.startswith(prefix):
+        raise Rejected(f"The token {token!r} does not begin with {prefix!r}.", token=token)
     return token
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dispatchers.pbs.recorded import outcome
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.pbs.failures import no_history, only_about_ended_jobs, query_failure, submit_failure
+from trainmaster.dispatchers.pbs.failures import WORDS, no_history, submit_failure
 from trainmaster.dispatchers.shell import Outcome
 
 
@@ -40,7 +40,7 @@ def test_a_server_that_is_down_is_unreachable() -> None:
     for name in ("qsub-server-down",):
         assert type(submit_failure(outcome(name), "det-1")) is Unreachable
     for name in ("qstat-server-down", "qdel-server-down"):
-        error = query_failure(outcome(name))
+        error = WORDS.query_failure(outcome(name))
         assert type(error) is Unreachable
         assert "Connection refused" in str(error)
 
@@ -77,26 +77,30 @@ def test_what_was_cut_off_or_is_not_there() -> None:
     assert type(submit_failure(said("", -9), "det-1")) is Ambiguous
     assert type(submit_failure(said("", 0), "det-1")) is Ambiguous
     assert type(submit_failure(said("", 127, not_found=True), "det-1")) is Unreachable
-    assert type(query_failure(said("", -1, timed_out=True))) is Unreachable
-    assert type(query_failure(said("", 127, not_found=True))) is Unreachable
+    assert type(WORDS.query_failure(said("", -1, timed_out=True))) is Unreachable
+    assert type(WORDS.query_failure(said("", 127, not_found=True))) is Unreachable
 
 
 def test_an_order_about_ended_jobs_went_well() -> None:
     for name in ("qdel-finished", "qdel-unknown", "qstat-unknown", "qstat-many"):
-        assert only_about_ended_jobs(outcome(name))
-    assert not only_about_ended_jobs(outcome("qdel-server-down"))
-    assert not only_about_ended_jobs(said("qdel: Unknown Job Id 1.s\nqdel: Unauthorized Request 2.s", 159, "qdel"))
-    assert not only_about_ended_jobs(said("", 1))
-    assert only_about_ended_jobs(said("qsig: Request invalid for state of job 1.s", 168, "qsig"))
+        assert WORDS.only_about_ended_jobs(outcome(name))
+    assert not WORDS.only_about_ended_jobs(outcome("qdel-server-down"))
+    assert not WORDS.only_about_ended_jobs(
+        said("qdel: Unknown Job Id 1.s\nqdel: Unauthorized Request 2.s", 159, "qdel")
+    )
+    assert not WORDS.only_about_ended_jobs(said("", 1))
+    assert WORDS.only_about_ended_jobs(said("qsig: Request invalid for state of job 1.s", 168, "qsig"))
 
 
 def test_good_answers_are_no_errors() -> None:
-    assert query_failure(outcome("live-dsv", "qstat")) is None
-    assert query_failure(said("a warning of the site\n", 0, "qstat")) is None
+    assert WORDS.query_failure(outcome("live-dsv", "qstat")) is None
+    assert WORDS.query_failure(said("a warning of the site\n", 0, "qstat")) is None
 
 
 def test_other_failures_name_the_program() -> None:
-    error = query_failure(replace(said("qstat: odd", 7), argv=("/usr/bin/env", "TZ=UTC0", "/opt/pbs/bin/qstat", "-f")))
+    error = WORDS.query_failure(
+        replace(said("qstat: odd", 7), argv=("/usr/bin/env", "TZ=UTC0", "/opt/pbs/bin/qstat", "-f"))
+    )
     assert type(error) is Transient
     assert str(error) == "qstat failed with status 7: odd."
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.dispatchers.pbs.options import ALLOWED, RESERVED, BadOption, check
+from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.pbs.options import ALLOWED, RESERVED, check
 
 
 @pytest.mark.parametrize("letter", sorted(RESERVED))

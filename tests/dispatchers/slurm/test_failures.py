@@ -7,7 +7,7 @@ import pytest
 from tests.dispatchers.slurm.recorded import recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.shell import Outcome
-from trainmaster.dispatchers.slurm.failures import query_failure, submit_failure
+from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 
 
@@ -69,15 +69,15 @@ def test_what_was_cut_short_is_never_called_failed() -> None:
 
 
 def test_queries() -> None:
-    assert isinstance(query_failure(outcome(recorded("squeue-down.err"))), Unreachable)
-    assert isinstance(query_failure(outcome(recorded("squeue-timeout.err"))), Unreachable)
-    assert isinstance(query_failure(outcome(recorded("sacct-down.err"))), Unreachable)
-    assert isinstance(query_failure(outcome(recorded("sacct-timeout.err"))), Transient)
+    assert isinstance(WORDS.query_failure(outcome(recorded("squeue-down.err"))), Unreachable)
+    assert isinstance(WORDS.query_failure(outcome(recorded("squeue-timeout.err"))), Unreachable)
+    assert isinstance(WORDS.query_failure(outcome(recorded("sacct-down.err"))), Unreachable)
+    assert isinstance(WORDS.query_failure(outcome(recorded("sacct-timeout.err"))), Transient)
     # Commands for several clusters end with 0 whatever happened.
-    assert isinstance(query_failure(outcome("Socket timed out on send/recv operation", 0)), Unreachable)
-    assert isinstance(query_failure(outcome(recorded("scancel-down.err"), 8)), Unreachable)
-    assert isinstance(query_failure(outcome("squeue: error: odd", 1)), Transient)
-    assert query_failure(outcome("", 0)) is None
+    assert isinstance(WORDS.query_failure(outcome("Socket timed out on send/recv operation", 0)), Unreachable)
+    assert isinstance(WORDS.query_failure(outcome(recorded("scancel-down.err"), 8)), Unreachable)
+    assert isinstance(WORDS.query_failure(outcome("squeue: error: odd", 1)), Transient)
+    assert WORDS.query_failure(outcome("", 0)) is None
 
 
 @pytest.mark.parametrize(

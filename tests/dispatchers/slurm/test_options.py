@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, BadOption, check, walltime
+from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.slurm.options import ALLOWED, RESERVED, check, walltime
 
 
 @pytest.mark.parametrize(

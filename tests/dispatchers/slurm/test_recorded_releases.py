@@ -9,7 +9,7 @@ from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, R
 from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
-from trainmaster.dispatchers.slurm.failures import query_failure, submit_failure
+from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import Exit, map_state
 
@@ -128,7 +128,9 @@ def test_refusals(release: str, name: str, kind: type[DispatcherError], words: s
 @pytest.mark.parametrize("release", NEWER)
 @pytest.mark.parametrize("name", ["squeue-down", "squeue-timeout", "scancel-down", "scancel-timeout"])
 def test_a_controller_that_is_away(release: str, name: str) -> None:
-    assert isinstance(query_failure(outcome(name.partition("-")[0], recorded(f"{name}.err", release))), Unreachable)
+    assert isinstance(
+        WORDS.query_failure(outcome(name.partition("-")[0], recorded(f"{name}.err", release))), Unreachable
+    )
 
 
 def outcome(program: str, stderr: str) -> Outcome:

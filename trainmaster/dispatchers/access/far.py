@@ -11,7 +11,7 @@ from typing import Any
 from trainmaster.dispatchers.access import helper
 from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
 from trainmaster.dispatchers.access.wires import Cut, NotStarted
-from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient, Unreachable, sentence
 from trainmaster.dispatchers.folder import check_names
 from trainmaster.dispatchers.shell import Outcome
 
@@ -37,11 +37,11 @@ class FarShell:
         try:
             said = self._there.ask("run", deadline, argv=words, environment=self.environment, stdin=stdin)
         except RefusedThere as error:
-            return outcome(refused=_sentence(error))
+            return outcome(refused=sentence(error))
         except (NotStarted, FailedThere) as error:
-            return outcome(unreached=_sentence(error))
+            return outcome(unreached=sentence(error))
         except Cut as error:
-            return outcome(cut=_sentence(error))
+            return outcome(cut=sentence(error))
         if said.get("not_found"):
             return outcome(127, stderr=str(said["stderr"]), not_found=True)
         stdout = helper.unpack(said["stdout"]).decode(errors="replace")
@@ -93,15 +93,10 @@ def _in_words(what: str, token: str | None = None) -> Iterator[None]:
     try:
         yield
     except RefusedThere as error:
-        raise Rejected(_sentence(error), token=token) from None
+        raise Rejected(sentence(error), token=token) from None
     except FailedThere as error:
         raise Transient(f"{what}: {error}.", token=token) from None
     except Cut as error:
         raise Transient(f"{what}: {error}", token=token) from None
     except NotStarted as error:
         raise Unreachable(str(error), token=token) from None
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

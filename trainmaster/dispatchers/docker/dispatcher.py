@@ -40,7 +40,7 @@ from trainmaster.dispatchers.docker.fleet import Agent, Fleet
 from trainmaster.dispatchers.docker.foreman import Foreman
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.record import JobRecord, Wanted, write_whole
-from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.hub import (
     INBOX_PREFIX,
     MAX_REMAINS,
@@ -189,9 +189,7 @@ class DockerDispatcher:
         return found
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = JobFolder(self._root, spec.token)
-        if not spec.token.startswith(self._prefix):
-            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        folder = JobFolder(self._root, check_token(spec.token, self._prefix))
         foreman = self._driving()
         if (known := foreman.jobs.get(spec.token)) is not None:
             return JobRef(spec.token, known.job_id)

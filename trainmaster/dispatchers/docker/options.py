@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from trainmaster.dispatchers.base import Rejected, SlotType
+from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.docker.scheduler import Fitting, Policy, Sharing
+from trainmaster.dispatchers.section import read_section
 
 
 class SchedulerOptions(BaseModel):
@@ -65,13 +66,7 @@ class DockerOptions(BaseModel):
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> DockerOptions:
         """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
-        try:
-            return cls.model_validate(dict(options))
-        except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc'])) or 'the section'}: {fault['msg']}" for fault in error.errors()
-            )
-            raise Rejected(f"The docker resource manager's configuration is wrong: {faults}.") from None
+        return read_section(cls, options, "docker")
 
     @property
     def pools(self) -> tuple[PoolOptions, ...]:

@@ -26,7 +26,7 @@ from trainmaster.dispatchers.base import (
     StagedFile,
     Transient,
 )
-from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.local.job import LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.queue import LocalQueue
@@ -92,9 +92,7 @@ class LocalDispatcher:
         return found
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = JobFolder(self._root, spec.token)
-        if not spec.token.startswith(self._prefix):
-            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
+        folder = JobFolder(self._root, check_token(spec.token, self._prefix))
         job = LocalJob(folder.path)
         known = job.submitted
         if known is not None:

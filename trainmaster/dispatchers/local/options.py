@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import Rejected, SlotType
+from trainmaster.dispatchers.section import read_section
 
 
 class LocalOptions(BaseModel):
@@ -33,14 +34,9 @@ class LocalOptions(BaseModel):
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> LocalOptions:
         """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
+        made = read_section(cls, options, "local")
         try:
-            made = cls.model_validate(dict(options))
             made.container(made.container_run_type)
-        except ValidationError as error:
-            faults = "; ".join(
-                f"{'.'.join(map(str, fault['loc'])) or 'the section'}: {fault['msg']}" for fault in error.errors()
-            )
-            raise Rejected(f"The local resource manager's configuration is wrong: {faults}.") from None
         except UnknownRuntime as error:
             raise Rejected(f"The local resource manager's container_run_type is wrong: {error}") from None
         return made

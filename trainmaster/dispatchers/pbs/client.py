@@ -2,51 +2,39 @@
 
 from __future__ import annotations
 
-import logging
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from trainmaster.dispatchers.access.ways import Access
-from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient
-from trainmaster.dispatchers.pace import TokenBucket
+from trainmaster.dispatchers.base import JobRef, Transient
+from trainmaster.dispatchers.batch.client import BatchClient, new_mark
 from trainmaster.dispatchers.pbs import commands, failures, formats, parse
 from trainmaster.dispatchers.pbs.config import PbsOptions
 from trainmaster.dispatchers.pbs.formats import Record
 from trainmaster.dispatchers.shell import Outcome
 
-log = logging.getLogger(__name__)
 
-
-class PbsClient:
+class PbsClient(BatchClient):
     """Each method is one question or order. They raise only the dispatcher errors."""
 
     def __init__(self, options: PbsOptions, access: Access) -> None:
-        self._access = access
-        self._shell = access.shell()
+        super().__init__(options, access, failures.WORDS)
         self._options = options
         self._programs = options.programs()
-        self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
-        self._odd: set[str] = set()
         # Lines that stood beside something that was understood: a site's banner. Nothing but these is an empty list.
         self._noise: set[str] = set()
 
     def submit(self, job: commands.Submission, user: str | None = None) -> str:
         """The id of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
-        self._bucket.wait()
-        argv = commands.submit(self._programs, job)
-        outcome = self._access.shell(user).run(argv, deadline=self._options.submit_deadline)
-        if error := outcome.way_failure(job.token, repeatable=False):
-            raise error
+        outcome = self._submit(commands.submit(self._programs, job), job.token, user)
         found = parse.submitted_id(outcome.stdout)
-        # An id on standard output is proof, even when the command was ended afterwards.
         if found is None:
             raise failures.submit_failure(outcome, job.token)
         return found
 
     def jobs(self) -> list[parse.Job]:
         """All jobs that have not ended, everybody's. Raises Unreachable, Transient."""
-        mark = _mark()
+        mark = new_mark()
         return self._jobs(self._ask(commands.jobs(self._programs, self._options.query_format, mark)), mark)
 
     def ended_ids(self) -> list[str] | None:
@@ -55,31 +43,31 @@ class PbsClient:
         outcome = self._run(commands.ended_since(self._programs, since))
         if failures.no_history(outcome):
             return None
-        self._raise(outcome)
+        self._check(outcome)
         return [line.strip() for line in outcome.stdout.splitlines() if parse.JOB_ID.fullmatch(line.strip())]
 
     def ended(self, job_ids: Sequence[str]) -> list[parse.Job]:
         """All there is on ended jobs; one that is not known any more is left out."""
         found = []
-        mark = _mark()
+        mark = new_mark()
         for argv in commands.ended(self._programs, self._options.query_format, mark, job_ids):
             outcome = self._run(argv)
             # The status is bad as soon as one of them is unknown, though the others are printed.
-            if not failures.only_about_ended_jobs(outcome):
-                self._raise(outcome)
+            if not failures.WORDS.only_about_ended_jobs(outcome):
+                self._check(outcome)
             found += self._jobs(outcome, mark)
         return found
 
     def one(self, job_id: str) -> parse.Job | None:
         """What PBS remembers of a job; None when it has forgotten it."""
         for history in (True, False):
-            mark = _mark()
+            mark = new_mark()
             form = self._options.query_format
             outcome = self._run(commands.one(self._programs, form, mark, job_id, history=history))
             if failures.no_history(outcome):
                 continue
-            if not failures.only_about_ended_jobs(outcome):
-                self._raise(outcome)
+            if not failures.WORDS.only_about_ended_jobs(outcome):
+                self._check(outcome)
             # Servers of a site may have several names: the number is what counts.
             number = parse.short_id(job_id)
             return next((job for job in self._jobs(outcome, mark) if parse.short_id(job.job_id) == number), None)
@@ -107,66 +95,28 @@ class PbsClient:
         """The whole answer of `qsub --version`: PBS's is "pbs_version = 23.06.06"; look-alikes say something else."""
         outcome = self._run(commands.version(self._programs))
         if outcome.not_found or outcome.timed_out:
-            self._raise(outcome)
+            self._check(outcome)
         return f"{outcome.stdout}\n{outcome.stderr}".strip()
 
     def _records(self, build: commands.Listing) -> list[Record]:
-        mark = _mark()
+        mark = new_mark()
         outcome = self._ask(build(self._programs, self._options.query_format, mark))
         found, odd = formats.read(self._options.query_format, outcome.stdout, mark)
-        self._note(odd, beside=bool(found))
+        self._note_beside(odd, understood=bool(found))
         return found
 
     def _jobs(self, outcome: Outcome, mark: str) -> list[parse.Job]:
         records, odd = formats.read(self._options.query_format, outcome.stdout, mark)
         jobs = [parse.job(record, self._options.gpu_resource) for record in records]
         odd += [record.name for record, job in zip(records, jobs, strict=True) if job is None]
-        self._note(odd, beside=bool(records))
+        self._note_beside(odd, understood=bool(records))
         strange = [line for line in odd if line not in self._noise]
         if strange and not records:
             raise Transient(f"qstat printed nothing that is a list of jobs: {strange[0]!r}.")
         return [job for job in jobs if job is not None]
 
-    def _run(self, argv: list[str]) -> Outcome:
-        """Raises for the way to the command, not for what the command said."""
-        outcome = self._shell.run(argv, deadline=self._options.query_deadline)
-        if error := outcome.way_failure():
-            raise error
-        return outcome
-
-    def _ask(self, argv: list[str]) -> Outcome:
-        outcome = self._run(argv)
-        self._raise(outcome)
-        return outcome
-
-    def _order(self, refs: Sequence[JobRef], build: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
-        """Run every chunk, even when an earlier one fails: one bad job must not keep the others alive."""
-        first: DispatcherError | None = None
-        for user, theirs in self._access.by_user(refs).items():
-            for argv in build([ref.job_id for ref in theirs]):
-                outcome = self._access.shell(user).run(argv, deadline=self._options.query_deadline)
-                error = outcome.way_failure()
-                if error is None and not failures.only_about_ended_jobs(outcome):
-                    error = failures.query_failure(outcome)
-                first = first or error
-        if first:
-            raise first
-
-    def _raise(self, outcome: Outcome) -> None:
-        error = failures.query_failure(outcome)
-        if error:
-            raise error
-
-    def _note(self, odd: Sequence[str], *, beside: bool) -> None:
-        """Log an odd line once; `beside`: it stood beside records."""
-        if beside and len(self._noise) < 1000:
+    def _note_beside(self, odd: Sequence[str], *, understood: bool) -> None:
+        """Odd lines; `understood`: they stood beside records."""
+        if understood and len(self._noise) < 1000:
             self._noise.update(odd)
-        for line in odd:
-            if line not in self._odd and len(self._odd) < 1000:
-                self._odd.add(line)
-                log.warning("PBS printed a line that is not understood: %r", line)
-
-
-def _mark() -> str:
-    """A separator that nobody can have put into a job's attributes."""
-    return f"\x1f{secrets.token_hex(8)}\x1f"
+        self._note("PBS", odd)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from trainmaster.dispatchers.batch.commands import chunks
 from trainmaster.dispatchers.pbs.formats import Format
 
-CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
 # Times are printed and read in the zone of the command that asks.
 IN_UTC = ("/usr/bin/env", "TZ=UTC0")
 
@@ -82,7 +82,7 @@ def ended_since(programs: Programs, since: float) -> list[str]:
 
 def ended(programs: Programs, form: Format, mark: str, job_ids: Sequence[str]) -> Iterator[list[str]]:
     """All there is on ended jobs; `-E` asks for each hundred of them at once."""
-    for chunk in _chunks(job_ids):
+    for chunk in chunks(job_ids):
         yield [*IN_UTC, programs.qstat, "-x", "-f", "-E", *form.words(mark), *chunk]
 
 
@@ -107,15 +107,11 @@ def version(programs: Programs) -> list[str]:
 
 
 def cancel(programs: Programs, job_ids: Sequence[str]) -> Iterator[list[str]]:
-    for chunk in _chunks(job_ids):
+    for chunk in chunks(job_ids):
         yield [programs.qdel, *chunk]
 
 
 def signal(programs: Programs, job_ids: Sequence[str], name: str) -> Iterator[list[str]]:
     """A signal to every process of the job on its first host; the script hands it on to the others."""
-    for chunk in _chunks(job_ids):
+    for chunk in chunks(job_ids):
         yield [programs.qsig, "-s", f"SIG{name}", *chunk]
-
-
-def _chunks(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (job_ids[at : at + CHUNK] for at in range(0, len(job_ids), CHUNK))

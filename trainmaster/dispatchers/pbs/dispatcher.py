@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import shutil
-import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
 from trainmaster.dispatchers.access.ways import Folder, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
@@ -24,15 +19,15 @@ from trainmaster.dispatchers.base import (
     Observation,
     Pool,
     Problem,
-    Rejected,
-    Remains,
     Setup,
     Signal,
-    SlotType,
     Snapshot,
     StagedFile,
+    sentence,
 )
-from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.batch.dispatcher import SIGNALS, BatchDispatcher
+from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
 from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions
@@ -43,33 +38,30 @@ from trainmaster.dispatchers.pbs.parse import Job, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
 from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import Exit, map_state, preempted
-from trainmaster.templates import ControlCharacter, render
+from trainmaster.templates import render
 
 log = logging.getLogger(__name__)
 
-_SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
 # PBS answers a submit when it has taken it, or never: a cut call is settled as soon as the server serves others again.
 _QUIET_PERIOD = 20.0
 _VERSION = re.compile(r"pbs_version = (\S+)")
 
 
-class PbsDispatcher:
+class PbsDispatcher(BatchDispatcher):
     """Jobs on a PBS cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
     kind = "pbs"
+    _options: PbsOptions
 
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
-        self.name = setup.name
-        self._prefix = setup.prefix
-        self._options = PbsOptions.read(setup.options)
-        environment, path = self._options.client_environment, self._options.command_path
-        self._access = make_access(self._options, setup.job_root, environment=environment, path=path)
-        self._client = PbsClient(self._options, self._access)
+        options = PbsOptions.read(setup.options)
+        environment, path = options.client_environment, options.command_path
+        access = make_access(options, setup.job_root, environment=environment, path=path)
+        super().__init__(setup, options, access)
+        self._client = PbsClient(options, access)
+        self._queues = KnownPools(self._ask_queues, options.pools_cached_for)
         self._ended = RecentlyEnded(self._is_ours)
-        self._lock = threading.Lock()
-        self._queues: dict[str, Queue] = {}
-        self._queues_at: float | None = None
 
     # -- the cluster -----------------------------------------------------------------------------------
 
@@ -91,11 +83,7 @@ class PbsDispatcher:
         )
 
     def _problems(self, history: bool) -> list[Problem]:
-        found = []
-        if self._access.account == "root":
-            found.append(
-                Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")
-            )
+        found = self._account_problems()
         if not history:
             found.append(
                 Problem(
@@ -106,39 +94,18 @@ class PbsDispatcher:
             )
         return found + self._container_problems()
 
-    def _container_problems(self) -> list[Problem]:
-        name = self._options.container_run_type
-        program = self._options.container_command or name
-        path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
-        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
-            return []
-        text = f"The container runtime {program} is not found on this machine."
-        return [Problem(text, "Install it, or name its full path in container_command.")]
-
     def _private(self, server: Record | None) -> list[Problem]:
-        """A site may hide jobs from everybody but their owners; ours would then look as if they were gone."""
-        if server is None or not self._access.impersonates or truth(server.get("query_other_jobs") or "True"):
+        if server is None or truth(server.get("query_other_jobs") or "True"):
             return []
-        who = self._access.account
-        text = f"PBS hides other users' jobs (query_other_jobs is off), and {who} must see those that it starts."
-        return [Problem(text, f'qmgr -c "set server operators += {who}@*"', fatal=True)]
+        return self._hidden_jobs("query_other_jobs is off", 'qmgr -c "set server operators += {account}@*"')
 
     def pools(self) -> Sequence[Pool]:
-        return [queue.pool(self._options) for queue in self._known_queues(fresh=True).values()]
+        return [queue.pool(self._options) for queue in self._queues.all(fresh=True).values()]
 
-    def _known_queues(self, *, fresh: bool = False) -> dict[str, Queue]:
-        """Queues, asked for again when the last answer is old. Raises Unreachable, Transient."""
-        with self._lock:
-            age = None if self._queues_at is None else time.monotonic() - self._queues_at
-            if age is not None and not (fresh and age > self._options.pools_cached_for):
-                return self._queues
-        # Asked without the lock: a server that hangs must not hold up those who are content with old answers.
+    def _ask_queues(self, _before: Mapping[str, Queue]) -> dict[str, Queue]:
+        """Raises Unreachable, Transient."""
         client = self._client
-        found = queues(client.queues(), client.nodes(), client.server(), self._options)
-        with self._lock:
-            self._queues = found
-            self._queues_at = time.monotonic()
-        return found
+        return queues(client.queues(), client.nodes(), client.server(), self._options)
 
     # -- a job before it exists ------------------------------------------------------------------------
 
@@ -147,17 +114,11 @@ class PbsDispatcher:
         given = options.Given()
         try:
             given = options.check(spec.options, self._options.gpu_resource)
-        except options.BadOption as error:
-            found.append(_sentence(error))
-        found += filter(None, [self._access.objection(spec.user)])
+        except BadOption as error:
+            found.append(sentence(error))
+        found += self._complaints(spec)
         try:
-            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
-            if self._access.is_own(spec.user) or not image:
-                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
-        except UnknownRuntime as error:
-            found.append(str(error))
-        try:
-            known = self._known_queues()
+            known = self._queues.all()
         except DispatcherError:
             return found  # the cluster is away; nothing can be said about its queues
         queue = known.get(spec.pool)
@@ -168,9 +129,6 @@ class PbsDispatcher:
             found += queue.complaints(spec, request, given.walltime, self._options)
             found += _count_complaints(given, request)
         return found
-
-    def _image(self, spec: JobSpec) -> str:
-        return resolve_image(spec.container.image, self._options.image_root)
 
     def _request(self, spec: JobSpec, queue: Queue | None) -> resources.Request:
         size = self._options.node_size(spec.pool) or (queue.node_size if queue else 0)
@@ -186,15 +144,10 @@ class PbsDispatcher:
     # -- submit ----------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = self._access.folder(spec.token, spec.user)
-        if not spec.token.startswith(self._prefix):
-            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
-        if objection := self._access.objection(spec.user):
-            raise Rejected(objection, token=spec.token)
-        try:
+        folder = self._admit(spec)
+        with self._refused_in_words(spec):
             job, scripts = self._prepare(spec, folder)
-        except (options.BadOption, ControlCharacter, UnknownRuntime) as error:
-            raise Rejected(_sentence(error), token=spec.token) from None
+            scripts["start.sh"] = self._start_script(spec, folder)
         staged = {name: StagedFile(text.encode(), 0o600) for name, text in scripts.items()}
         folder.stage({**spec.files, **staged})
         return JobRef(spec.token, self._client.submit(job, spec.user), user=spec.user)
@@ -202,17 +155,14 @@ class PbsDispatcher:
     def _prepare(self, spec: JobSpec, folder: Folder) -> tuple[commands.Submission, dict[str, str]]:
         """The qsub call and the scripts of a job."""
         given = options.check(spec.options, self._options.gpu_resource)
-        try:
-            queue = self._known_queues().get(spec.pool)
-        except DispatcherError:
-            queue = None  # qsub will say what it thinks of the queue
+        queue = self._queues.find(spec.pool)
         request = self._request(spec, queue)
         if spec.exclude_nodes:
             # `select` can name the hosts to take, not those to leave out.
             log.info("%s: PBS cannot keep a job off %s", spec.token, ", ".join(spec.exclude_nodes))
         wrong = _count_complaints(given, request)
         if wrong:
-            raise options.BadOption(wrong[0])
+            raise BadOption(wrong[0])
         setting = self._options
         job = commands.Submission(
             token=spec.token,
@@ -241,23 +191,8 @@ class PbsDispatcher:
                 host_start=ways if setting.host_start is HostStart.AUTO else [setting.host_start.value],
             ),
             "host.sh": render("pbs_host.sh.j2", **common, slots_each=-(-spec.slots // request.chunks)),
-            "start.sh": self._start_script(spec, folder),
         }
         return job, scripts
-
-    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
-        libraries = self._options.gpu_libraries and spec.slots > 0
-        return self._options.container(spec.container.runtime).start_script(
-            Start(
-                job_folder=folder.path,
-                image=self._image(spec),
-                binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
-                gpus=libraries and spec.slot_type is SlotType.CUDA,
-                rocm=libraries and spec.slot_type is SlotType.ROCM,
-                python=self._options.python,
-                scratch=self._options.scratch,
-            )
-        )
 
     # -- jobs that exist -------------------------------------------------------------------------------
 
@@ -280,8 +215,7 @@ class PbsDispatcher:
 
     def _external(self, live: Sequence[Job]) -> tuple[ExternalJob, ...]:
         """Jobs of others that wait or run."""
-        with self._lock:
-            cpus = {name for name, queue in self._queues.items() if queue.slot_type is SlotType.CPU}
+        cpus = self._queues.of_cpus()
         return tuple(
             ExternalJob(
                 job_id=job.job_id,
@@ -298,7 +232,7 @@ class PbsDispatcher:
         )
 
     def _is_ours(self, job: Job) -> bool:
-        return job.name.startswith(self._prefix) and bool(TOKEN.fullmatch(job.name)) and not job.is_array
+        return self._is_token(job.name) and not job.is_array
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         if refs:
@@ -306,7 +240,7 @@ class PbsDispatcher:
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
         if refs:
-            self._client.signal(refs, _SIGNALS[signal])
+            self._client.signal(refs, SIGNALS[signal])
 
     def explain(self, ref: JobRef) -> Explanation:
         job = self._client.one(ref.job_id)
@@ -322,24 +256,6 @@ class PbsDispatcher:
             exit_code=exit.code if state.terminal else None,
             exit_signal=exit.signal if state.terminal else None,
         )
-
-    # -- the job folder --------------------------------------------------------------------------------
-
-    def collect(self, token: str, user: str | None = None) -> Remains:
-        return self._access.folder(token, user).collect()
-
-    def forget(self, token: str, user: str | None = None) -> None:
-        self._access.folder(token, user).forget()
-
-    def announce(self, url: str) -> None:
-        self._access.announce(url)
-
-    def log_path(self, token: str) -> Path | None:
-        return self._access.output(token)
-
-    def close(self) -> None:
-        """Let go of connections; jobs go on."""
-        self._access.close()
 
 
 def _observation(job: Job, user: str | None) -> Observation:
@@ -385,8 +301,3 @@ def _look_alike(said: str) -> Problem:
         "Use resource_manager.type: slurm, or name PBS's own programs in resource_manager.commands.",
         fatal=True,
     )
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

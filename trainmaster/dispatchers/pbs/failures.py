@@ -9,25 +9,9 @@ from __future__ import annotations
 import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
+from trainmaster.dispatchers.batch.failures import FailureWords
 from trainmaster.dispatchers.shell import Outcome
 
-UNKNOWN_JOB = 153
-IN_HISTORY = 35
-WRONG_STATE = 168
-
-# Nothing reached a server.
-_NO_CLUSTER = re.compile(
-    r"Connection refused|cannot connect to server|Couldn't connect to cluster|Unknown Host|Could not resolve|"
-    r"No route to host|Network is unreachable|No default server|not a PBS server|could not connect to server|"
-    r"pbs_iff|Invalid [Cc]redential|Unable to authenticate|auth.*(failed|error)|No server to connect to|"
-    r"error (reading|opening|loading) .*pbs\.conf|pbsconf error|server shutting down|No support for requested",
-    re.IGNORECASE,
-)
-# The request may have arrived and been acted on: only looking for the token can tell.
-_UNKNOWN_OUTCOME = re.compile(
-    r"End of File|Premature end of message|Connection reset|Broken pipe|Connection timed out|[Tt]imed out|"
-    r"Protocol \(ASN\.1\) error|Batch protocol error|Communication failure|Too many.*retries",
-)
 # The server answered, and another time it may say yes.
 _LATER = re.compile(
     r"Maximum number of jobs already in|limit on (the )?number of jobs|would exceed .*limit|"
@@ -50,20 +34,35 @@ def message(stderr: str) -> str:
     return "; ".join(dict.fromkeys(lines[-2:])).rstrip(".") or "no message"
 
 
+WORDS = FailureWords(
+    scheduler="PBS",
+    no_cluster=re.compile(
+        r"Connection refused|cannot connect to server|Couldn't connect to cluster|Unknown Host|Could not resolve|"
+        r"No route to host|Network is unreachable|No default server|not a PBS server|could not connect to server|"
+        r"pbs_iff|Invalid [Cc]redential|Unable to authenticate|auth.*(failed|error)|No server to connect to|"
+        r"error (reading|opening|loading) .*pbs\.conf|pbsconf error|server shutting down|No support for requested",
+        re.IGNORECASE,
+    ),
+    unknown_outcome=re.compile(
+        r"End of File|Premature end of message|Connection reset|Broken pipe|Connection timed out|[Tt]imed out|"
+        r"Protocol \(ASN\.1\) error|Batch protocol error|Communication failure|Too many.*retries",
+    ),
+    about_ended_jobs=re.compile(
+        r"Unknown Job Id|Job has finished|Request invalid for state of job|[Aa]lready .*exit|Finished"
+    ),
+    message=message,
+)
+
+
 def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     """The error of a submit that gave no job id."""
-    if outcome.not_found:
-        return Unreachable(f"PBS's qsub cannot be run here: {outcome.stderr.strip()}", token=token)
-    if outcome.timed_out:
-        return Ambiguous(
-            f"qsub gave no answer in {outcome.seconds:.0f} s and was ended; the job may have been accepted.",
-            token=token,
-        )
+    if error := WORDS.unanswered(outcome, token):
+        return error
     text = outcome.stderr
     # qsub connects before it sends anything, so that what says "cannot connect" has sent nothing.
-    if _NO_CLUSTER.search(text):
+    if WORDS.no_cluster.search(text):
         return Unreachable(f"PBS cannot be reached: {message(text)}.", token=token)
-    if _UNKNOWN_OUTCOME.search(text):
+    if WORDS.unknown_outcome.search(text):
         return Ambiguous(f"PBS did not answer the submit: {message(text)}.", token=token)
     if _LATER.search(text):
         return Transient(f"PBS takes no job now: {message(text)}.", token=token)
@@ -73,33 +72,6 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     return Rejected(f"PBS refuses the job: {message(text)}.", token=token)
 
 
-def query_failure(outcome: Outcome) -> DispatcherError | None:
-    """The error of a command that asks or orders something repeatable; None when it went well."""
-    program = _program(outcome)
-    if outcome.not_found:
-        return Unreachable(f"PBS's {program} cannot be run here: {outcome.stderr.strip()}")
-    if outcome.timed_out:
-        return Unreachable(f"{program} gave no answer in {outcome.seconds:.0f} s.")
-    trouble = _NO_CLUSTER.search(outcome.stderr) or _UNKNOWN_OUTCOME.search(outcome.stderr)
-    if outcome.returncode == 0 and not trouble:
-        return None
-    if trouble:
-        return Unreachable(f"PBS cannot be asked: {message(outcome.stderr)}.")
-    return Transient(f"{program} failed with status {outcome.returncode}: {message(outcome.stderr)}.")
-
-
-def only_about_ended_jobs(outcome: Outcome) -> bool:
-    """True when all that a command complains of is that jobs have ended, are unknown, or do not run now."""
-    fitting = re.compile(r"Unknown Job Id|Job has finished|Request invalid for state of job|[Aa]lready .*exit|Finished")
-    lines = [line for line in outcome.stderr.splitlines() if line.strip()]
-    return bool(lines) and not outcome.timed_out and all(fitting.search(line) for line in lines)
-
-
 def no_history(outcome: Outcome) -> bool:
     """True for the answer of a server that keeps no ended jobs (PBSE_JOBHISTNOTSET)."""
     return "not configured to maintain job history" in outcome.stderr
-
-
-def _program(outcome: Outcome) -> str:
-    words = [word.rpartition("/")[2] for word in outcome.argv if "=" not in word]
-    return next((word for word in words if word != "env"), "PBS")

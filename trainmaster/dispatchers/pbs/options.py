@@ -8,25 +8,12 @@ always, and -N is read and left out: the job's name is the token by which the ma
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainmaster.dispatchers.batch.arguments import BadOption, Kind, split
 from trainmaster.dispatchers.pbs.parse import duration
 from trainmaster.dispatchers.pbs.resources import JOB_WIDE, PER_CHUNK
-
-
-class BadOption(ValueError):
-    """An argument that may not be given, or has a wrong value. The message is for the user."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What values an option takes: `pattern` must match in full; `words` says it to the user."""
-
-    pattern: str
-    words: str
-
 
 ALLOWED: Mapping[str, Kind] = {
     "A": Kind(r"[A-Za-z0-9_.@+-]{1,128}", "an account's name"),
@@ -92,12 +79,7 @@ def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
 
 def _read(argument: str) -> list[tuple[str, str]]:
     """One entry of the list as letters and values, as getopt(3) takes it apart."""
-    if any(ord(character) < 32 or ord(character) == 127 for character in argument):
-        raise BadOption(f"PBS option {argument!r} holds a control character; write each option on one line")
-    try:
-        words = shlex.split(argument)
-    except ValueError as error:
-        raise BadOption(f"PBS option {argument!r} is not well quoted: {error}") from None
+    words = split(argument, "PBS")
     found: list[tuple[str, str]] = []
     while words:
         word = words.pop(0)

@@ -69,7 +69,7 @@ class Queue:
             slots_used=min(total, used),
             nodes=len(self.hosts),
             slots_per_node=self.node_size,
-            description=options.queue(self.name).description or "PBS-managed pool of resources",
+            description=options.pool(self.name).description or "PBS-managed pool of resources",
             is_default=self.is_default,
             max_walltime=self.max_walltime,
             up=self.enabled and self.started and not self.routed_only and bool(self.hosts),

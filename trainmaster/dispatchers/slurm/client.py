@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from trainmaster.dispatchers.access.ways import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
-from trainmaster.dispatchers.pace import TokenBucket
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.batch.client import BatchClient, new_mark
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
@@ -23,29 +21,21 @@ READER_REST = 600.0  # seconds for which pyslurm is left alone after it failed
 ACCOUNTS_REST = 30.0  # seconds for which accounting is left alone after it failed to answer
 
 
-class SlurmClient:
+class SlurmClient(BatchClient):
     """Each method is one command. They raise only the dispatcher errors."""
 
     def __init__(self, options: SlurmOptions, access: Access) -> None:
-        self._access = access
-        self._shell = access.shell()
+        super().__init__(options, access, failures.WORDS)
         self._options = options
         self._programs = options.programs()
-        self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
-        self._odd: set[str] = set()
         self._accounts_rest_until = 0.0
         self._reader: PyslurmReader | None = None
         self._reader_rests_until = 0.0
 
     def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
         """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
-        self._bucket.wait()
-        argv = commands.submit(self._programs, job)
-        outcome = self._access.shell(user).run(argv, stdin=script, deadline=self._options.submit_deadline)
-        if error := outcome.way_failure(job.token, repeatable=False):
-            raise error
+        outcome = self._submit(commands.submit(self._programs, job), job.token, user, stdin=script)
         found = parse.submitted_id(outcome.stdout)
-        # An id on standard output is proof, even when the command was ended afterwards.
         if found is None:
             raise failures.submit_failure(outcome, job.token)
         return found
@@ -53,7 +43,7 @@ class SlurmClient:
     def queue(self, *, oldest_first: bool = False) -> list[parse.QueueLine]:
         """All jobs that Slurm knows: everybody's, where jobs run as their users or other people's are shown; else those
         of this account. Raises Unreachable, Transient; the latter also for an answer that is seen to be cut."""
-        mark = _mark()
+        mark = new_mark()
         everybody = self._access.impersonates or self._options.external_jobs
         # A second look at an answer that seems cut goes to squeue: two witnesses are better than one asked twice.
         if not oldest_first and (listed := self._by_pyslurm(everybody=everybody)) is not None:
@@ -93,7 +83,7 @@ class SlurmClient:
 
     def nodes(self, *, backwards: bool = False) -> list[parse.NodeLine]:
         """Every node in every partition. Raises Unreachable, Transient as `queue`."""
-        mark = _mark()
+        mark = new_mark()
         printed = self._ask(commands.nodes(self._programs, mark, backwards=backwards)).stdout
         found, odd = parse.nodes(printed, mark)
         self._note("sinfo", odd)
@@ -111,11 +101,10 @@ class SlurmClient:
 
     def show_job(self, job_id: str) -> dict[str, str]:
         """What the controller remembers of a job; empty when it has forgotten it."""
-        outcome = self._shell.run(commands.show_job(self._programs, job_id), deadline=self._options.query_deadline)
-        self._raise_for_way(outcome)
+        outcome = self._run(commands.show_job(self._programs, job_id))
         if "Invalid job id" in outcome.stderr:
             return {}
-        self._raise(outcome)
+        self._check(outcome)
         return parse.key_values(outcome.stdout)
 
     def account(self, ref: JobRef) -> dict[str, str] | None:
@@ -126,11 +115,11 @@ class SlurmClient:
         if time.monotonic() < self._accounts_rest_until:
             raise Unreachable("Slurm's accounting did not answer a moment ago.")
         deadline = min(ACCOUNTS_DEADLINE, self._options.query_deadline)
-        outcome = self._shell.run(commands.account(self._programs, ref.job_id), deadline=deadline)
-        if "accounting storage is disabled" in outcome.stderr:
-            return None
         try:
-            self._raise(outcome)
+            outcome = self._run(commands.account(self._programs, ref.job_id), deadline)
+            if "accounting storage is disabled" in outcome.stderr:
+                return None
+            self._check(outcome)
         except DispatcherError:
             self._accounts_rest_until = time.monotonic() + ACCOUNTS_REST
             raise
@@ -143,48 +132,3 @@ class SlurmClient:
         """For example "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""
         words = self._ask(commands.version(self._programs)).stdout.split()
         return words[-1] if words else ""
-
-    def _ask(self, argv: list[str]) -> Outcome:
-        outcome = self._shell.run(argv, deadline=self._options.query_deadline)
-        self._raise(outcome)
-        return outcome
-
-    def _order(self, refs: Sequence[JobRef], command: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
-        """Run every chunk, even when an earlier one fails: one bad job must not keep the others alive."""
-        first: DispatcherError | None = None
-        for user, jobs in self._access.by_user(refs).items():
-            shell = self._access.shell(user)
-            for argv in command([ref.job_id for ref in jobs]):
-                outcome = shell.run(argv, deadline=self._options.query_deadline)
-                if outcome.stderr and _only_about_ended_jobs(outcome.stderr):
-                    continue
-                first = first or outcome.way_failure() or failures.query_failure(outcome)
-        if first:
-            raise first
-
-    def _raise_for_way(self, outcome: Outcome) -> None:
-        if error := outcome.way_failure():
-            raise error
-
-    def _raise(self, outcome: Outcome) -> None:
-        self._raise_for_way(outcome)
-        error = failures.query_failure(outcome)
-        if error:
-            raise error
-
-    def _note(self, program: str, odd: Iterable[str]) -> None:
-        """Log an odd line once."""
-        for line in odd:
-            if line not in self._odd and len(self._odd) < 1000:
-                self._odd.add(line)
-                log.warning("%s printed a line that is not understood: %r", program, line)
-
-
-def _mark() -> str:
-    """A separator that nobody can have put into a job's name."""
-    return f"\x1f{secrets.token_hex(8)}\x1f"
-
-
-def _only_about_ended_jobs(stderr: str) -> bool:
-    ended = ("Invalid job id", "Job/step already completing or completed", "already completing")
-    return all(any(text in line for text in ended) for line in stderr.splitlines() if line.strip())

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmaster.dispatchers.batch.commands import chunks
+
 # The order matters to parse.queue: the name, which may hold anything, stands last.
 QUEUE_FIELDS = (
     "JobID",
@@ -38,7 +40,6 @@ NODE_FIELDS = (
 )
 # The name, which may hold anything, stands last here too.
 ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")
-CANCEL_CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,12 @@ def nodes(programs: Programs, mark: str, *, backwards: bool = False) -> list[str
 
 def cancel(programs: Programs, job_ids: Sequence[str]) -> list[list[str]]:
     """scancel in chunks."""
-    chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
-    return [[programs.scancel, *chunk] for chunk in chunks]
+    return [[programs.scancel, *chunk] for chunk in chunks(job_ids)]
 
 
 def signal(programs: Programs, job_ids: Sequence[str], name: str) -> list[list[str]]:
     """A signal to the batch script only, which hands it on; without `--batch` only the steps would get it."""
-    chunks = (job_ids[at : at + CANCEL_CHUNK] for at in range(0, len(job_ids), CANCEL_CHUNK))
-    return [[programs.scancel, "--batch", f"--signal={name}", *chunk] for chunk in chunks]
+    return [[programs.scancel, "--batch", f"--signal={name}", *chunk] for chunk in chunks(job_ids)]
 
 
 def show_job(programs: Programs, job_id: str) -> list[str]:

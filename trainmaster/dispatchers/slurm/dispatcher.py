@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
 from trainmaster.dispatchers.access.ways import Folder, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
@@ -24,16 +19,16 @@ from trainmaster.dispatchers.base import (
     Observation,
     Pool,
     Problem,
-    Rejected,
-    Remains,
     Setup,
     Signal,
-    SlotType,
     Snapshot,
     StagedFile,
     Transient,
+    sentence,
 )
-from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.batch.dispatcher import SIGNALS, BatchDispatcher
+from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.config import SlurmOptions
@@ -42,30 +37,27 @@ from trainmaster.dispatchers.slurm.parse import QueueLine, duration, expand_host
 from trainmaster.dispatchers.slurm.partitions import Partition, partitions
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import Exit, map_state
-from trainmaster.templates import ControlCharacter, render
+from trainmaster.templates import render
 
-_SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
 _LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
 _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 
 
-class SlurmDispatcher:
+class SlurmDispatcher(BatchDispatcher):
     """Jobs on a Slurm cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
     kind = "slurm"
+    _options: SlurmOptions
 
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
-        self.name = setup.name
-        self._prefix = setup.prefix
-        self._options = SlurmOptions.read(setup.options)
+        options = SlurmOptions.read(setup.options)
         # SLURM_TIME_FORMAT makes times epoch seconds, whatever the site's and this machine's zones are.
-        environment = {**self._options.client_environment, "SLURM_TIME_FORMAT": "%s"}
-        self._access = make_access(self._options, setup.job_root, environment=environment, path=self._options.job_path)
-        self._client = SlurmClient(self._options, self._access)
-        self._lock = threading.Lock()
-        self._partitions: dict[str, Partition] = {}
-        self._partitions_at: float | None = None
+        environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
+        access = make_access(options, setup.job_root, environment=environment, path=options.job_path)
+        super().__init__(setup, options, access)
+        self._client = SlurmClient(options, access)
+        self._partitions = KnownPools(self._ask_partitions, options.pools_cached_for)
         self._names: dict[str, str] = {}  # what was listed under each number when we last looked
         self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended when they were last listed
 
@@ -92,11 +84,7 @@ class SlurmDispatcher:
         return min(self._options.poll_interval, max(1.0, min_age / 3)) if min_age else self._options.poll_interval
 
     def _problems(self, version: str, accounting: bool, min_age: int | None) -> list[Problem]:
-        found = []
-        if self._access.account == "root":
-            found.append(
-                Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")
-            )
+        found = self._account_problems()
         if not accounting and min_age is not None and 0 < min_age < 10:
             found.append(
                 Problem(
@@ -116,42 +104,21 @@ class SlurmDispatcher:
             )
         return found + self._container_problems()
 
-    def _container_problems(self) -> list[Problem]:
-        name = self._options.container_run_type
-        program = self._options.container_command or name
-        path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
-        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
-            return []
-        text = f"The container runtime {program} is not found on this machine."
-        return [Problem(text, "Install it, or name its full path in container_command.")]
-
     def _private(self, config: Mapping[str, str]) -> list[Problem]:
-        """A site may hide jobs from everybody but their owners; ours would then look as if they were gone."""
-        hidden = "jobs" in config.get("PrivateData", "").split(",")
-        if not hidden or not self._access.impersonates:
+        if "jobs" not in config.get("PrivateData", "").split(","):
             return []
-        who = self._access.account
-        text = f"Slurm hides other users' jobs (PrivateData=jobs), and {who} must see those that it starts."
-        return [Problem(text, f"sacctmgr modify user {who} set adminlevel=operator", fatal=True)]
+        return self._hidden_jobs("PrivateData=jobs", "sacctmgr modify user {account} set adminlevel=operator")
 
     def pools(self) -> Sequence[Pool]:
-        return [partition.pool(self._options) for partition in self._known_partitions(fresh=True).values()]
+        return [partition.pool(self._options) for partition in self._partitions.all(fresh=True).values()]
 
-    def _known_partitions(self, *, fresh: bool = False) -> dict[str, Partition]:
-        """Partitions, asked for again when the last answer is old. Raises Unreachable, Transient."""
-        with self._lock:
-            age = None if self._partitions_at is None else time.monotonic() - self._partitions_at
-            if age is not None and not (fresh and age > self._options.pools_cached_for):
-                return self._partitions
-        # Asked without the lock: a controller that hangs must not hold up those who are content with old answers.
+    def _ask_partitions(self, before: Mapping[str, Partition]) -> dict[str, Partition]:
+        """Raises Unreachable, Transient."""
         found = partitions(self._client.nodes(), self._options)
         # A trial whose pool is not there is refused for good: two answers must agree.
-        gone = self._partitions.keys() - found.keys()
+        gone = before.keys() - found.keys()
         if gone and (hidden := gone & partitions(self._client.nodes(backwards=True), self._options).keys()):
             raise Transient(f"sinfo's answers contradict each other: partition {min(hidden)} is in one of two.")
-        with self._lock:
-            self._partitions = found
-            self._partitions_at = time.monotonic()
         return found
 
     # -- a job before it exists ------------------------------------------------------------------------
@@ -161,17 +128,11 @@ class SlurmDispatcher:
         given: dict[str, str | None] = {}
         try:
             given = options.check(spec.options)
-        except options.BadOption as error:
-            found.append(_sentence(error))
-        found += filter(None, [self._access.objection(spec.user)])
+        except BadOption as error:
+            found.append(sentence(error))
+        found += self._complaints(spec)
         try:
-            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
-            if self._access.is_own(spec.user) or not image:
-                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
-        except UnknownRuntime as error:
-            found.append(str(error))
-        try:
-            known = self._known_partitions()
+            known = self._partitions.all()
         except DispatcherError:
             return found  # the cluster is away; nothing can be said about its partitions
         partition = known.get(spec.pool)
@@ -180,9 +141,6 @@ class SlurmDispatcher:
         else:
             found += partition.complaints(spec, self._request(spec, partition), options.walltime(given))
         return found
-
-    def _image(self, spec: JobSpec) -> str:
-        return resolve_image(spec.container.image, self._options.image_root)
 
     def _request(self, spec: JobSpec, partition: Partition | None) -> resources.Request:
         size = self._options.node_size(spec.pool) or (partition.node_size(spec.gpu_type) if partition else 0)
@@ -198,28 +156,18 @@ class SlurmDispatcher:
     # -- submit ----------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec) -> JobRef:
-        folder = self._access.folder(spec.token, spec.user)
-        if not spec.token.startswith(self._prefix):
-            raise Rejected(f"The token {spec.token!r} does not begin with {self._prefix!r}.", token=spec.token)
-        if objection := self._access.objection(spec.user):
-            raise Rejected(objection, token=spec.token)
-        try:
+        folder = self._admit(spec)
+        with self._refused_in_words(spec):
             given = options.check(spec.options)
-            job, script, start = self._prepare(spec, folder, given)
-        except (options.BadOption, ControlCharacter, UnknownRuntime) as error:
-            raise Rejected(_sentence(error), token=spec.token) from None
+            job, script = self._prepare(spec, folder, given)
+            start = self._start_script(spec, folder)
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode(), 0o600)})
         job_id, cluster = self._client.submit(job, script, spec.user)
         return JobRef(spec.token, job_id, cluster, spec.user)
 
-    def _prepare(
-        self, spec: JobSpec, folder: Folder, given: dict[str, str | None]
-    ) -> tuple[commands.Submission, str, str]:
-        """The sbatch call, the job script and start.sh of a job."""
-        try:
-            partition = self._known_partitions().get(spec.pool)
-        except DispatcherError:
-            partition = None  # sbatch will say what it thinks of the partition
+    def _prepare(self, spec: JobSpec, folder: Folder, given: dict[str, str | None]) -> tuple[commands.Submission, str]:
+        """The sbatch call and the job script of a job."""
+        partition = self._partitions.find(spec.pool)
         request = self._request(spec, partition)
         dialect = self._options.dialect(spec.pool)
         words = resources.sbatch_words(request, spec.slot_type, dialect, _checked_gpu_type(spec))
@@ -248,21 +196,7 @@ class SlurmDispatcher:
             multi_node=request.multi_node,
             cpus_per_task=int(cores or 0),
         )
-        return job, script, self._start_script(spec, folder)
-
-    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
-        libraries = self._options.gpu_libraries and spec.slots > 0
-        return self._options.container(spec.container.runtime).start_script(
-            Start(
-                job_folder=folder.path,
-                image=self._image(spec),
-                binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
-                gpus=libraries and spec.slot_type is SlotType.CUDA,
-                rocm=libraries and spec.slot_type is SlotType.ROCM,
-                python=self._options.python,
-                scratch=self._options.scratch,
-            )
-        )
+        return job, script
 
     # -- jobs that exist -------------------------------------------------------------------------------
 
@@ -271,7 +205,7 @@ class SlurmDispatcher:
         ours: list[Observation] = []
         others: list[QueueLine] = []
         for job in self._whole_queue():
-            if job.name.startswith(self._prefix) and TOKEN.fullmatch(job.name):
+            if self._is_token(job.name):
                 ours.append(_observation(job, self._access.name(job.user) if job.user else None))
             else:
                 others.append(job)
@@ -294,8 +228,7 @@ class SlurmDispatcher:
 
     def _external(self, jobs: Sequence[QueueLine]) -> Iterator[ExternalJob]:
         """Jobs of others that wait or run."""
-        with self._lock:
-            cpus = {name for name, partition in self._partitions.items() if partition.slot_type is SlotType.CPU}
+        cpus = self._partitions.of_cpus()
         for job in jobs:
             state = _state(job)
             if not state.terminal:
@@ -311,7 +244,7 @@ class SlurmDispatcher:
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
         if ours := self._still_ours(refs):
-            self._client.signal(ours, _SIGNALS[signal])
+            self._client.signal(ours, SIGNALS[signal])
 
     def _still_ours(self, refs: Sequence[JobRef]) -> list[JobRef]:
         """Numbers start again when a cluster loses its state: one may have become another job's by now."""
@@ -340,24 +273,10 @@ class SlurmDispatcher:
         row = self._client.account(ref)
         return _Facts.of_accounting(row) if row else None
 
-    # -- the job folder --------------------------------------------------------------------------------
-
-    def collect(self, token: str, user: str | None = None) -> Remains:
-        return self._access.folder(token, user).collect()
-
-    def forget(self, token: str, user: str | None = None) -> None:
-        self._access.folder(token, user).forget()
-
-    def announce(self, url: str) -> None:
-        self._access.announce(url)
-
-    def log_path(self, token: str) -> Path | None:
-        return self._access.output(token)
-
     def close(self) -> None:
-        """Let go of connections; jobs go on."""
+        """Let go of connections and of the process that holds pyslurm; jobs go on."""
         self._client.close()
-        self._access.close()
+        super().close()
 
 
 @dataclass(frozen=True)
@@ -446,13 +365,8 @@ def _is_of_this_run(job: QueueLine) -> bool:
 def _checked_gpu_type(spec: JobSpec) -> str | None:
     kind = spec.gpu_type
     if kind is not None and not kind.replace("_", "").replace("-", "").replace(".", "").isalnum():
-        raise options.BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
+        raise BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
     return kind
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def _seconds(text: str) -> int | None:

@@ -1,7 +1,7 @@
 """What a failed Slurm command means: the user's fault, a limit, an answer that never came, or no cluster at all.
 
-Slurm's own words decide (src/common/slurm_errno.c); standard error is read even when the status is 0, because commands
-for several clusters end with 0 whatever happened.
+Slurm's own words decide (src/common/slurm_errno.c), even when the status is 0: commands for several clusters end with 0
+whatever happened.
 """
 
 from __future__ import annotations
@@ -9,24 +9,10 @@ from __future__ import annotations
 import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
+from trainmaster.dispatchers.batch.failures import FailureWords
 from trainmaster.dispatchers.shell import Outcome
 from trainmaster.dispatchers.slurm.reasons import Reason, explain_reason
 
-# The message may have arrived and been acted on: only looking for the token can tell.
-_UNKNOWN_OUTCOME = re.compile(
-    r"Socket timed out|Zero Bytes were transmitted|Transport endpoint is not connected|Connection reset|"
-    r"Unexpected message received|Message receive failure|Communication connection failure|"
-    r"Insane message length|Broken pipe|Communication shutdown failure|Header lengths are longer",
-    re.IGNORECASE,
-)
-# Nothing reached a controller.
-_NO_CLUSTER = re.compile(
-    r"Unable to contact slurm controller|Connection refused|No route to host|Unable to establish config|"
-    r"Slurm backup controller in standby|fatal: Could not establish a configuration|Unable to resolve|"
-    r"No Slurm controller|Could not find.*slurm\.conf|Munge|Invalid authentication credential|"
-    r"Protocol authentication error|Unable to process configuration file|DBD",
-    re.IGNORECASE,
-)
 # The controller answered, and another time it may say yes.
 _LATER = re.compile(
     r"Rate limit exceeded|Slurm temporarily unable to accept job|Resource temporarily unavailable|"
@@ -49,19 +35,34 @@ def message(stderr: str) -> str:
     return f"{causes[-1]} ({summary})" if causes and causes[-1] != lines[-1] else summary
 
 
+WORDS = FailureWords(
+    scheduler="Slurm",
+    no_cluster=re.compile(
+        r"Unable to contact slurm controller|Connection refused|No route to host|Unable to establish config|"
+        r"Slurm backup controller in standby|fatal: Could not establish a configuration|Unable to resolve|"
+        r"No Slurm controller|Could not find.*slurm\.conf|Munge|Invalid authentication credential|"
+        r"Protocol authentication error|Unable to process configuration file|DBD",
+        re.IGNORECASE,
+    ),
+    unknown_outcome=re.compile(
+        r"Socket timed out|Zero Bytes were transmitted|Transport endpoint is not connected|Connection reset|"
+        r"Unexpected message received|Message receive failure|Communication connection failure|"
+        r"Insane message length|Broken pipe|Communication shutdown failure|Header lengths are longer",
+        re.IGNORECASE,
+    ),
+    about_ended_jobs=re.compile(r"Invalid job id|already completing"),
+    message=message,
+)
+
+
 def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     """The error of a submit that gave no job id."""
-    if outcome.not_found:
-        return Unreachable(f"Slurm's sbatch cannot be run here: {outcome.stderr.strip()}", token=token)
-    if outcome.timed_out:
-        return Ambiguous(
-            f"sbatch gave no answer in {outcome.seconds:.0f} s and was ended; the job may have been accepted.",
-            token=token,
-        )
+    if error := WORDS.unanswered(outcome, token):
+        return error
     text = outcome.stderr
-    if _UNKNOWN_OUTCOME.search(text):
+    if WORDS.unknown_outcome.search(text):
         return Ambiguous(f"Slurm did not answer the submit: {message(text)}.", token=token)
-    if _NO_CLUSTER.search(text):
+    if WORDS.no_cluster.search(text):
         return Unreachable(f"Slurm cannot be reached: {message(text)}.", token=token)
     if limit := _limit(text):
         kind = Rejected if limit.never else Transient
@@ -82,18 +83,3 @@ def _limit(stderr: str) -> Reason | None:
         if re.fullmatch(r"(QOS|Assoc)[A-Z]\w+", word):
             return explain_reason(word)
     return None
-
-
-def query_failure(outcome: Outcome) -> DispatcherError | None:
-    """The error of a command that asks or orders something repeatable; None when it went well."""
-    program = outcome.argv[0].rpartition("/")[2]
-    if outcome.not_found:
-        return Unreachable(f"Slurm's {program} cannot be run here: {outcome.stderr.strip()}")
-    if outcome.timed_out:
-        return Unreachable(f"{program} gave no answer in {outcome.seconds:.0f} s.")
-    trouble = _UNKNOWN_OUTCOME.search(outcome.stderr) or _NO_CLUSTER.search(outcome.stderr)
-    if outcome.returncode == 0 and not trouble:
-        return None
-    if trouble:
-        return Unreachable(f"Slurm cannot be asked: {message(outcome.stderr)}.")
-    return Transient(f"{program} failed with status {outcome.returncode}: {message(outcome.stderr)}.")

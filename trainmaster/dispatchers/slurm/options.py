@@ -8,25 +8,10 @@ prefixes would not hold: a name that is not exactly on the list is refused.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from trainmaster.dispatchers.batch.arguments import BadOption, Kind, split
 from trainmaster.dispatchers.slurm.parse import duration
-
-
-class BadOption(ValueError):
-    """An argument that may not be given, or has a wrong value. The message is for the user."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What values an option takes: `pattern` must match in full; `words` says it to the user."""
-
-    pattern: str
-    words: str
-    optional: bool = False  # may stand without a value
-
 
 NAME = Kind(r"[A-Za-z0-9_.@+-]{1,128}", "a name")
 NAMES = Kind(r"[A-Za-z0-9_.@+,:-]{1,256}", "names separated by commas")
@@ -185,12 +170,7 @@ def walltime(options: Mapping[str, str | None]) -> int | None:
 
 def _read(argument: str) -> list[tuple[str, str | None]]:
     """One entry of the list as keys and raw values."""
-    if any(ord(character) < 32 or ord(character) == 127 for character in argument):
-        raise BadOption(f"slurm option {argument!r} holds a control character; write each option on one line")
-    try:
-        words = shlex.split(argument)
-    except ValueError as error:
-        raise BadOption(f"slurm option {argument!r} is not well quoted: {error}") from None
+    words = split(argument, "slurm")
     found: list[tuple[str, str | None]] = []
     while words:
         word = words.pop(0)

@@ -55,7 +55,7 @@ class Partition:
             slots_used=sum(node.cpus_used if cpus else node.gpus_used for node in self.usable),
             nodes=len(self.usable),
             slots_per_node=self.node_size(),
-            description=options.partition(self.name).description or "Slurm-managed pool of resources",
+            description=options.pool(self.name).description or "Slurm-managed pool of resources",
             accelerator=", ".join(types),
             is_default=self.nodes[0].is_default,
             max_walltime=self.max_walltime,

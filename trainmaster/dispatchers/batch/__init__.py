@@ -1,0 +1,12 @@
+"""What the dispatchers for batch schedulers (Slurm, PBS) share: the parts that are the same whatever a job is called.
+
+    options      the keys of the configuration that both have
+    arguments    reading the words that a user gives to the submit command
+    client       running the scheduler's commands: as whom, how fast, how often an odd line is told of
+    failures     what is alike in how commands fail
+    pools        partitions or queues as they were last seen
+    dispatcher   who may submit, how a container starts, where job folders lie
+
+Nothing here knows a scheduler, and nothing here calls back into one: each dispatcher's own `submit` and `observe` show
+the way of a job, and take from here what they need.
+"""

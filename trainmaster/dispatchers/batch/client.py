@@ -1,0 +1,84 @@
+"""Running a scheduler's commands: as whom, how fast, and what becomes of a line that nobody understands."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+
+from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.base import DispatcherError, JobRef
+from trainmaster.dispatchers.batch.failures import FailureWords
+from trainmaster.dispatchers.batch.options import BatchOptions
+from trainmaster.dispatchers.pace import TokenBucket
+from trainmaster.dispatchers.shell import Outcome
+
+log = logging.getLogger(__name__)
+
+_NOTED = 1000  # odd lines that are remembered
+
+
+class BatchClient:
+    """Runs commands and raises only the dispatcher errors. A scheduler's own client adds a method for each question."""
+
+    def __init__(self, options: BatchOptions, access: Access, words: FailureWords) -> None:
+        self._access = access
+        self._shell = access.shell()
+        self._deadline = options.query_deadline
+        self._submit_deadline = options.submit_deadline
+        self._bucket = TokenBucket(options.submits_per_second, options.submit_burst)
+        self._words = words
+        self._odd: set[str] = set()
+
+    def _submit(self, argv: list[str], token: str, user: str | None, stdin: str = "") -> Outcome:
+        """Run the submit command as `user` when its turn has come. Raises for the way to the command, not for what it
+        said. An id that it printed is proof, even when the command was ended afterwards."""
+        self._bucket.wait()
+        outcome = self._access.shell(user).run(argv, stdin=stdin, deadline=self._submit_deadline)
+        if error := outcome.way_failure(token, repeatable=False):
+            raise error
+        return outcome
+
+    def _run(self, argv: list[str], deadline: float | None = None) -> Outcome:
+        """Raises for the way to the command, not for what the command said."""
+        outcome = self._shell.run(argv, deadline=deadline or self._deadline)
+        if error := outcome.way_failure():
+            raise error
+        return outcome
+
+    def _ask(self, argv: list[str]) -> Outcome:
+        """Raises for what the command said too."""
+        outcome = self._run(argv)
+        self._check(outcome)
+        return outcome
+
+    def _check(self, outcome: Outcome) -> None:
+        if error := self._words.query_failure(outcome):
+            raise error
+
+    def _order(self, refs: Sequence[JobRef], command: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
+        """Run every chunk, each job as its user, even when an earlier one fails: one bad job must not keep the others
+        alive."""
+        first: DispatcherError | None = None
+        for user, theirs in self._access.by_user(refs).items():
+            shell = self._access.shell(user)
+            for argv in command([ref.job_id for ref in theirs]):
+                outcome = shell.run(argv, deadline=self._deadline)
+                error = outcome.way_failure()
+                if error is None and not self._words.only_about_ended_jobs(outcome):
+                    error = self._words.query_failure(outcome)
+                first = first or error
+        if first:
+            raise first
+
+    def _note(self, program: str, odd: Iterable[str]) -> None:
+        """Log an odd line once."""
+        for line in odd:
+            if line not in self._odd and len(self._odd) < _NOTED:
+                self._odd.add(line)
+                log.warning("%s printed a line that is not understood: %r", program, line)
+
+
+def new_mark() -> str:
+    """A separator that nobody can have put into a job's name or attributes."""
+    return f"\x1f{secrets.token_hex(8)}\x1f"

@@ -1,0 +1,132 @@
+"""The verbs that are the same for every batch scheduler, and parts for the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.dispatchers.access.ways import Access, Folder
+from trainmaster.dispatchers.base import (
+    JobSpec,
+    Problem,
+    Rejected,
+    Remains,
+    Setup,
+    Signal,
+    SlotType,
+    sentence,
+)
+from trainmaster.dispatchers.batch.arguments import BadOption
+from trainmaster.dispatchers.batch.options import BatchOptions
+from trainmaster.dispatchers.folder import TOKEN, check_token
+from trainmaster.templates import ControlCharacter
+
+SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
+
+
+class BatchDispatcher:
+    """Job folders, containers and accounts of a cluster with a batch scheduler. It calls nothing of its subclasses."""
+
+    def __init__(self, setup: Setup, options: BatchOptions, access: Access) -> None:
+        self.name = setup.name
+        self._prefix = setup.prefix
+        self._options = options
+        self._access = access
+
+    # -- for `probe` -----------------------------------------------------------------------------------
+
+    def _account_problems(self) -> list[Problem]:
+        if self._access.account != "root":
+            return []
+        return [Problem("The master runs as root, so jobs would run as root.", "Run it under an ordinary account.")]
+
+    def _container_problems(self) -> list[Problem]:
+        name = self._options.container_run_type
+        program = self._options.container_command or name
+        path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
+        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
+            return []
+        text = f"The container runtime {program} is not found on this machine."
+        return [Problem(text, "Install it, or name its full path in container_command.")]
+
+    def _hidden_jobs(self, setting: str, mend: str) -> list[Problem]:
+        """For a site that hides jobs from everybody but their owners; ours would then look as if they were gone."""
+        if not self._access.impersonates:
+            return []
+        scheduler, who = self._options.scheduler, self._access.account
+        text = f"{scheduler} hides other users' jobs ({setting}), and {who} must see those that it starts."
+        return [Problem(text, mend.format(account=who), fatal=True)]
+
+    # -- for `check` and `submit` ----------------------------------------------------------------------
+
+    def _complaints(self, spec: JobSpec) -> list[str]:
+        """Why a job cannot run as its user or in its container, in whatever pool."""
+        found = [*filter(None, [self._access.objection(spec.user)])]
+        try:
+            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
+            if self._access.is_own(spec.user) or not image:
+                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
+        except UnknownRuntime as error:
+            found.append(str(error))
+        return found
+
+    def _admit(self, spec: JobSpec) -> Folder:
+        """The folder of a job that may be submitted. Raises Rejected."""
+        check_token(spec.token, self._prefix)
+        if objection := self._access.objection(spec.user):
+            raise Rejected(objection, token=spec.token)
+        return self._access.folder(spec.token, spec.user)
+
+    @contextlib.contextmanager
+    def _refused_in_words(self, spec: JobSpec) -> Iterator[None]:
+        """What is wrong with a job, found while it is prepared, is Rejected."""
+        try:
+            yield
+        except (BadOption, ControlCharacter, UnknownRuntime) as error:
+            raise Rejected(sentence(error), token=spec.token) from None
+
+    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
+        """start.sh, which starts what runs on one node. Raises UnknownRuntime, ControlCharacter."""
+        libraries = self._options.gpu_libraries and spec.slots > 0
+        return self._options.container(spec.container.runtime).start_script(
+            Start(
+                job_folder=folder.path,
+                image=self._image(spec),
+                binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
+                gpus=libraries and spec.slot_type is SlotType.CUDA,
+                rocm=libraries and spec.slot_type is SlotType.ROCM,
+                python=self._options.python,
+                scratch=self._options.scratch,
+            )
+        )
+
+    def _image(self, spec: JobSpec) -> str:
+        return resolve_image(spec.container.image, self._options.image_root)
+
+    # -- for `observe` ---------------------------------------------------------------------------------
+
+    def _is_token(self, name: str) -> bool:
+        """Whether a job of this name is one of ours."""
+        return name.startswith(self._prefix) and TOKEN.fullmatch(name) is not None
+
+    # -- verbs -----------------------------------------------------------------------------------------
+
+    def collect(self, token: str, user: str | None = None) -> Remains:
+        return self._access.folder(token, user).collect()
+
+    def forget(self, token: str, user: str | None = None) -> None:
+        self._access.folder(token, user).forget()
+
+    def announce(self, url: str) -> None:
+        self._access.announce(url)
+
+    def log_path(self, token: str) -> Path | None:
+        return self._access.output(token)
+
+    def close(self) -> None:
+        """Let go of connections; jobs go on."""
+        self._access.close()
