@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 from tests.scale.filling import Size
 from tests.scale.plans import explain, listening
 from trainmaster.master.services import (
+    agenda,
     endings,
     experiments,
     logs,
@@ -218,12 +219,13 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
         lambda store: sightings.any_live(store, "default"),
         lambda store: endings.to_kill(store, "default"),
         lambda store: endings.enforce_deadlines(store),
-        lambda store: endings.silent(store, "default"),
-        lambda store: endings.uncollected(store, "default"),
+        lambda store: agenda.look(store, "default"),
+        lambda store: endings.ending(store, "default"),
+        lambda store: endings.uncollected(store, "default", 20),
         lambda store: removal.remove_deleted_experiments(store),
         lambda store: removal.remove_expired_sessions(store),
     ],
-    ids=("due", "next_due", "live", "to_kill", "deadlines", "silent", "uncollected", "deleted", "sessions"),
+    ids=("due", "next_due", "live", "to_kill", "deadlines", "agenda", "ending", "uncollected", "deleted", "sessions"),
 )
 def test_a_pass_of_the_loops_reads_what_lives(
     full: Engine, store: Store, size: Size, question: Callable[[Store], Any]

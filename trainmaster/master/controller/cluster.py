@@ -29,7 +29,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.services import allocations, endings, sightings, standing, submission
+from trainmaster.master.services import agenda, allocations, endings, jobspec, sightings, standing, submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
@@ -43,6 +43,8 @@ TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined fo
 UNREACHABLE_DELAY = 30.0
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 CHUNK = 1000  # records of a spool taken in by one transaction
+COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
+COLLECTED_AT_ONCE = 20
 IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
 
 
@@ -65,7 +67,8 @@ class ClusterLoop:
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
-        self._announce_at = 0.0
+        self._waiting = False  # some are not with the scheduler yet
+        self._announce_at = self._collect_at = 0.0
 
     @property
     def cluster(self) -> Cluster:
@@ -107,6 +110,8 @@ class ClusterLoop:
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
+        if not self._waiting:
+            return pause
         try:
             due = submission.next_due(self._store, self._cluster.name)
         except Exception:  # the database is away; the pass itself says so
@@ -116,14 +121,20 @@ class ClusterLoop:
     def tick(self) -> None:
         """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
         self._announce()
-        submission.adopt_cluster(self._store, self._clusters)
-        endings.enforce_deadlines(self._store)
-        self._submit_due()
-        endings.withdraw(self._store, self._settings, self._cluster.name)
-        self._kill()
-        self._observe_if_due()
-        self._investigate()
-        self._conclude()
+        todo = agenda.look(self._store, self._cluster.name)
+        if todo.unbound or todo.overdue:
+            submission.adopt_cluster(self._store, self._clusters)
+            endings.enforce_deadlines(self._store)
+            todo = agenda.look(self._store, self._cluster.name)
+        self._settle()
+        self._waiting = todo.waiting
+        if todo.waiting:
+            self._submit_due()
+        if todo.condemned:
+            endings.withdraw(self._store, self._settings, self._cluster.name)
+            self._kill()
+        if self._observe_if_due() or todo.over:
+            self._conclude(self._investigated(endings.ending(self._store, self._cluster.name)))
         self._collect()
 
     def _announce(self) -> None:
@@ -141,7 +152,6 @@ class ClusterLoop:
     # -- submitting -------------------------------------------------------------------------------------------
 
     def _submit_due(self) -> None:
-        self._settle()
         room = BATCH - len(self._submitting)
         if room <= 0:
             return
@@ -179,7 +189,7 @@ class ClusterLoop:
         if ticket is None:
             return
         try:
-            spec = submission.spec_of(self._store, self._settings, ticket)
+            spec = jobspec.build(self._settings, ticket.served, ticket.allocation, ticket.config)
             avoid = standing.avoided_nodes(self._store, self._cluster.name, allocation_id)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except Rejected as error:
@@ -222,11 +232,12 @@ class ClusterLoop:
         except DispatcherError:
             return IDLE_POLL
 
-    def _observe_if_due(self) -> None:
+    def _observe_if_due(self) -> bool:
+        """Whether the cluster was looked at."""
         if time.monotonic() - self._observed_at < self._poll_interval():
-            return
+            return False
         if self._observed_at and not sightings.any_live(self._store, self._cluster.name):
-            return  # nothing of ours is there: ask nothing
+            return False  # nothing of ours is there: ask nothing
         self._observed_at = time.monotonic()
         try:
             snapshot = self._clusters.observe(self._cluster)
@@ -235,7 +246,7 @@ class ClusterLoop:
             if str(error) != self._unreachable:
                 log.warning("cluster %s cannot be observed, all states stay: %s", self._cluster.name, error)
             self._unreachable = str(error)
-            return
+            return False
         self._unreachable = ""
         found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
         for ref in (*found.doubles, *found.orphans):
@@ -243,10 +254,12 @@ class ClusterLoop:
         self._cancel([*found.doubles, *found.orphans])
         if found.resubmit:
             self._wake.set()
+        return True
 
-    def _investigate(self) -> None:
-        """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?"""
-        silent = endings.silent(self._store, self._cluster.name)
+    def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
+        """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?
+        Returns what is known now."""
+        silent = endings.silent(found)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         for allocation_id, ref, said in silent:
             remains = self._read(ref.token, ref.user)
@@ -262,16 +275,18 @@ class ClusterLoop:
                 continue
             self._asked.add(allocation_id)
             endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
+        return endings.ending(self._store, self._cluster.name) if silent else found
 
     # -- concluding -------------------------------------------------------------------------------------------
 
-    def _conclude(self) -> None:
-        for found in endings.verdicts(self._store, self._settings, self._cluster.name):
+    def _conclude(self, over: list[endings.Ending]) -> None:
+        for found in endings.verdicts(self._store, self._settings, over):
             if not found.complete and not self._replayed(found):
                 continue
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
-            endings.end(self._store, self._settings, found.allocation_id, found.outcome)
+            if found.experiment_id is not None:
+                endings.end_in(self._store, self._settings, found.experiment_id, found.allocation_id, found.outcome)
             self._unread.pop(found.allocation_id, None)
 
     def _replayed(self, found: endings.Verdict) -> bool:
@@ -309,7 +324,12 @@ class ClusterLoop:
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""
-        for allocation_id, token, user in endings.uncollected(self._store, self._cluster.name):
+        if time.monotonic() < self._collect_at:
+            return
+        ended = endings.uncollected(self._store, self._cluster.name, COLLECTED_AT_ONCE)
+        if len(ended) < COLLECTED_AT_ONCE:
+            self._collect_at = time.monotonic() + COLLECT_EVERY
+        for allocation_id, token, user in ended:
             try:
                 self._dispatcher.forget(token, user)
             except DispatcherError as error:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from trainmaster.master.controller.cluster import ClusterLoop
 from trainmaster.master.controller.janitor import Janitor
+from trainmaster.master.controller.postman import Postman
 from trainmaster.master.db.engine import Leadership
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.store import Settings, Store, Wakeups
@@ -26,6 +27,7 @@ class Controller:
         self._clusters = clusters
         self._loops: list[ClusterLoop] = []
         self._janitor: Janitor | None = None
+        self._postman: Postman | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
@@ -47,7 +49,8 @@ class Controller:
         self._leadership.release()
 
     def _match(self, wanted: list[Cluster]) -> None:
-        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor beside them."""
+        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor and
+        the postman beside them."""
         store, settings, clusters = self._parts
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()
@@ -62,6 +65,11 @@ class Controller:
         if wanted and self._janitor is None:
             self._janitor = Janitor(store, settings, self._wakeups)
             self._janitor.start()
+            self._postman = Postman(store, settings, self._wakeups)
+            self._postman.start()
         elif not wanted and self._janitor is not None:
             self._janitor.stop()
             self._janitor = None
+            if self._postman is not None:
+                self._postman.stop()
+                self._postman = None

@@ -25,14 +25,14 @@ class Janitor:
         self._thread = threading.Thread(target=self._run, name="janitor", daemon=True)
 
     def start(self) -> None:
-        self._wakeups.subscribe("controller", self._wake)
+        self._wakeups.subscribe("janitor", self._wake)
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
         self._wake.set()
         self._thread.join()
-        self._wakeups.unsubscribe("controller", self._wake)
+        self._wakeups.unsubscribe("janitor", self._wake)
 
     def _run(self) -> None:
         while not self._stop.is_set():

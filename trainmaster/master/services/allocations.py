@@ -112,21 +112,21 @@ def _take_reports(
 ) -> ReportAnswer:
     with store.transaction() as session:
         head = session.execute(
-            select(Allocation.trial_id, Trial.experiment_id)
+            select(Allocation, Trial.experiment_id)
             .outerjoin(Trial, Trial.id == Allocation.trial_id)
             .where(Allocation.id == allocation_id)
         ).first()
         if head is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
-        if stream == "core" and records and head.experiment_id is not None:
-            with conducting_in(session, settings, head.experiment_id) as conductor:
-                acked = _take_core(session, conductor, allocation_id, head.trial_id, first, records)
+        allocation, experiment_id = head
+        if stream == "core" and records and experiment_id is not None and allocation.trial_id is not None:
+            with conducting_in(session, settings, experiment_id) as conductor:
+                acked = _take_core(session, conductor, allocation_id, allocation.trial_id, first, records)
             session.flush()
-            allocation = session.get_one(Allocation, allocation_id, populate_existing=True)
+            session.refresh(allocation)
             if not replayed:
                 _sign_of_life(session, allocation)
         else:
-            allocation = session.get_one(Allocation, allocation_id)
             if not replayed:
                 _sign_of_life(session, allocation)  # first: the log's lock must be the last one taken
             acked = _take_lines(session, allocation, stream, first, records)
@@ -377,8 +377,14 @@ def _locked(session: Session, allocation_id: str) -> Allocation:
 
 
 def _locked_stream(session: Session, allocation_id: str, name: str) -> Stream:
-    session.execute(insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0).on_conflict_do_nothing())
-    return session.get_one(Stream, (allocation_id, name), with_for_update=True, populate_existing=True)
+    key = (allocation_id, name)
+    found = session.get(Stream, key, with_for_update=True, populate_existing=True)
+    if found is None:
+        session.execute(
+            insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0).on_conflict_do_nothing()
+        )
+        found = session.get_one(Stream, key, with_for_update=True, populate_existing=True)
+    return found
 
 
 def _note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:

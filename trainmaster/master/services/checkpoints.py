@@ -64,7 +64,7 @@ def remove(store: Store, caller: Caller, keys: Sequence[str], globs: Sequence[st
 def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> None:
     """Leave word for the janitor."""
     session.add_all(CheckpointRemoval(checkpoint=key, globs=list(globs)) for key in keys)
-    wake(session, "controller")
+    wake(session, "janitor")
 
 
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:

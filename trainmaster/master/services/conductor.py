@@ -10,13 +10,13 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session, undefer
 
 from trainmaster.dispatchers.base import JobState
@@ -25,7 +25,7 @@ from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, State, Submission
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, Stop
-from trainmaster.master.services import logs
+from trainmaster.master.services import logs, webhooks
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.store import Settings, Store, wake
@@ -99,7 +99,8 @@ class Conductor:
                     row.reason = why
                     row.progress = 1.0 if state is State.COMPLETED else row.progress
                     row.gc_due = True
-                    wake(self.session, f"experiment:{row.id}", "controller")
+                    webhooks.experiment_ended(self.session, row)
+                    wake(self.session, f"experiment:{row.id}", "janitor")
 
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
         before = trials.Trial(
@@ -218,41 +219,45 @@ class Conductor:
         return self.session.scalar(query)
 
     def _act(self, actions: list[Action]) -> None:
+        self._create([action for action in actions if isinstance(action, Create)])
         for action in actions:
             match action:
-                case Create():
-                    self._create(action)
                 case Stop(request_id, why):
                     self._stop(request_id, why)
                 case Shutdown(cancel, failure, why):
                     done = experiments.SearchDone(cancel, failure, why)
                     self._later(partial(self.experiment_event, done))
 
-    def _create(self, action: Create) -> None:
-        if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
+    def _create(self, actions: Sequence[Create]) -> None:
+        """New trials, with a handful of statements for all of them."""
+        if not actions or State(self.row.state) not in (State.ACTIVE, State.PAUSED):
             return  # the experiment is ending: what the search would still try is not started
-        task_id = f"{self.row.id}.{action.request_id}"
-        self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
+        made = [(action, f"{self.row.id}.{action.request_id}") for action in actions]
+        self.session.add_all(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id) for _, task_id in made)
         self.session.flush()
-        trial = Trial(
-            experiment_id=self.row.id,
-            task_id=task_id,
-            request_id=action.request_id,
-            state=self.row.state,
-            hparams=action.hparams,
-            seed=action.seed,
-            summary_metrics={},
-            attempts=0,
-            restarts=0,
-            setbacks=0,
-            start_time=now(),
-        )
-        self.session.add(trial)
-        self.row.num_trials += 1
-        self.row.live_trials += 1
+        rows = [
+            Trial(
+                experiment_id=self.row.id,
+                task_id=task_id,
+                request_id=action.request_id,
+                state=self.row.state,
+                hparams=action.hparams,
+                seed=action.seed,
+                summary_metrics={},
+                attempts=0,
+                restarts=0,
+                setbacks=0,
+                start_time=now(),
+            )
+            for action, task_id in made
+        ]
+        self.session.add_all(rows)
+        self.row.num_trials += len(rows)
+        self.row.live_trials += len(rows)
         self.session.flush()
-        self.story("search", "Create", why=action.why, trial_id=trial.id)
-        self.trial_event(trial, trials.Created(paused=self.row.state == State.PAUSED))
+        for action, trial in zip(actions, rows, strict=True):
+            self.story("search", "Create", why=action.why, trial_id=trial.id)
+            self.trial_event(trial, trials.Created(paused=self.row.state == State.PAUSED))
 
     def _stop(self, request_id: str, why: str) -> None:
         trial = self.session.scalar(
@@ -263,15 +268,14 @@ class Conductor:
             self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.SEARCHER, why)))
 
     def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
-        allocation = self._live_allocation(trial)
         match decision:
             case trials.Allocate(attempt, delay):
                 self._allocate(trial, attempt, delay)
-            case trials.Preempt(reason) if allocation is not None:
+            case trials.Preempt(reason) if (allocation := self._live_allocation(trial)) is not None:
                 quick = trial.stop == trials.StopCause.INVALID_HP.value
                 self.preempt(allocation, reason, EARLY_STOP_GRACE if quick else self._preemption_timeout())
                 self.say(trial.task_id, f"Asked to save its work and leave: {reason}")
-            case trials.Kill(reason) if allocation is not None:
+            case trials.Kill(reason) if (allocation := self._live_allocation(trial)) is not None:
                 self.kill(allocation, reason)
             case trials.Finish():
                 self._finish(trial, decision)
@@ -301,15 +305,17 @@ class Conductor:
                 exits={},
             )
         )
-        self.session.flush()
         wake(self.session, "controller")
 
     def _finish(self, trial: Trial, decision: trials.Finish) -> None:
         trial.end_time = now()
         trial.reason = decision.why
-        task = self.session.get(Task, trial.task_id)
-        if task is not None:
-            task.end_time = trial.end_time
+        self.session.execute(
+            update(Task)
+            .where(Task.task_id == trial.task_id)
+            .values(end_time=trial.end_time)
+            .execution_options(synchronize_session=False)
+        )
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0

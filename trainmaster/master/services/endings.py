@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import ColumnElement, or_, select, update
 
 from trainmaster.dispatchers.base import JobRef, JobState
 from trainmaster.master.db.tables import Allocation, Stream, Trial
@@ -24,16 +24,50 @@ KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job its
 RESEND_KILL = 30.0  # seconds between two requests to end the same job
 
 
-def silent(store: Store, cluster: str) -> list[tuple[str, JobRef, OutcomeKind | None]]:
+@dataclass(frozen=True)
+class Ending:
+    """An attempt of which something says that it has ended: a few among thousands that run or wait."""
+
+    allocation: Allocation
+    experiment_id: int | None
+
+    @property
+    def ref(self) -> JobRef | None:
+        """None while the scheduler's number is not known."""
+        row = self.allocation
+        return JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id is not None else None
+
+
+def ending(store: Store, cluster: str) -> list[Ending]:
+    query = (
+        select(Allocation, Trial.experiment_id)
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), possibly_over())
+        .order_by(Allocation.created_at)
+    )
+    with store.reading() as session:
+        return [Ending(*row) for row in session.execute(query)]
+
+
+def possibly_over() -> ColumnElement[bool]:
+    """Of a live attempt: whether something says that it has ended."""
+    return (Allocation.submission != Submission.NEW.value) & or_(
+        Allocation.exits != {},
+        Allocation.absent_since.is_not(None),
+        Allocation.observed_state.in_([state.value for state in ENDS]),
+        Allocation.observed["never_since"].is_not(None),
+    )
+
+
+def silent(endings: Sequence[Ending]) -> list[tuple[str, JobRef, OutcomeKind | None]]:
     """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
     (allocation, job, how the scheduler says that it ended). What they left in their folders comes first."""
     found = []
-    for allocation in _possibly_over(store, cluster):
-        attempt = attempt_of(allocation)
+    for one in endings:
+        attempt = attempt_of(one.allocation)
         over = attempt.said is not None or attempt.absent_since is not None
-        if over and len(attempt.exits) < attempt.num_nodes and allocation.native_id is not None:
-            ref = JobRef(allocation.token, allocation.native_id, allocation.cluster, allocation.run_as)
-            found.append((allocation.id, ref, attempt.said))
+        if over and len(attempt.exits) < attempt.num_nodes and one.ref is not None:
+            found.append((one.allocation.id, one.ref, attempt.said))
     return found
 
 
@@ -53,6 +87,7 @@ class Verdict:
     runtime came up; when it did not, what the scheduler captured of the job is all there is to read."""
 
     allocation_id: str
+    experiment_id: int | None
     token: str
     run_as: str | None
     outcome: Outcome
@@ -60,34 +95,17 @@ class Verdict:
     leased: bool
 
 
-def verdicts(store: Store, settings: Settings, cluster: str) -> list[Verdict]:
+def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> list[Verdict]:
     """Attempts whose end is certain by now."""
     time = epoch(now())
     found = []
-    for allocation in _possibly_over(store, cluster):
-        outcome = verdict(attempt_of(allocation), time, settings.lost_after)
+    for one in endings:
+        row = one.allocation
+        outcome = verdict(attempt_of(row), time, settings.lost_after)
         if outcome is not None:
-            leased = allocation.lease_job is not None
-            complete = _complete(store, allocation)
-            found.append(Verdict(allocation.id, allocation.token, allocation.run_as, outcome, complete, leased))
+            leased, complete = row.lease_job is not None, _complete(store, row)
+            found.append(Verdict(row.id, one.experiment_id, row.token, row.run_as, outcome, complete, leased))
     return found
-
-
-def _possibly_over(store: Store, cluster: str) -> list[Allocation]:
-    """Attempts of which something says that they have ended: a few among thousands that run or wait."""
-    query = select(Allocation).where(
-        Allocation.dispatcher == cluster,
-        Allocation.ended_at.is_(None),
-        Allocation.submission != Submission.NEW.value,
-        or_(
-            Allocation.exits != {},
-            Allocation.absent_since.is_not(None),
-            Allocation.observed_state.in_([state.value for state in ENDS]),
-            Allocation.observed["never_since"].is_not(None),
-        ),
-    )
-    with store.reading() as session:
-        return list(session.scalars(query.order_by(Allocation.created_at)))
 
 
 def _complete(store: Store, allocation: Allocation) -> bool:
@@ -110,8 +128,12 @@ def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) 
             .join(Allocation, Allocation.trial_id == Trial.id)
             .where(Allocation.id == allocation_id)
         )
-    if experiment_id is None:
-        return
+    if experiment_id is not None:
+        end_in(store, settings, experiment_id, allocation_id, outcome)
+
+
+def end_in(store: Store, settings: Settings, experiment_id: int, allocation_id: str, outcome: Outcome) -> None:
+    """The same of an attempt whose experiment is known."""
     with conducting(store, settings, experiment_id) as conductor:
         allocation = conductor.session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
         if allocation.ended_at is not None:
@@ -188,7 +210,7 @@ def enforce_deadlines(store: Store) -> None:
             logs.say(session, allocation.task_id, text, "WARNING", allocation.id)
 
 
-def uncollected(store: Store, cluster: str, limit: int = 20) -> list[tuple[str, str, str | None]]:
+def uncollected(store: Store, cluster: str, limit: int) -> list[tuple[str, str, str | None]]:
     """Ended attempts whose job folder still has to be read and removed: (allocation, token, account)."""
     query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
         Allocation.dispatcher == cluster,

@@ -56,7 +56,7 @@ def patch(
         if change.storage is not None:
             config["checkpoint_storage"] = {**config["checkpoint_storage"], **change.storage}
             row.gc_due = True
-            wake(conductor.session, "controller")
+            wake(conductor.session, "janitor")
         config["resources"] = {**config["resources"], **resources}
         row.config = config
         job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool

@@ -172,7 +172,7 @@ def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int)
         refuse_registered(conductor.session, [experiment_id])
         conductor.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
         row.state, row.reason = State.DELETING.value, ""
-        wake(conductor.session, "controller")
+        wake(conductor.session, "janitor")
 
 
 def story(store: Store, trial_id: int) -> list[Story]:

@@ -84,19 +84,25 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
                 addresses=list(request.addresses),
             )
         )
-        session.flush()
-    joined = session.scalar(select(func.count()).select_from(Node).where(Node.allocation_id == allocation.id)) or 0
+    joined = 1
+    if request.num_nodes > 1:
+        here = select(func.count()).select_from(Node).where(Node.allocation_id == allocation.id)
+        joined = session.scalar(here) or 0
     state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
     allocation.state = later(AllocationState(allocation.state), state).value
-    trial = session.get(Trial, allocation.trial_id)
-    experiment = session.get(Experiment, trial.experiment_id) if trial else None
-    owner = session.get(User, allocation.owner_id)
-    if trial is None or experiment is None or owner is None:
+    found = session.execute(
+        select(Trial, Experiment, User.username, ModelDefinition.archive)
+        .join(Experiment, Experiment.id == Trial.experiment_id)
+        .join(User, User.id == allocation.owner_id)
+        .outerjoin(ModelDefinition, ModelDefinition.experiment_id == Experiment.id)
+        .where(Trial.id == allocation.trial_id)
+    ).first()
+    if found is None:
         raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
-    work = jobspec.work_for(experiment, trial, allocation, slot_type, owner.username)
+    trial, experiment, owner, files = found
+    work = jobspec.work_for(experiment, trial, allocation, slot_type, owner)
     work["trial"]["steps_completed"] = _steps_at(session, trial)
-    files = session.get(ModelDefinition, experiment.id)
-    work["context"] = base64.b64encode(files.archive).decode() if files else ""
+    work["context"] = base64.b64encode(files).decode() if files else ""
     if node is None:
         nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
         logs.say(

@@ -117,10 +117,12 @@ def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
         Allocation.ended_at > since,
     )
     blamed: dict[str, set[int]] = defaultdict(set)
-    with store.transaction() as session:
-        trial_id = session.scalar(select(Allocation.trial_id).where(Allocation.id == allocation_id))
+    with store.reading() as session:
         for trial, observed in session.execute(query).tuples():
             for node in (observed or {}).get("nodes") or ():
                 blamed[str(node)].add(trial or 0)
+        if not blamed:
+            return []
+        trial_id = session.scalar(select(Allocation.trial_id).where(Allocation.id == allocation_id))
     weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
     return [node for node, _ in weight.most_common(MOST_AVOIDED)]

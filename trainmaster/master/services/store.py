@@ -18,6 +18,7 @@ from trainmaster.master.db.presence import Presence
 from trainmaster.master.services.errors import Invalid
 
 CHANNEL = "trainmaster"
+_SUBJECTS = "wake"  # in a session's info
 _NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
 
 
@@ -40,8 +41,11 @@ class Settings:
     max_context_bytes: int = 95 * 1024 * 1024
     log_retention_days: int | None = None  # where nobody says it; None is for ever
     roles: bool = False  # whether roles say who may do what
+    creators_role: int | None = None  # what whoever makes a workspace gets in it
+    strict_queue: bool = False  # whether it takes a permission of its own to reorder the queue
     token_days: int = 30  # how long an access token lives when nobody says it
     token_days_at_most: int = 365  # -1: for ever
+    webhook_key: str = ""  # signs what webhooks are told
 
 
 class Store:
@@ -59,6 +63,8 @@ class Store:
         AWAY while the database is away."""
         with self._asked(), self._sessions.begin() as session:
             yield session
+            if subjects := session.info.get(_SUBJECTS):
+                notify(session.connection(), CHANNEL, sorted(subjects))
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -83,8 +89,8 @@ class Store:
 
 
 def wake(session: Session, *subjects: str) -> None:
-    """At commit, tell whoever waits for one of `subjects` (`allocation:ID`, `task:ID`, `controller`)."""
-    notify(session.connection(), CHANNEL, subjects)
+    """At commit, tell whoever waits for one of `subjects` (`allocation:ID`, `task:ID`, `controller`, `janitor`)."""
+    session.info.setdefault(_SUBJECTS, set()).update(subjects)
 
 
 class Wakeups:

@@ -19,15 +19,14 @@ from trainmaster.master.services import jobspec, logs
 from trainmaster.master.services.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Store
 
 
 @dataclass(frozen=True)
 class Ticket:
     """An allocation that is to be submitted now."""
 
-    allocation_id: str
-    token: str
+    allocation: Allocation
     served: ServedPool
     config: Mapping[str, Any]
 
@@ -36,21 +35,22 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
     """Bind new allocations to the cluster that serves their pool and to the account that their job runs as there (once;
     neither changes afterwards)."""
     by_pool = {served.pool.name: served.cluster for served in clusters.pools()}
-    with store.transaction() as session:
-        query = select(Allocation).where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
-        for allocation in session.scalars(query.with_for_update(skip_locked=True)):
-            if cluster := by_pool.get(allocation.pool):
-                allocation.dispatcher = cluster.name
-                allocation.run_as = account_on(
-                    session, cluster, allocation.owner_id, _workspace_of(session, allocation)
-                )
-
-
-def _workspace_of(session: Session, allocation: Allocation) -> int | None:
-    query = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
-    return session.scalar(
-        query.join(Trial, Trial.experiment_id == Experiment.id).where(Trial.id == allocation.trial_id)
+    query = (
+        select(Allocation, Project.workspace_id)
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+        .outerjoin(Project, Project.id == Experiment.project_id)
+        .where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
     )
+    accounts: dict[tuple[str, int, int | None], str | None] = {}
+    with store.transaction() as session:
+        found = session.execute(query.with_for_update(of=Allocation, skip_locked=True)).tuples()
+        for allocation, workspace_id in found:
+            if cluster := by_pool.get(allocation.pool):
+                key = (cluster.name, allocation.owner_id, workspace_id)
+                if key not in accounts:
+                    accounts[key] = account_on(session, cluster, allocation.owner_id, workspace_id)
+                allocation.dispatcher, allocation.run_as = cluster.name, accounts[key]
 
 
 def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -> list[str]:
@@ -87,21 +87,18 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if allocation is None or allocation.ended_at or allocation.kill_at or allocation.submission != Submission.NEW:
             return None
-        trial = session.get_one(Trial, allocation.trial_id)
-        config = session.get_one(Experiment, trial.experiment_id).config
+        config = session.scalars(
+            select(Experiment.config)
+            .join(Trial, Trial.experiment_id == Experiment.id)
+            .where(Trial.id == allocation.trial_id)
+        ).one()
         served = clusters.resolve(allocation.pool, allocation.slots)
         if allocation.submit_started_at is None and (unheeded := jobspec.unheeded(served.cluster.kind, config)):
             with _noting(session) as notes:
                 notes.say(allocation.task_id, unheeded, "WARNING", allocation.id)
         allocation.submission = Submission.SUBMITTING.value
         allocation.submit_started_at = now()
-        return Ticket(allocation.id, allocation.token, served, config)
-
-
-def spec_of(store: Store, settings: Settings, ticket: Ticket) -> Any:
-    with store.reading() as session:
-        allocation = session.get_one(Allocation, ticket.allocation_id)
-    return jobspec.build(settings, ticket.served, allocation, ticket.config)
+        return Ticket(allocation, served, config)
 
 
 def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:

@@ -23,8 +23,8 @@ from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
-from trainmaster.master.services.permissions import WORKSPACE_ADMIN, Permission
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.store import Settings, Store, wake
 
 UNDELETABLE = [state.value for state in State if not (state.terminal or state.value.startswith("DELET"))]
 
@@ -100,8 +100,11 @@ def get(store: Store, caller: Caller, workspace_id: int) -> WorkspaceView:
         return _view(session, caller, workspace_id)
 
 
-def create(store: Store, clusters: Clusters, caller: Caller, change: WorkspaceChange) -> WorkspaceView:
-    """Raises Conflict when there is one of that name."""
+def create(
+    store: Store, settings: Settings, clusters: Clusters, caller: Caller, change: WorkspaceChange
+) -> WorkspaceView:
+    """Where roles are used, who makes it gets the one that the site has for this. Raises Conflict for a name that is
+    taken."""
     with store.transaction() as session:
         if change.account is not None:
             caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
@@ -109,8 +112,8 @@ def create(store: Store, clusters: Clusters, caller: Caller, change: WorkspaceCh
         _apply(row, clusters, change)
         session.add(row)
         session.flush()
-        if caller.grants is not None:  # who made it may do in it what its administrators may
-            session.add(RoleAssignment(role_id=WORKSPACE_ADMIN.id, user_id=caller.user_id, workspace_id=row.id))
+        if caller.grants is not None and settings.creators_role is not None:
+            session.add(RoleAssignment(role_id=settings.creators_role, user_id=caller.user_id, workspace_id=row.id))
             session.flush()
         return _view(session, caller, row.id)
 
@@ -185,7 +188,7 @@ def begin_removal(session: Session, projects: Sequence[int]) -> bool:
     if experiments:
         for project in session.scalars(select(Project).where(Project.id.in_(projects))):
             project.state, project.error = "DELETING", ""
-        wake(session, "controller")
+        wake(session, "janitor")
     return bool(experiments)
 
 

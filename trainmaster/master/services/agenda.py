@@ -1,0 +1,43 @@
+"""What a pass of the controller finds to do: one question for the steps that most passes need not take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.states import Submission
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.endings import possibly_over
+from trainmaster.master.services.store import Store
+
+_NEW = Allocation.submission == Submission.NEW.value
+
+
+@dataclass(frozen=True)
+class Agenda:
+    """Whether there are live attempts of a cluster (or of none yet) of each kind."""
+
+    unbound: bool  # no cluster has been chosen for them
+    overdue: bool  # they were asked to leave and have not left in time
+    waiting: bool  # they are not with the scheduler yet
+    condemned: bool  # they must end
+    over: bool  # something says that they have ended
+
+
+def look(store: Store, cluster: str) -> Agenda:
+    mine = Allocation.dispatcher == cluster
+    query = select(
+        _any(Allocation.dispatcher == ""),
+        _any(Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()),
+        _any(mine, _NEW, Allocation.kill_at.is_(None)),
+        _any(Allocation.kill_at.is_not(None)),
+        _any(mine, possibly_over()),
+    ).where(Allocation.ended_at.is_(None), or_(mine, Allocation.dispatcher == ""))
+    with store.reading() as session:
+        return Agenda(*session.execute(query).one())
+
+
+def _any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return func.coalesce(func.bool_or(and_(*conditions)), False)
