@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import http.client
 import uuid
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
+from tests.api.http import TIMEOUT, Api
 from tests.api.jobs import config
 from tests.e2e.master import MasterProcess, make_folder, remove_folder
 from trainmaster.client.master import hashed
 from trainmaster.master.api.permissions import ENDPOINTS, Rule
 from trainmaster.master.app import PARTS
-from trainmaster.master.services.permissions import ADMINISTRATORS, CLUSTER_WIDE, ROLES, Permission
+from trainmaster.master.services.permissions import ADMINISTRATORS, ROLES, Permission, Role
 
 Json = dict[str, Any]
 PASSWORD = "Correct-horse-1"
@@ -67,6 +69,7 @@ def things(chief: Api) -> dict[str, Any]:
     project = chief.post(f"/api/v1/workspaces/{workspace}/projects", {"name": "p"}).json["project"]
     body = {"config": config(), "activate": False, "projectId": project["id"]}
     experiment = chief.post("/api/v1/experiments", body).json["experiment"]["id"]
+    chief.post(f"/api/v1/experiments/{experiment}/kill")  # nothing is to start here
     (trial,) = chief.get(f"/api/v1/experiments/{experiment}/trials").json["trials"]
     model = chief.post("/api/v1/models", {"name": f"m-{word}", "workspaceId": workspace}).json["model"]["name"]
     template = f"t-{word}"
@@ -94,6 +97,7 @@ def things(chief: Api) -> dict[str, Any]:
         "token": "det-x",
         "token_id": 99999999,
         "label": "x",
+        "webhook_id": 99999999,
         "username": "admin",
     }
 
@@ -104,7 +108,7 @@ def calls(there: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     users.remove("POST /api/v1/auth/logout")
     for key in sorted(users, key=lambda key: (harm(key), key)):
         method, path = key.split(" ")
-        yield method, path.format_map({**there, "user_id": there["user_id"]}), key
+        yield method, path.format_map(there), key
 
 
 def harm(key: str) -> int:
@@ -116,12 +120,29 @@ def harm(key: str) -> int:
     return 2 if key.startswith("DELETE") else int(key.endswith("/archive"))
 
 
-def refused(api: Api, method: str, path: str) -> bool:
-    # A stream that stays open is left after its first bytes.
-    answer = api.call(method, path, None if method == "GET" else {})
-    assert answer.status < 500, (method, path, answer.content)
-    assert answer.status != 401, (method, path)
-    return answer.status == 403
+class Walker:
+    """Calls one endpoint after the other as one user; a connection for all of it, as there are many."""
+
+    def __init__(self, api: Api) -> None:
+        parts = urlsplit(api.url)
+        assert parts.hostname
+        self._headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json"}
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT)
+
+    def __enter__(self) -> Walker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def refused(self, method: str, path: str) -> bool:
+        """Whether it answers 403; something else than a failure it must answer."""
+        self._connection.request(method, path, None if method == "GET" else "{}", self._headers)
+        answer = self._connection.getresponse()
+        content = answer.read()
+        assert answer.status < 500, (method, path, content)
+        assert answer.status != 401, (method, path)
+        return answer.status == 403
 
 
 # -- the table ----------------------------------------------------------------------------------------------------
@@ -147,26 +168,28 @@ def things_named() -> set[str]:
     return {name for key in ENDPOINTS for _, name, _, _ in string.Formatter().parse(key) if name}
 
 
+@pytest.fixture(scope="module")
+def elsewhere(chief: Api) -> Json:
+    return things(chief)
+
+
 @pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
-def test_each_role_in_a_workspace_or_everywhere(ruled: MasterProcess, chief: Api, role: Any) -> None:
-    """Allowed or 403, for every endpoint: in the workspace of the role, and in another."""
+def test_each_role_in_a_workspace_or_everywhere(ruled: MasterProcess, chief: Api, elsewhere: Json, role: Role) -> None:
+    """Allowed or 403, for every endpoint with a permission: in the workspace of the role, and in another."""
     user, api = person(ruled, chief)
-    here, elsewhere = things(chief), things(chief)
-    here["user_id"] = elsewhere["user_id"] = user
+    here = {**things(chief), "user_id": user}
     give(chief, role.id, user, None if role.anywhere_only else here["workspace_id"])
-    for method, path, key in calls(here):
-        rule = ENDPOINTS[key]
-        wanted = {rule, OF_OTHERS.get(key, rule)}
-        allowed = not isinstance(rule, Permission) or (
-            wanted <= role.permissions and (role.anywhere_only or rule not in CLUSTER_WIDE)
-        )
-        assert refused(api, method, path) is not allowed, f"{role.name}: {key}"
-    for method, path, key in calls(elsewhere):
-        rule = ENDPOINTS[key]
-        placed = any(f"{{{name}}}" in key for name in PLACED)
-        if isinstance(rule, Permission) and placed and rule not in CLUSTER_WIDE:
-            allowed = role.anywhere_only and rule in role.permissions
-            assert refused(api, method, path) is not allowed, f"{role.name} elsewhere: {key}"
+    with Walker(api) as walker:
+        for method, path, key in calls(here):
+            rule = ENDPOINTS[key]
+            if isinstance(rule, Permission):
+                allowed = {rule, OF_OTHERS.get(key, rule)} <= role.permissions
+                assert walker.refused(method, path) is not allowed, f"{role.name}: {key}"
+        if role.anywhere_only:
+            return
+        for method, path, key in calls({**elsewhere, "user_id": user}):
+            if isinstance(ENDPOINTS[key], Permission) and any(f"{{{name}}}" in key for name in PLACED):
+                assert walker.refused(method, path), f"{role.name} elsewhere: {key}"
 
 
 # What is asked for beside the table's entry when the thing is somebody else's, as all are here.
@@ -175,20 +198,20 @@ OF_OTHERS = {"DELETE /api/v1/models/{model_name}": Permission.DELETE_OTHER_USER_
 PLACED = ("workspace_id", "project_id", "experiment_id", "trial_id", "task_id", "model_name", "template_name")
 
 
-def test_without_a_role_there_is_nothing(ruled: MasterProcess, chief: Api) -> None:
+def test_without_a_role_there_is_nothing(ruled: MasterProcess, chief: Api, elsewhere: Json) -> None:
     user, api = person(ruled, chief)
-    there = {**things(chief), "user_id": user}
-    for method, path, key in calls(there):
-        assert refused(api, method, path) is isinstance(ENDPOINTS[key], Permission), key
+    with Walker(api) as walker:
+        for method, path, key in calls({**elsewhere, "user_id": user}):
+            assert walker.refused(method, path) is isinstance(ENDPOINTS[key], Permission), key
 
 
 def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) -> None:
     me = user.get("/api/v1/me").json["user"]["id"]
-    there = {**things(user), "user_id": me}
-    for method, path, key in calls(there):
-        rule = ENDPOINTS[key]
-        expected = isinstance(rule, Permission) and rule in ADMINISTRATORS
-        assert refused(user, method, path) is expected, key
+    with Walker(user) as walker:
+        for method, path, key in calls({**things(user), "user_id": me}):
+            rule = ENDPOINTS[key]
+            expected = isinstance(rule, Permission) and rule in ADMINISTRATORS
+            assert walker.refused(method, path) is expected, key
 
 
 # -- what follows ---------------------------------------------------------------------------------------------------
@@ -260,7 +283,9 @@ def test_whoever_makes_a_workspace_administers_it(ruled: MasterProcess, chief: A
     anywhere = {"userRoleAssignments": [{"userId": other, "roleAssignment": {"role": {"roleId": 5}}}]}
     assert api.post("/api/v1/roles/add-assignments", anywhere).status == 403
     account = {"agentUser": "ada", "agentUid": 4711, "agentGid": 4711, "agentGroup": "ada"}
-    assert api.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account}).status == 200
+    linked = api.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account})
+    assert (linked.status, "SET_WORKSPACE_AGENT_USER_GROUP" in linked.sentence) == (403, True)
+    assert chief.call("PATCH", f"/api/v1/workspaces/{made}", {"agentUserGroup": account}).status == 200
     assert api.call("DELETE", f"/api/v1/workspaces/{made}").status == 200
 
 

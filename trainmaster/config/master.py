@@ -47,14 +47,22 @@ class Tls(Section):
     key: AbsolutePath
 
 
+class CreatorsRole(Section):
+    """The role in a workspace of whoever made it, where roles are used; 2 is WorkspaceAdmin."""
+
+    enabled: bool = True
+    role_id: Whole = 2
+
+
 class Authz(Section):
     """Who may do what: roles (`rbac`), or owners and administrators (`basic`)."""
 
-    ignored: ClassVar[frozenset[str]] = frozenset(
-        {"fallback", "rbac_ui_enabled", "workspace_creator_assign_role", "_strict_ntsc_enabled"}
-    )
+    ignored: ClassVar[frozenset[str]] = frozenset({"fallback", "rbac_ui_enabled", "_strict_ntsc_enabled"})
 
     type: Literal["basic", "rbac"] = "basic"
+    workspace_creator_assign_role: CreatorsRole = CreatorsRole()
+    strict_job_queue_control: bool = False
+    """Where roles are used, only ClusterAdmin changes priorities and weights of jobs that wait."""
 
 
 class Token(Section):

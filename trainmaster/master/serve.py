@@ -28,6 +28,7 @@ from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.runtime.archive import build_runtime_zip
@@ -130,6 +131,8 @@ def make_services(
         runtime_zip=build_runtime_zip(),
         log_retention_days=config.retention_policy.log_retention_days,
         roles=config.security.authz.type == "rbac",
+        creators_role=_creators_role(config),
+        strict_queue=config.security.authz.strict_job_queue_control,
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
@@ -138,6 +141,20 @@ def make_services(
 
 
 def database_url(db: Database) -> str:
+def _creators_role(config: MasterConfig) -> int | None:
+    told = config.security.authz.workspace_creator_assign_role
+    if not told.enabled:
+        return None
+    role = ROLES.get(told.role_id)
+    if role is None or role.anywhere_only:
+        known = ", ".join(f"{role.id} ({role.name})" for role in ROLES.values() if not role.anywhere_only)
+        raise CannotServe(
+            f"security.authz.workspace_creator_assign_role.role_id: {told.role_id} is no role that can be given in one "
+            f"workspace; there are {known}."
+        )
+    return role.id
+
+
     """The SQLAlchemy URL of a configured database. Raises CannotServe for an unreadable password file."""
     password = db.password
     if db.password_file is not None:

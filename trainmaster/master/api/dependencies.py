@@ -61,21 +61,37 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
     rule = ENDPOINTS.get(f"{request.method} {request.scope['route'].path}")
     if rule is None:
         raise Forbidden("Nobody may call this: it has no entry in the table of permissions.")
-    if services.settings.roles:
-        caller = replace(caller, grants=roles.grants_of(services.store, caller))
-    if not isinstance(rule, Permission):
-        return caller
-    if caller.grants is None:
-        if caller.allocation_id is None:  # what jobs may is said where they are let in
+    if not services.settings.roles:
+        if isinstance(rule, Permission) and caller.allocation_id is None:
             caller.require(rule)
         return caller
-    if rule not in caller.grants:
+    if caller.allocation_id is not None:
+        if isinstance(rule, Permission):
+            _check_reach(request, services, caller, rule)
+        return caller
+    caller = replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
+    if not isinstance(rule, Permission):
+        return caller
+    if not caller.holds_somewhere(rule):
         raise Forbidden(f"This needs the permission {rule.name}, which none of your roles gives.")
-    caller = replace(caller, workspaces=caller.grants[rule])
+    caller = replace(caller, workspaces=caller.where(rule))
     home = locations.workspace_of(services.store, request.path_params) if caller.workspaces is not None else None
     if home is not None:
         caller.check(home)
     return caller
+
+
+def _check_reach(request: Request, services: Services, caller: Caller, rule: Permission) -> None:
+    """A job sees its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs may do at all is
+    said where they are let in."""
+    store = services.store
+    home = locations.workspace_of(store, request.path_params)
+    if home is None or home == locations.workspace_of(store, {"trial_id": str(caller.trial_id)}):
+        return
+    owner = identity.get_user(store, caller.user_id)
+    where = roles.grants_of(store, owner.id, admin=owner.admin).get(rule, frozenset())
+    if where is not None and home not in where:
+        raise Forbidden(f"The job's owner may not see workspace {home}.")
 
 
 async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:

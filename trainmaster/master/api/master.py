@@ -147,7 +147,10 @@ def job_queues(
         external=external,
         ranks=agents.queue_ranks(services.clusters),
     )
-    jobs = [_job(job, whole=job.external or caller.holds(SEES_JOBS, job.workspace_id)) for job in found.items]
+    others = caller.holds(Permission.VIEW_EXTERNAL_JOBS)
+    jobs = [
+        _job(job, whole=others if job.external else caller.holds(SEES_JOBS, job.workspace_id)) for job in found.items
+    ]
     return {"jobs": jobs, "pagination": Pagination.of(found.window).model_dump(by_alias=True)}
 
 

@@ -37,9 +37,9 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {V1}/users/setting/reset": ANYBODY,
     f"POST {V1}/users/activity": ANYBODY,
     f"GET {V1}/permissions/summary": ANYBODY,
-    f"GET {V1}/tokens": ANYBODY,
-    f"POST {V1}/tokens": ANYBODY,
-    f"PATCH {V1}/tokens/{{token_id}}": ANYBODY,
+    f"GET {V1}/tokens": P.VIEW_TOKEN,
+    f"POST {V1}/tokens": P.CREATE_TOKEN,
+    f"PATCH {V1}/tokens/{{token_id}}": P.UPDATE_TOKEN,
     # users, groups, roles
     f"GET {V1}/users": ANYBODY,
     f"POST {V1}/users": P.ADMINISTRATE_USER,
@@ -172,7 +172,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"DELETE {V1}/projects/{{project_id}}": P.DELETE_PROJECT,
     f"POST {V1}/projects/{{project_id}}/archive": P.UPDATE_PROJECT,
     f"POST {V1}/projects/{{project_id}}/unarchive": P.UPDATE_PROJECT,
-    f"POST {V1}/projects/{{project_id}}/move": P.UPDATE_PROJECT,
+    f"POST {V1}/projects/{{project_id}}/move": P.DELETE_PROJECT,
     f"POST {V1}/projects/{{project_id}}/notes": P.UPDATE_PROJECT,
     f"PUT {V1}/projects/{{project_id}}/notes": P.UPDATE_PROJECT,
     # models, templates

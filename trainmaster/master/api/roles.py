@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Pagination, Shape, User
-from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.services import groups, roles
+from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.groups import GroupView
 from trainmaster.master.services.paging import cut
 from trainmaster.master.services.permissions import CLUSTER_WIDE, ROLES, Role
@@ -72,12 +71,12 @@ class SearchGroups(Body):
 
 @router.post("/groups")
 def create_group(body: CreateGroup, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    return GroupAnswer(group=GroupDetails.of(groups.create(services.store, body.name, body.add_users)))
+    return GroupAnswer(group=GroupDetails.of(groups.create(services.store, caller, body.name, body.add_users)))
 
 
 @router.post("/groups/search")
 def search_groups(body: SearchGroups, services: UsesServices, caller: UserCaller) -> GroupsAnswer:
-    page = groups.search(services.store, body.name, body.user_id, body.offset, body.limit)
+    page = groups.search(services.store, caller, body.name, body.user_id, body.offset, body.limit)
     shown = [
         GroupFound(group=Group(group_id=group.id, name=group.name), num_members=count) for group, count in page.items
     ]
@@ -86,18 +85,18 @@ def search_groups(body: SearchGroups, services: UsesServices, caller: UserCaller
 
 @router.get("/groups/{group_id}")
 def get_group(group_id: int, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    return GroupAnswer(group=GroupDetails.of(groups.get(services.store, group_id)))
+    return GroupAnswer(group=GroupDetails.of(groups.get(services.store, caller, group_id)))
 
 
 @router.put("/groups/{group_id}")
 def update_group(group_id: int, body: UpdateGroup, services: UsesServices, caller: UserCaller) -> GroupAnswer:
-    view = groups.update(services.store, group_id, body.name, body.add_users, body.remove_users)
+    view = groups.update(services.store, caller, group_id, body.name, body.add_users, body.remove_users)
     return GroupAnswer(group=GroupDetails.of(view))
 
 
 @router.delete("/groups/{group_id}")
 def delete_group(group_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    groups.remove(services.store, group_id)
+    groups.remove(services.store, caller, group_id)
     return {}
 
 
@@ -116,7 +115,13 @@ class RoleNamed(Body):
 class RoleAssigned(Body):
     role: RoleNamed
     scope_workspace_id: int | None = None
-    scope_cluster: bool | None = None
+    scope_cluster: bool = False
+
+    def to(self, *, user_id: int | None = None, group_id: int | None = None) -> Assignment:
+        """Raises Invalid when it says both: where a role holds is not to be guessed."""
+        if self.scope_cluster and self.scope_workspace_id:
+            raise Invalid("scopeCluster and scopeWorkspaceId contradict each other; send one of them.")
+        return Assignment(self.role.role_id, user_id, group_id, self.scope_workspace_id or None)
 
 
 class ToUser(Body):
@@ -134,20 +139,8 @@ class Assignments(Body):
     group_role_assignments: list[ToGroup] = []  # noqa: RUF012
 
     def wanted(self) -> list[Assignment]:
-        found = [
-            Assignment(one.role_assignment.role.role_id, user_id=one.user_id, workspace_id=_where(one.role_assignment))
-            for one in self.user_role_assignments
-        ]
-        return found + [
-            Assignment(
-                one.role_assignment.role.role_id, group_id=one.group_id, workspace_id=_where(one.role_assignment)
-            )
-            for one in self.group_role_assignments
-        ]
-
-
-def _where(assigned: RoleAssigned) -> int | None:
-    return assigned.scope_workspace_id or None
+        users = [one.role_assignment.to(user_id=one.user_id) for one in self.user_role_assignments]
+        return users + [one.role_assignment.to(group_id=one.group_id) for one in self.group_role_assignments]
 
 
 class SearchRoles(Body):
@@ -185,42 +178,38 @@ def assignable(body: SearchRoles, services: UsesServices, caller: UserCaller) ->
 
 @router.post("/roles/search/by-ids")
 def by_ids(body: RoleIds, services: UsesServices, caller: UserCaller) -> Json:
-    found = roles.of_roles(services.store, body.role_ids)
-    return {"roles": [_with_assignments(ROLES[number], found) for number in body.role_ids if number in ROLES]}
+    held = roles.by_role(roles.of_roles(services.store, caller, body.role_ids))
+    known = [ROLES[number] for number in body.role_ids if number in ROLES]
+    return {"roles": [_with_assignments(role, held.get(role.id, ())) for role in known]}
 
 
 @router.get("/roles/search/by-user/{user_id}")
 def of_user(user_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    found = roles.of_user(services.store, user_id)
-    return {"roles": [_with_assignments(role, found) for role in _held(found)]}
+    held = roles.by_role(roles.of_user(services.store, caller, user_id))
+    return {"roles": [_with_assignments(ROLES[number], found) for number, found in held.items()]}
 
 
 @router.get("/roles/search/by-group/{group_id}")
 def of_group(group_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    found = roles.of_group(services.store, group_id)
-    return {"roles": [_role(role) for role in _held(found)], "assignments": _summaries(found)}
+    return _summary(roles.of_group(services.store, caller, group_id))
 
 
 @router.get("/roles/workspace/{workspace_id}")
 def of_workspace(workspace_id: int, services: UsesServices, caller: UserCaller, name: str = "") -> Json:
     """Who holds a role in it."""
     found = roles.of_workspace(services.store, workspace_id, name)
+    held = roles.by_role(found.assignments)
     return {
-        "groups": [
-            GroupDetails.of(GroupView(group, members)).model_dump(by_alias=True) for group, members in found.groups
-        ],
+        "groups": [GroupDetails.of(view).model_dump(by_alias=True) for view in found.groups],
         "usersAssignedDirectly": [User.of(user).model_dump(by_alias=True) for user in found.users],
-        "assignments": [_with_assignments(role, found.assignments) for role in _held(found.assignments)],
+        "assignments": [_with_assignments(ROLES[number], rows) for number, rows in held.items()],
     }
 
 
 @router.get("/permissions/summary")
 def summary(services: UsesServices, caller: UserCaller) -> Json:
     """The caller's own roles."""
-    found = roles.of_user(services.store, caller.user_id)
-    if caller.admin:
-        found = [*found, RoleAssignment(role_id=1, user_id=caller.user_id, workspace_id=None)]
-    return {"roles": [_role(role) for role in _held(found)], "assignments": _summaries(found)}
+    return _summary(roles.own(services.store, caller))
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -248,40 +237,37 @@ def _role(role: Role) -> Json:
     }
 
 
-def _held(rows: Iterable[RoleAssignment]) -> list[Role]:
-    return [ROLES[number] for number in sorted({row.role_id for row in rows}) if number in ROLES]
+def _summary(found: Iterable[Assignment]) -> Json:
+    """The roles, and in the same order where they hold."""
+    held = roles.by_role(found)
+    where = {number: {one.workspace_id for one in rows} for number, rows in held.items()}
+    return {
+        "roles": [_role(ROLES[number]) for number in held],
+        "assignments": [
+            {
+                "roleId": number,
+                "scopeWorkspaceIds": sorted(place for place in places if place is not None),
+                "scopeCluster": None in places,
+            }
+            for number, places in where.items()
+        ],
+    }
 
 
-def _summaries(rows: Iterable[RoleAssignment]) -> list[Json]:
-    """In the order of `_held`."""
-    where: dict[int, list[int]] = defaultdict(list)
-    everywhere = set()
-    for row in rows:
-        where[row.role_id] += [row.workspace_id] if row.workspace_id is not None else []
-        if row.workspace_id is None:
-            everywhere.add(row.role_id)
-    return [
-        {"roleId": number, "scopeWorkspaceIds": sorted(set(where[number])), "scopeCluster": number in everywhere}
-        for number in sorted(where)
-    ]
-
-
-def _with_assignments(role: Role, rows: Iterable[RoleAssignment]) -> Json:
-    mine = [row for row in rows if row.role_id == role.id]
-
-    def scope(row: RoleAssignment) -> Json:
+def _with_assignments(role: Role, found: Sequence[Assignment]) -> Json:
+    def scope(one: Assignment) -> Json:
         return {
             "role": {"roleId": role.id, "name": role.name},
-            "scopeWorkspaceId": row.workspace_id,
-            "scopeCluster": row.workspace_id is None,
+            "scopeWorkspaceId": one.workspace_id,
+            "scopeCluster": one.workspace_id is None,
         }
 
     return {
         "role": _role(role),
         "userRoleAssignments": [
-            {"userId": row.user_id, "roleAssignment": scope(row)} for row in mine if row.user_id is not None
+            {"userId": one.user_id, "roleAssignment": scope(one)} for one in found if one.user_id is not None
         ],
         "groupRoleAssignments": [
-            {"groupId": row.group_id, "roleAssignment": scope(row)} for row in mine if row.group_id is not None
+            {"groupId": one.group_id, "roleAssignment": scope(one)} for one in found if one.group_id is not None
         ],
     }

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
+from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
@@ -129,7 +130,7 @@ def create(body: PostUser, services: UsesServices, caller: UserCaller) -> UserAn
         Password(body.password, body.is_hashed) if body.password is not None else None,
         new.agent_user_group.account() if new.agent_user_group else None,
     )
-    return UserAnswer(user=User.of(users.create(services.store, change)))
+    return UserAnswer(user=User.of(users.create(services.store, caller, change)))
 
 
 @router.patch("/users")
@@ -191,7 +192,7 @@ class Regroup(Body):
 
 @router.patch("/users/assignments")
 def regroup(body: Regroup, services: UsesServices, caller: UserCaller) -> Json:
-    groups.regroup(services.store, body.user_ids, body.add_groups, body.remove_groups)
+    groups.regroup(services.store, caller, body.user_ids, body.add_groups, body.remove_groups)
     return {}
 
 
@@ -218,8 +219,6 @@ def patch(user_id: int, body: PatchUser, request: Request, services: UsesService
 @router.post("/users/{user_id}/password")
 async def set_password(user_id: int, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
     """The body is the password, a JSON text, hashed the way Determined's clients do."""
-    from starlette.concurrency import run_in_threadpool
-
     try:
         text = await request.json()
     except ValueError:

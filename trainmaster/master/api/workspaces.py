@@ -156,7 +156,8 @@ def create(body: PostWorkspace, services: UsesServices, caller: UserCaller) -> W
         compute_pool=body.default_compute_pool,
         aux_pool=body.default_aux_pool,
     )
-    return WorkspaceAnswer(workspace=Workspace.of(workspaces.create(services.store, services.clusters, caller, change)))
+    made = workspaces.create(services.store, services.settings, services.clusters, caller, change)
+    return WorkspaceAnswer(workspace=Workspace.of(made))
 
 
 @router.get("/workspaces/{workspace_id}")

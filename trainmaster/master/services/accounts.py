@@ -10,10 +10,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import User, Workspace
-from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster
-from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.errors import Invalid
 
 FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
@@ -28,20 +26,6 @@ class Account:
     user: str
     gid: int
     group: str
-
-
-def link(store: Store, user_id: int, account: Account) -> User:
-    """From now on new jobs of a user run as `account` where the cluster can. Raises Invalid, NotFound."""
-    check_account(account)
-    with store.transaction() as session:
-        user = session.get(User, user_id, with_for_update=True)
-        if user is None:
-            raise NotFound(f"There is no user {user_id}.")
-        user.agent_uid, user.agent_user = account.uid, account.user
-        user.agent_gid, user.agent_group = account.gid, account.group
-        user.modified_at = now()
-        session.flush()
-        return user
 
 
 def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:

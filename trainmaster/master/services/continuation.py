@@ -37,6 +37,11 @@ def go_on(
         row = conductor.row
         if not caller.may_change(row.owner_id):
             raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
+            raise Forbidden(
+                f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
+                "configuration; fork it instead."
+            )
         caller.check(conductor.session.get_one(Project, row.project_id).workspace_id)
         trial = _only_trial(conductor)
         config = _overridden(row, overrides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
@@ -21,9 +22,13 @@ from trainmaster.master.services.errors import Forbidden, NotFound, Unauthentica
 from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.store import Settings, Store
 
+log = logging.getLogger(__name__)
+
+SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
 SESSION_LIFE = dt.timedelta(days=7)
 LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
+LOG_IN_AGAIN = "The session is not valid or has expired: log in again with `det user login`."
 FIRST_USERS = (("admin", True), ("determined", False))
 
 _hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)  # OWASP's minimum for Argon2id
@@ -62,6 +67,10 @@ class Caller:
         where = self.grants[permission]
         return where is None or workspace_id in where
 
+    def holds_somewhere(self, permission: Permission) -> bool:
+        """In some workspace at least."""
+        return self.holds(permission) or (self.allocation_id is None and permission in (self.grants or ()))
+
     def require(self, permission: Permission, workspace_id: int | None = None) -> None:
         """Raises Forbidden."""
         if self.holds(permission, workspace_id):
@@ -70,6 +79,10 @@ class Caller:
             raise Forbidden("Only an administrator may do this.")
         where = "" if workspace_id is None else f" in workspace {workspace_id}"
         raise Forbidden(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
+
+    def where(self, permission: Permission) -> frozenset[int] | None:
+        """The workspaces for which it is held; None for everywhere."""
+        return None if self.grants is None else self.grants.get(permission, frozenset())
 
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
@@ -119,10 +132,10 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tu
 
 
 def log_out(store: Store, token: str) -> None:
+    """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
+    mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
     with store.transaction() as session:
-        found = session.scalar(select(UserSession).where(UserSession.token_hash == digest(token)))
-        if found is not None:
-            session.delete(found)
+        session.execute(delete(UserSession).where(*mine))
 
 
 def get_user(store: Store, user_id: int) -> User:
@@ -158,13 +171,26 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
         return _authenticate_job(store, settings, token)
     with store.reading() as session:
         row = session.execute(
-            select(User, UserSession.expires_at, UserSession.revoked)
+            select(User, UserSession)
             .join(UserSession, UserSession.user_id == User.id)
             .where(UserSession.token_hash == digest(token))
         ).first()
-    if row is None or row.revoked or row.expires_at < now() or not row.User.active:
-        raise Unauthenticated("The session is not valid or has expired: log in again with `det user login`.")
+    if row is None:
+        raise Unauthenticated(LOG_IN_AGAIN)
+    if refusal := _refusal(row.User, row.UserSession):
+        what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
+        log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
+        raise Unauthenticated(LOG_IN_AGAIN)
     return Caller(row.User.id, row.User.username, row.User.admin)
+
+
+def _refusal(user: User, session: UserSession) -> str:
+    """Why a bearer token does not count; empty when it does."""
+    if not user.active:
+        return "the user is deactivated"
+    if session.revoked:
+        return "it is revoked"
+    return "it has expired" if session.expires_at < now() else ""
 
 
 def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
@@ -192,6 +218,11 @@ def _verify(stored: str, sent: str) -> bool:
         return _hasher.verify(stored, sent)
     except Argon2Error:
         return False
+
+
+def webhook_key(secret: bytes) -> str:
+    """What signs webhooks' messages where the configuration names no key: the same after every start."""
+    return hmac.new(secret, b"webhooks", hashlib.sha256).hexdigest()
 
 
 def random_secret() -> bytes:

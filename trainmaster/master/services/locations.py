@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 
 from trainmaster.master.db.registry import Model, Template
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
+from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.store import Store
 
 _OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
@@ -35,18 +36,24 @@ QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
     "model_name": _model,
     "template_name": lambda key: select(Template.workspace_id).where(Template.name == key),
 }
+ALL = "0"  # in the place of a workspace's or a project's number: of all that the caller sees
 
 
 def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
-    """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when there is no
-    such thing, or it is of no workspace."""
+    """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when the address
+    names no such thing, or a new template. Raises NotFound when there is none of that name, Invalid when it cannot be one's name: what is
+    read in another way here than by the endpoint must not pass."""
     for name, key in names.items():
-        if name not in QUERIES:
+        if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
             continue
+        word = name.removesuffix("_id").removesuffix("_name").replace("_", " ")
         try:
             query = QUERIES[name](key)
-        except ValueError:  # no number, no uuid: whoever reads it will say so
-            return None
+        except ValueError:
+            raise Invalid(f"{key!r} is not the number or UUID of a {word}.") from None
         with store.transaction() as session:
-            return session.scalar(query)
+            home = session.scalar(query)
+        if home is None and name != "template_name":  # which may be the name of one that is to be made
+            raise NotFound(f"There is no {word} {key}.")
+        return home
     return None

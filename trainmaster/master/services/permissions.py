@@ -82,9 +82,9 @@ CLUSTER_WIDE = frozenset(
         *(P.ADMINISTRATE_USER, P.ADMINISTRATE_OAUTH, P.UPDATE_GROUP, P.CREATE_WORKSPACE, P.UPDATE_ROLES),
         *(P.VIEW_MASTER_LOGS, P.VIEW_CLUSTER_USAGE, P.UPDATE_AGENTS, P.VIEW_SENSITIVE_AGENT_INFO),
         *(P.VIEW_MASTER_CONFIG, P.UPDATE_MASTER_CONFIG, P.VIEW_EXTERNAL_JOBS, P.CONTROL_STRICT_JOB_QUEUE),
-        *(P.MODIFY_RP_WORKSPACE_BINDINGS, P.MODIFY_GLOBAL_CONFIG_POLICIES, P.VIEW_GLOBAL_CONFIG_POLICIES),
-        *(P.ADMINISTRATE_TOKEN, P.UPDATE_TOKEN, P.CREATE_TOKEN, P.CREATE_OTHER_TOKEN, P.VIEW_OTHER_TOKEN),
-        P.VIEW_TOKEN,
+        *(P.MODIFY_RP_WORKSPACE_BINDINGS, P.SET_WORKSPACE_NAMESPACE_BINDINGS, P.SET_RESOURCE_QUOTAS),
+        *(P.MODIFY_GLOBAL_CONFIG_POLICIES, P.ADMINISTRATE_TOKEN, P.UPDATE_TOKEN, P.CREATE_TOKEN),
+        *(P.CREATE_OTHER_TOKEN, P.VIEW_OTHER_TOKEN, P.VIEW_TOKEN),
     }
 )
 # Without roles: what only administrators may.
@@ -101,22 +101,26 @@ ADMINISTRATORS = frozenset(
 
 @dataclass(frozen=True)
 class Role:
-    """`anywhere_only`: it cannot be given for one workspace."""
+    """What may be given to a user or a group."""
 
     id: int
     name: str
     permissions: frozenset[Permission]
-    anywhere_only: bool = False
+
+    @property
+    def anywhere_only(self) -> bool:
+        """Whether it cannot be given for one workspace: some of it is held everywhere or not at all."""
+        return not CLUSTER_WIDE.isdisjoint(self.permissions)
 
 
-_VIEW = frozenset(
-    {
-        *(P.VIEW_EXPERIMENT_ARTIFACTS, P.VIEW_EXPERIMENT_METADATA, P.VIEW_NSC, P.VIEW_WORKSPACE, P.VIEW_PROJECT),
-        *(P.VIEW_MODEL_REGISTRY, P.VIEW_TEMPLATES, P.VIEW_WEBHOOKS, P.VIEW_RESOURCE_QUOTAS),
-        P.VIEW_WORKSPACE_CONFIG_POLICIES,
-    }
-)
-_PROJECTS = frozenset({P.CREATE_PROJECT, P.UPDATE_PROJECT, P.DELETE_PROJECT})
+# As Determined 0.38.1 gives them (its migrations `*rbac*`, `*-role.tx.up.sql`, `*permissions.tx.up.sql`).
+_POLICIES = frozenset({P.VIEW_GLOBAL_CONFIG_POLICIES, P.VIEW_WORKSPACE_CONFIG_POLICIES})
+_WEBHOOKS = frozenset({P.EDIT_WEBHOOKS, P.VIEW_WEBHOOKS})
+_VIEW = _POLICIES | {
+    *(P.VIEW_EXPERIMENT_ARTIFACTS, P.VIEW_EXPERIMENT_METADATA, P.VIEW_NSC, P.VIEW_WORKSPACE, P.VIEW_PROJECT),
+    *(P.VIEW_MODEL_REGISTRY, P.VIEW_TEMPLATES, P.VIEW_WEBHOOKS, P.VIEW_RESOURCE_QUOTAS),
+}
+_PROJECTS = frozenset({P.CREATE_PROJECT, P.UPDATE_PROJECT})
 _TASKS = frozenset({P.CREATE_NSC, P.UPDATE_NSC})
 _EDIT = (
     _VIEW
@@ -129,25 +133,28 @@ _EDIT = (
     }
 )
 _ADMINISTER = _EDIT | {
-    *(P.UPDATE_WORKSPACE, P.DELETE_WORKSPACE, P.SET_WORKSPACE_AGENT_USER_GROUP, P.ASSIGN_ROLES),
+    *(P.UPDATE_WORKSPACE, P.DELETE_WORKSPACE, P.DELETE_PROJECT, P.ASSIGN_ROLES),
     *(P.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, P.SET_WORKSPACE_DEFAULT_RESOURCE_POOL),
     *(P.DELETE_OTHER_USER_MODEL_REGISTRY, P.DELETE_OTHER_USER_MODEL_VERSION, P.MODIFY_WORKSPACE_CONFIG_POLICIES),
 }
+_GEN_AI = (_EDIT - _WEBHOOKS) | {P.DELETE_PROJECT, P.CREATE_WORKSPACE}
+_TOKENS = frozenset({P.UPDATE_TOKEN, P.CREATE_TOKEN, P.VIEW_TOKEN})
 
-CLUSTER_ADMIN = Role(1, "ClusterAdmin", frozenset(Permission), anywhere_only=True)
-WORKSPACE_ADMIN = Role(2, "WorkspaceAdmin", frozenset(_ADMINISTER))
+CLUSTER_ADMIN = Role(1, "ClusterAdmin", frozenset(Permission))
 ROLES: Mapping[int, Role] = MappingProxyType(
     {
         role.id: role
         for role in (
             CLUSTER_ADMIN,
-            WORKSPACE_ADMIN,
-            Role(3, "WorkspaceCreator", frozenset({P.CREATE_WORKSPACE}), anywhere_only=True),
+            Role(2, "WorkspaceAdmin", _ADMINISTER),
+            Role(3, "WorkspaceCreator", _POLICIES | {P.CREATE_WORKSPACE}),
             Role(4, "Viewer", _VIEW),
-            Role(5, "Editor", frozenset(_EDIT)),
-            Role(6, "ModelRegistryViewer", frozenset({P.VIEW_MODEL_REGISTRY})),
-            Role(7, "EditorRestricted", frozenset(_EDIT - _TASKS)),
-            Role(8, "EditorProjectRestricted", frozenset(_EDIT - _PROJECTS)),
+            Role(5, "Editor", _EDIT),
+            Role(6, "ModelRegistryViewer", _POLICIES | {P.VIEW_MODEL_REGISTRY}),
+            Role(7, "EditorRestricted", _EDIT - _TASKS),
+            Role(8, "GenAIUser", _GEN_AI),
+            Role(9, "EditorProjectRestricted", _EDIT - _PROJECTS),
+            Role(10, "TokenCreator", _TOKENS),
         )
     }
 )

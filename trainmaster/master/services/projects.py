@@ -16,6 +16,7 @@ from trainmaster.master.services import workspaces
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store
 
 KEY = re.compile(r"[A-Za-z0-9]{1,5}")
@@ -162,7 +163,7 @@ def move(store: Store, caller: Caller, project_id: int, workspace_id: int) -> No
         row = changeable(session, caller, project_id)
         _refuse_archived(row)
         target = workspaces.locked(session, workspace_id)
-        caller.check(workspace_id)
+        caller.require(Permission.CREATE_PROJECT, workspace_id)
         if target.archived:
             raise Invalid(f"The workspace {target.name!r} is archived; unarchive it first.")
         _free_name(session, workspace_id, row.name, row.id)

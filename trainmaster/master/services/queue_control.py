@@ -19,6 +19,7 @@ from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
 from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, wake
 
 PRIORITIES = range(1, 100)
@@ -44,6 +45,8 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
         caller.check(session.get_one(Project, experiment.project_id).workspace_id)
     if not caller.may_change(experiment.owner_id):
         raise Forbidden(f"Experiment {experiment.id} belongs to somebody else; only its owner or an administrator may.")
+    if settings.roles and settings.strict_queue:
+        caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
     _check(wanted)
     slots = int(experiment.config["resources"]["slots_per_trial"])
     if wanted.resource_pool is not None and wanted.resource_pool != experiment.resource_pool:

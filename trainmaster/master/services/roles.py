@@ -1,19 +1,28 @@
-"""Who holds which role where, and what follows from it."""
+"""Who holds which role where, and what follows from it.
+
+Nobody gives or takes more than they hold themselves: whoever assigns a role needs, there, all that it allows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.access import Group, GroupMember, RoleAssignment
+from trainmaster.master.db.access import Group, RoleAssignment
 from trainmaster.master.db.tables import User, Workspace
-from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services import groups
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.groups import GroupView
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
 from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
 
 Grants = Mapping[Permission, frozenset[int] | None]
 _EVERYWHERE: Grants = dict.fromkeys(Permission)
@@ -28,13 +37,22 @@ class Assignment:
     group_id: int | None = None
     workspace_id: int | None = None
 
+    @classmethod
+    def of(cls, row: RoleAssignment) -> Assignment:
+        return cls(row.role_id, row.user_id, row.group_id, row.workspace_id)
 
-def grants_of(store: Store, caller: Caller) -> Grants:
-    """What the caller's roles allow, and where. Administrators may do everything."""
-    if caller.admin:
+    def __str__(self) -> str:
+        whom = f"user {self.user_id}" if self.user_id is not None else f"group {self.group_id}"
+        where = "everywhere" if self.workspace_id is None else f"in workspace {self.workspace_id}"
+        return f"the role {ROLES[self.role_id].name} for {whom} {where}"
+
+
+def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
+    """What a user's roles allow, and where (None: everywhere). Administrators may do everything."""
+    if admin:
         return _EVERYWHERE
     with store.transaction() as session:
-        rows = list(session.scalars(select(RoleAssignment).where(_reaches(caller.user_id))))
+        rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
     found: dict[Permission, set[int] | None] = {}
     for row in rows:
         role = ROLES.get(row.role_id)
@@ -48,60 +66,59 @@ def grants_of(store: Store, caller: Caller) -> Grants:
     return {key: None if where is None else frozenset(where) for key, where in found.items()}
 
 
-def of_user(store: Store, user_id: int) -> list[RoleAssignment]:
-    """Those of the user and those of the user's groups."""
+def own(store: Store, caller: Caller) -> list[Assignment]:
+    """The caller's, directly and by groups. Administrators are shown as what they are: cluster administrators."""
+    found = _listed(store, _reaches(caller.user_id))
+    return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
+
+
+def of_user(store: Store, caller: Caller, user_id: int) -> list[Assignment]:
+    """Those of a user and of the user's groups, as far as the caller sees them."""
     with store.transaction() as session:
         if session.get(User, user_id) is None:
             raise NotFound(f"There is no user {user_id}.")
-        return list(session.scalars(select(RoleAssignment).where(_reaches(user_id)).order_by(RoleAssignment.id)))
+    return _seen(store, caller, _listed(store, _reaches(user_id)))
 
 
-def of_group(store: Store, group_id: int) -> list[RoleAssignment]:
-    with store.transaction() as session:
-        if session.get(Group, group_id) is None:
-            raise NotFound(f"There is no group {group_id}.")
-        query = select(RoleAssignment).where(RoleAssignment.group_id == group_id)
-        return list(session.scalars(query.order_by(RoleAssignment.id)))
+def of_group(store: Store, caller: Caller, group_id: int) -> list[Assignment]:
+    groups.get(store, caller, group_id)
+    return _seen(store, caller, _listed(store, RoleAssignment.group_id == group_id))
 
 
-def of_roles(store: Store, role_ids: Sequence[int]) -> list[RoleAssignment]:
-    with store.transaction() as session:
-        query = select(RoleAssignment).where(RoleAssignment.role_id.in_(role_ids))
-        return list(session.scalars(query.order_by(RoleAssignment.id)))
+def of_roles(store: Store, caller: Caller, role_ids: Sequence[int]) -> list[Assignment]:
+    return _seen(store, caller, _listed(store, RoleAssignment.role_id.in_(role_ids)))
 
 
 @dataclass(frozen=True)
 class Members:
     """Who holds a role in a workspace."""
 
-    assignments: Sequence[RoleAssignment]
+    assignments: Sequence[Assignment]
     users: Sequence[User]
-    groups: Sequence[tuple[Group, Sequence[User]]]
+    groups: Sequence[GroupView]
 
 
 def of_workspace(store: Store, workspace_id: int, name: str = "") -> Members:
     """`name`: only users and groups with this in their names."""
+    rows = _listed(store, RoleAssignment.workspace_id == workspace_id)
     with store.transaction() as session:
         if session.get(Workspace, workspace_id) is None:
             raise NotFound(f"There is no workspace {workspace_id}.")
-        query = select(RoleAssignment).where(RoleAssignment.workspace_id == workspace_id)
-        rows = list(session.scalars(query.order_by(RoleAssignment.id)))
-        users = select(User).where(User.id.in_([row.user_id for row in rows]))
-        groups = select(Group).where(Group.id.in_([row.group_id for row in rows]))
+        people = select(User).where(User.id.in_([row.user_id for row in rows]))
+        teams = select(Group).where(Group.id.in_([row.group_id for row in rows]))
         if name:
-            users = users.where(User.username.icontains(name, autoescape=True))
-            groups = groups.where(Group.name.icontains(name, autoescape=True))
-        found = [(group, _members(session, group)) for group in session.scalars(groups.order_by(Group.name))]
-        people = list(session.scalars(users.order_by(User.username)))
-    known = {user.id for user in people}, {group.id for group, _ in found}
-    kept = [row for row in rows if row.user_id in known[0] or row.group_id in known[1]]
-    return Members(kept, people, found)
+            people = people.where(User.username.icontains(name, autoescape=True))
+            teams = teams.where(Group.name.icontains(name, autoescape=True))
+        users = list(session.scalars(people.order_by(User.username)))
+        found = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
+    known = {user.id for user in users}, {view.row.id for view in found}
+    return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
 
 
 def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
+    """All or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
     with store.transaction() as session:
-        for one in wanted:
+        for one in _in_order(wanted):
             _check(session, caller, one)
             if session.scalar(select(RoleAssignment.id).where(*_same(one))) is not None:
                 raise Conflict(f"The role {ROLES[one.role_id].name} is assigned there already.")
@@ -111,18 +128,20 @@ def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
                 )
             )
             session.flush()
+            log.info("%s gave %s", caller.username, one)
 
 
 def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """Raises NotFound for what is not assigned."""
+    """All or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
     with store.transaction() as session:
-        for one in wanted:
+        for one in _in_order(wanted):
             _check(session, caller, one)
             row = session.scalar(select(RoleAssignment).where(*_same(one)))
             if row is None:
                 raise NotFound(f"The role {ROLES[one.role_id].name} is not assigned there.")
             session.delete(row)
             session.flush()
+            log.info("%s took %s", caller.username, one)
 
 
 def assignable(workspace_id: int | None) -> list[Role]:
@@ -130,12 +149,44 @@ def assignable(workspace_id: int | None) -> list[Role]:
     return [role for role in ROLES.values() if workspace_id is None or not role.anywhere_only]
 
 
+def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
+    """In the order of the roles' numbers; of roles that there are."""
+    gathered: dict[int, list[Assignment]] = defaultdict(list)
+    for one in found:
+        if one.role_id in ROLES:
+            gathered[one.role_id].append(one)
+    return dict(sorted(gathered.items()))
+
+
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
 def _reaches(user_id: int) -> ColumnElement[bool]:
-    groups = select(GroupMember.group_id).where(GroupMember.user_id == user_id)
-    return or_(RoleAssignment.user_id == user_id, RoleAssignment.group_id.in_(groups))
+    return or_(RoleAssignment.user_id == user_id, RoleAssignment.group_id.in_(groups.of_user(user_id)))
+
+
+def _listed(store: Store, which: ColumnElement[bool]) -> list[Assignment]:
+    with store.transaction() as session:
+        rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
+        return [Assignment.of(row) for row in rows]
+
+
+def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
+    """Those that reach the caller, and those that the caller could give."""
+    with store.transaction() as session:
+        mine = set(session.scalars(groups.of_user(caller.user_id)))
+    return [
+        one
+        for one in found
+        if one.user_id == caller.user_id
+        or one.group_id in mine
+        or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
+    ]
+
+
+def _in_order(wanted: Sequence[Assignment]) -> list[Assignment]:
+    """As they are locked: two requests never wait for each other."""
+    return sorted(wanted, key=lambda one: (one.user_id or 0, one.group_id or 0))
 
 
 def _same(one: Assignment) -> list[ColumnElement[bool]]:
@@ -149,25 +200,18 @@ def _same(one: Assignment) -> list[ColumnElement[bool]]:
 
 
 def _check(session: Session, caller: Caller, one: Assignment) -> None:
+    """Under the lock of whom it is for, so that nobody gets a role twice."""
     role = ROLES.get(one.role_id)
     if role is None:
         raise NotFound(f"There is no role {one.role_id}.")
     if role.anywhere_only and one.workspace_id is not None:
         raise Invalid(f"The role {role.name} holds everywhere and cannot be given for one workspace.")
-    if one.workspace_id is None:
-        caller.require(Permission.ASSIGN_ROLES)
-    else:
-        if session.get(Workspace, one.workspace_id) is None:
-            raise NotFound(f"There is no workspace {one.workspace_id}.")
-        caller.require(Permission.ASSIGN_ROLES, one.workspace_id)
-    if one.workspace_id is None and role is CLUSTER_ADMIN:
-        caller.require(Permission.ADMINISTRATE_USER)
-    if one.user_id is not None and session.get(User, one.user_id) is None:
+    caller.require(Permission.ASSIGN_ROLES, one.workspace_id)
+    if lacking := sorted(p for p in role.permissions if not caller.holds(p, one.workspace_id)):
+        raise Forbidden(f"The role {role.name} gives {lacking[0].name}, which you do not have there yourself.")
+    if one.workspace_id is not None and session.get(Workspace, one.workspace_id) is None:
+        raise NotFound(f"There is no workspace {one.workspace_id}.")
+    if one.user_id is not None and session.get(User, one.user_id, with_for_update=True) is None:
         raise NotFound(f"There is no user {one.user_id}.")
-    if one.group_id is not None and session.get(Group, one.group_id) is None:
+    if one.group_id is not None and session.get(Group, one.group_id, with_for_update=True) is None:
         raise NotFound(f"There is no group {one.group_id}.")
-
-
-def _members(session: Session, group: Group) -> list[User]:
-    query = select(User).join(GroupMember, GroupMember.user_id == User.id).where(GroupMember.group_id == group.id)
-    return list(session.scalars(query.order_by(User.username)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,13 @@ from sqlalchemy import ColumnElement, func, select
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.identity import Caller, digest
+from trainmaster.master.services.identity import ACCESS_TOKEN, Caller, digest
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store
 
-KIND = "ACCESS_TOKEN"
+log = logging.getLogger(__name__)
+
 FOREVER = dt.datetime(9999, 12, 31, tzinfo=dt.UTC)
 _LIFESPAN = re.compile(r"(\d{1,7})h(?:0m)?(?:0s)?")
 
@@ -48,7 +50,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 
 def list_page(store: Store, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
     """One's own, and everybody's for who may see them."""
-    statement = select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == KIND)
+    statement = select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == ACCESS_TOKEN)
     if not caller.holds(Permission.VIEW_OTHER_TOKEN):
         statement = statement.where(UserSession.user_id == caller.user_id)
     if query.ids:
@@ -79,10 +81,11 @@ def create(
         if user is None or not user.active:
             raise NotFound(f"There is no active user {user_id}.")
         row = UserSession(
-            user_id=user_id, token_hash=digest(token), expires_at=ends, kind=KIND, description=description
+            user_id=user_id, token_hash=digest(token), expires_at=ends, kind=ACCESS_TOKEN, description=description
         )
         session.add(row)
         session.flush()
+        log.info("%s made access token %d of %s, good until %s", caller.username, row.id, user.username, ends.date())
         return token, row.id
 
 
@@ -91,13 +94,15 @@ def patch(store: Store, caller: Caller, token_id: int, description: str | None, 
     with store.transaction() as session:
         row = session.get(UserSession, token_id, with_for_update=True)
         mine = row is not None and row.user_id == caller.user_id
-        if row is None or row.kind != KIND or not (mine or caller.holds(Permission.VIEW_OTHER_TOKEN)):
+        if row is None or row.kind != ACCESS_TOKEN or not (mine or caller.holds(Permission.VIEW_OTHER_TOKEN)):
             raise NotFound(f"There is no access token {token_id}.")
         if not mine:
             caller.require(Permission.ADMINISTRATE_TOKEN)
         if description is not None:
             row.description = description
-        row.revoked = row.revoked or revoke
+        if revoke and not row.revoked:
+            row.revoked = True
+            log.info("%s revoked access token %d of user %d", caller.username, row.id, row.user_id)
         return row
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.access import RoleAssignment, UserSetting
@@ -15,12 +17,15 @@ from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound, ServiceError
-from trainmaster.master.services.identity import Caller, digest, hash_password
+from trainmaster.master.services.identity import SESSION, Caller, digest, hash_password
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store
 
-NAME = re.compile(r"[^\s\x00-\x1f/]{1,80}")
+log = logging.getLogger(__name__)
+
+NAME = re.compile(r"[^\s\x00-\x1f\x7f/]{1,80}")
+CLIENT_HASH = re.compile(r"[0-9a-f]{128}")  # of a password that is not empty: `identity.client_hash`
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,15 @@ class UserChange:
     remote: bool | None = None
     password: Password | None = None
     account: Account | None = None
+
+    @property
+    def words(self) -> str:
+        """What is to be set, for the log: no password."""
+        secret = "a new password" if self.password is not None else ""
+        shown = {"username": self.username, "admin": self.admin, "active": self.active, "remote": self.remote}
+        account = f"account {self.account.user}" if self.account is not None else ""
+        parts = [f"{key} {value}" for key, value in shown.items() if value is not None]
+        return ", ".join(part for part in (*parts, account, secret) if part) or "the display name"
 
     @property
     def own_affair(self) -> bool:
@@ -99,47 +113,54 @@ def list_page(store: Store, query: UserQuery, offset: int, limit: int) -> Page[U
     return Page(rows, window)
 
 
-def create(store: Store, change: UserChange) -> User:
-    """A user without a password can log in only elsewhere (`remote`). Raises Invalid, Conflict."""
+def create(store: Store, caller: Caller, change: UserChange) -> User:
+    """A remote user has no password here. Raises Invalid, Conflict."""
+    password, remote = change.password, bool(change.remote)
+    if not remote and password is None:
+        raise Invalid("password: give the user a password, or say that it is remote.")
+    if remote and password is not None and password.text:
+        raise Invalid("password: a remote user has none here.")
     with store.transaction() as session:
-        row = User(username=_free_name(session, change.username or "", None), modified_at=now())
-        remote = bool(change.remote)
-        if not remote and change.password is None:
-            raise Invalid("password: give the user a password, or say that it is remote.")
-        if remote and change.password is not None and change.password.text:
-            raise Invalid("password: a remote user has none here.")
-        row.admin, row.remote = bool(change.admin), remote
-        row.active = change.active is not False
-        _apply(row, UserChange(display_name=change.display_name, account=change.account))
-        if not remote and change.password is not None:
-            row.password_hash = _hashed(change.password)
+        row = User(admin=bool(change.admin), remote=remote, active=change.active is not False, modified_at=now())
         session.add(row)
+        _call(session, row, change.username or "")
+        _apply(row, UserChange(display_name=change.display_name, account=change.account))
+        if not remote and password is not None:
+            row.password_hash = _hashed(password)
         session.flush()
+        log.info("%s made the user %s%s", caller.username, row.username, " (administrator)" if row.admin else "")
         return row
 
 
 def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, token: str = "") -> User:
-    """Users may change their own password and display name. After a new password the user's other sessions have ended;
-    `token`: the one that stays. Raises Forbidden, NotFound, Invalid, Conflict."""
+    """Users may change their own password and display name. After a new password the user's other sessions have ended
+    (`token`: the one that stays), after a deactivation all. Raises Forbidden, NotFound, Invalid, Conflict."""
     if not (caller.user_id == user_id and change.own_affair):
         caller.require(Permission.ADMINISTRATE_USER)
+    weaker = change.admin is False or change.active is False or bool(change.remote)
     with store.transaction() as session:
+        if weaker:  # under the locks of all, so that two administrators do not end each other at once
+            session.execute(select(User.id).where(User.admin).order_by(User.id).with_for_update())
         row = session.get(User, user_id, with_for_update=True)
         if row is None:
             raise NotFound(f"There is no user {user_id}.")
         if change.username is not None:
-            row.username = _free_name(session, change.username, user_id)
+            _call(session, row, change.username)
         _apply(row, change)
         if change.password is not None:
             if row.remote:
                 raise Invalid(f"The user {row.username!r} is remote and has no password here.")
             row.password_hash = _hashed(change.password)
-            mine = (UserSession.user_id == user_id, UserSession.kind == "USER_SESSION")
-            session.execute(delete(UserSession).where(*mine, UserSession.token_hash != digest(token)))
         session.flush()
-        _keep_an_administrator(session)
+        if weaker:
+            _keep_an_administrator(session)
+        if change.active is False or change.remote:
+            _end_sessions(session, user_id, but="")
+        elif change.password is not None:
+            _end_sessions(session, user_id, but=token)
         row.modified_at = now()
         session.flush()
+        log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
         return row
 
 
@@ -206,19 +227,29 @@ def _apply(row: User, change: UserChange) -> None:
 
 
 def _hashed(password: Password) -> str:
-    if not password.text:
-        raise Invalid("password: it must not be empty.")
+    """Raises Invalid for one that is too simple. Of one that comes hashed that cannot be told; the clients look."""
+    if password.hashed and not CLIENT_HASH.fullmatch(password.text):
+        raise Invalid("password: it must not be empty; with isHashed it is what Determined's clients make of it.")
+    text = "" if password.hashed else password.text
+    if not password.hashed and (len(text) < 8 or not all(map(re.search, ("[A-Z]", "[a-z]", r"\d"), [text] * 3))):
+        raise Invalid("password: it must have 8 characters at least, with an upper, a lower case letter and a digit.")
     return hash_password(password.text, is_hashed=password.hashed)
 
 
-def _free_name(session: Session, name: str, mine: int | None) -> str:
-    name = name.strip().lower()
-    if not NAME.fullmatch(name):
+def _call(session: Session, row: User, name: str) -> None:
+    row.username = name.strip().lower()
+    if not NAME.fullmatch(row.username):
         raise Invalid(f"{name!r} cannot be a user's name: it has up to 80 characters, no spaces and no slash.")
-    taken = session.scalar(select(User.id).where(User.username == name))
-    if taken not in (None, mine):
-        raise Conflict(f"There is a user {name!r} already.")
-    return name
+    try:
+        session.flush()
+    except IntegrityError:
+        raise Conflict(f"There is a user {name.strip().lower()!r} already.") from None
+
+
+def _end_sessions(session: Session, user_id: int, *, but: str) -> None:
+    """`but`: the token of the session that stays."""
+    mine = (UserSession.user_id == user_id, UserSession.kind == SESSION)
+    session.execute(delete(UserSession).where(*mine, UserSession.token_hash != digest(but)))
 
 
 def _keep_an_administrator(session: Session) -> None:
