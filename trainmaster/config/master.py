@@ -115,6 +115,15 @@ class ResourcePool(AgentPool):
     """None: a pool of Docker hosts."""
 
 
+class Webhooks(Section):
+    """What messages to webhooks are signed with."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"base_url"})
+
+    signing_key: Line | None = None
+    """None: a key that the master derives from its own secret."""
+
+
 class Retention(Section):
     """How long task logs stay when an experiment does not say it: days, -1 for ever."""
 
@@ -128,7 +137,6 @@ _SUPERFLUOUS = (
     "observability",
     "enable_cors",
     "cache",
-    "webhooks",
     "saml",
     "oidc",
     "scim",
@@ -172,6 +180,7 @@ class MasterConfig(Section):
     security: Security = Security()
     log: Log = Log()
     retention_policy: Retention = Retention()
+    webhooks: Webhooks = Webhooks()
 
     @property
     def warnings(self) -> list[str]:

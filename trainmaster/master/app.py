@@ -30,6 +30,7 @@ from trainmaster.master.api import (
     templates,
     trials,
     users,
+    webhooks,
     workspaces,
 )
 from trainmaster.master.api.dependencies import Services
@@ -42,7 +43,7 @@ PARTS = (
     not_served,
     *(auth, users, roles, master, agents, queue, jobs, trials, tasks, checkpoints),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates),
+    *(registry, templates, webhooks),
 )
 
 

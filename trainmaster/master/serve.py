@@ -136,6 +136,7 @@ def make_services(
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
+        webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
     )
     return Services(store, settings, site.clusters, site.defaults, Wakeups()), site
 

@@ -198,6 +198,13 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PATCH {V1}/templates/{{template_name}}": P.UPDATE_TEMPLATES,
     f"DELETE {V1}/templates/{{template_name}}": P.DELETE_TEMPLATES,
     f"PATCH {V1}/template/rename": P.UPDATE_TEMPLATES,
+    # webhooks
+    f"GET {V1}/webhooks": P.VIEW_WEBHOOKS,
+    f"POST {V1}/webhooks": P.EDIT_WEBHOOKS,
+    f"POST {V1}/webhooks/custom": P.UPDATE_EXPERIMENT_METADATA,
+    f"PATCH {V1}/webhooks/{{webhook_id}}": P.EDIT_WEBHOOKS,
+    f"DELETE {V1}/webhooks/{{webhook_id}}": P.EDIT_WEBHOOKS,
+    f"POST {V1}/webhooks/{{webhook_id}}/test": P.EDIT_WEBHOOKS,
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }

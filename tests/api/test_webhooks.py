@@ -1,0 +1,229 @@
+"""Webhooks: told of what they asked for, once, signed, and again when they did not answer."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.api.http import Api
+from tests.api.jobs import Job, config
+from tests.api.listener import Listener, listening
+from tests.e2e.master import MasterProcess, free_port, wait_for
+from trainmaster.master.services.identity import webhook_key
+
+WEBHOOKS = "/api/v1/webhooks"
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    with listening() as found:
+        yield found
+
+
+@pytest.fixture
+def hook(admin: Api) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Makes webhooks; they are gone after the test."""
+    made: list[int] = []
+
+    def make(url: str, *triggers: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        body = {"name": uuid.uuid4().hex, "url": url, "triggers": list(triggers), **fields}
+        answer = admin.post(WEBHOOKS, body)
+        assert answer.status == 200, answer.content
+        made.append(answer.json["webhook"]["id"])
+        return dict(answer.json["webhook"])
+
+    yield make
+    for number in made:
+        admin.call("DELETE", f"{WEBHOOKS}/{number}")
+
+
+def ends(state: str) -> dict[str, Any]:
+    return {"triggerType": "TRIGGER_TYPE_EXPERIMENT_STATE_CHANGE", "condition": {"state": state}}
+
+
+CUSTOM = {"triggerType": "TRIGGER_TYPE_CUSTOM"}
+
+
+def kill(user: Api, number: int) -> None:
+    assert user.post(f"/api/v1/experiments/{number}/kill").status == 200
+
+
+def shown(admin: Api, number: int) -> dict[str, Any]:
+    return next(entry for entry in admin.get(WEBHOOKS).json["webhooks"] if entry["id"] == number)
+
+
+# -- what is told -------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_an_experiment_is_told_once_and_signed(
+    user: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
+) -> None:
+    hook(f"{listener.url}/ends?a=b", ends("CANCELED"), ends("COMPLETED"))
+    number = experiment(config(name="to be killed"), activate=False)
+    kill(user, number)
+    (heard,) = listener.wait()
+    assert heard.path == "/ends?a=b"
+    event = heard.json
+    assert (event["event_type"], event["condition"]) == ("EXPERIMENT_STATE_CHANGE", {"state": "CANCELED"})
+    told = event["event_data"]["experiment"]
+    assert (told["id"], told["name"], told["state"], told["project"]) == (
+        number, "to be killed", "CANCELED", "Uncategorized",
+    )  # fmt: skip
+    with engine.connect() as connection:
+        key = webhook_key(bytes(connection.execute(text("SELECT secret FROM cluster")).scalar_one()))
+    stamp = heard.headers["x-determined-ai-signature-timestamp"]
+    signed = hmac.new(key.encode(), f"{stamp},".encode() + heard.body, hashlib.sha256).hexdigest()
+    assert heard.headers["x-determined-ai-signature"] == signed
+    left = "SELECT count(*) FROM webhook_deliveries"
+
+    def delivered() -> bool:
+        with engine.connect() as connection:
+            return connection.execute(text(left)).scalar_one() == 0
+
+    wait_for(delivered, "an empty outbox")
+    assert len(listener.heard) == 1
+
+
+def test_only_those_hear_who_asked(
+    user: Api, admin: Api, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
+) -> None:
+    """Another state, another workspace, an experiment that names it or wants none."""
+    other = admin.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
+    hook(f"{listener.url}/error", ends("ERROR"))
+    hook(f"{listener.url}/elsewhere", ends("CANCELED"), workspaceId=other)
+    named = hook(f"{listener.url}/named", ends("CANCELED"), mode="WEBHOOK_MODE_SPECIFIC", workspaceId=1)
+    hook(f"{listener.url}/all", ends("CANCELED"))
+    for webhooks in ({"exclude": True}, {"webhook_name": [named["name"]]}):
+        kill(user, experiment(config(integrations={"webhooks": webhooks}), activate=False))
+    listener.wait(2)
+    assert sorted(heard.path for heard in listener.heard) == ["/all", "/named"]
+
+
+def test_an_alert_of_the_training_code(
+    user: Api, listener: Listener, hook: Callable[..., Any], job: Job, experiment: Callable[..., int]
+) -> None:
+    hook(listener.url, CUSTOM, webhookType="WEBHOOK_TYPE_SLACK")
+    hook(listener.url, CUSTOM)
+    said = {"title": "loss <exploded>", "description": "at step 7", "level": "warn"}
+    body = {"experimentId": job.experiment_id, "trialId": job.trial_id, "data": said}
+    answer = job.api.post(f"{WEBHOOKS}/custom", body)
+    assert answer.status == 200, answer.content
+    slack, default = sorted((heard.json for heard in listener.wait(2)), key=lambda body: "event_id" in body)
+    assert "loss &lt;exploded&gt;, at step 7" in slack["text"]
+    assert default["event_data"]["custom_trigger_data"] == {
+        "title": "loss <exploded>", "description": "at step 7", "level": "WARNING",
+    }  # fmt: skip
+    other = experiment(activate=False)
+    assert job.api.post(f"{WEBHOOKS}/custom", {"experimentId": other, "data": said}).status == 403
+    assert user.post(f"{WEBHOOKS}/custom", {"experimentId": 99999999, "data": said}).status == 404
+
+
+# -- when it does not arrive ----------------------------------------------------------------------------------------
+
+
+def test_who_answers_badly_is_told_again(
+    user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
+) -> None:
+    listener.answers += [503, 302]
+    made = hook(listener.url, ends("CANCELED"))
+    kill(user, experiment(activate=False))
+    wait_for(lambda: "tried again" in shown(admin, made["id"])["failure"], "the failure to show")
+
+    def later() -> bool:
+        with engine.begin() as connection:  # time passes
+            connection.execute(text("UPDATE webhook_deliveries SET due_at = now()"))
+            connection.execute(text("SELECT pg_notify('trainmaster', 'webhooks')"))
+        return len(listener.heard) > 2
+
+    wait_for(later, "the further attempts")
+    assert len({heard.body for heard in listener.heard}) == 1
+    wait_for(lambda: shown(admin, made["id"])["failure"] == "", "the failure to go")
+
+
+def test_a_refusal_is_final_and_shows(
+    user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
+) -> None:
+    listener.answers += [410]
+    made = hook(listener.url, ends("CANCELED"))
+    kill(user, experiment(activate=False))
+    wait_for(lambda: "status 410; given up" in shown(admin, made["id"])["failure"], "the failure to show")
+
+
+def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callable[..., Any]) -> None:
+    made = hook(listener.url, CUSTOM)
+    assert admin.post(f"{WEBHOOKS}/{made['id']}/test").json == {"completed": True}
+    assert listener.heard[-1].json["event_data"] == {"data": "test"}
+    nobody = f"http://127.0.0.1:{free_port()}/x"
+    assert admin.call("PATCH", f"{WEBHOOKS}/{made['id']}", {"url": nobody}).status == 200
+    answer = admin.post(f"{WEBHOOKS}/{made['id']}/test")
+    assert answer.status == 400
+    assert "does not answer" in answer.sentence
+    assert nobody.removesuffix("/x") in answer.sentence
+    assert admin.post(f"{WEBHOOKS}/99999999/test").status == 404
+
+
+# -- what cannot be -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "ftp://x/"},
+        {"url": "http://"},
+        {"url": "http://a:b/"},
+        {"url": "http://a/\n"},
+        {"name": " "},
+        {"triggers": []},
+        {"triggers": [ends("RUNNING")]},
+        {"triggers": [{"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "("}}]},
+        {"triggers": [{"triggerType": "TRIGGER_TYPE_TASK_LOG"}]},
+        {"triggers": [{"triggerType": "TRIGGER_TYPE_UNSPECIFIED"}]},
+        {"webhookType": "WEBHOOK_TYPE_PIGEON"},
+        {"mode": "WEBHOOK_MODE_UNSPECIFIED"},
+        {"workspaceId": 2147483647},
+    ],
+)
+def test_what_cannot_be_is_refused(admin: Api, wrong: dict[str, Any]) -> None:
+    good = {"name": uuid.uuid4().hex, "url": "http://127.0.0.1/", "triggers": [CUSTOM]}
+    answer = admin.post(WEBHOOKS, {**good, **wrong})
+    assert answer.status in (400, 404), answer.content
+    assert good["name"] not in admin.get(WEBHOOKS).content.decode()
+
+
+def test_names_are_free_for_one(admin: Api, user: Api, hook: Callable[..., Any]) -> None:
+    made = hook("http://127.0.0.1/", CUSTOM)
+    again = {"name": made["name"], "url": "http://127.0.0.1/", "triggers": [CUSTOM]}
+    assert admin.post(WEBHOOKS, again).status == 409
+    assert made["name"] in user.get(WEBHOOKS).content.decode()
+    assert user.post(WEBHOOKS, again).status == 403
+
+
+def test_an_event_outlives_the_master(
+    master: MasterProcess, user: Api, engine: Engine, listener: Listener, hook: Callable[..., Any],
+    experiment: Callable[..., int],
+) -> None:  # fmt: skip
+    """What stands in the outbox when a master ends is delivered by the next one; an attempt that was counted and not
+    made counts."""
+    listener.answers += [503]
+    hook(listener.url, ends("CANCELED"))
+    kill(user, experiment(activate=False))
+    listener.wait()
+    with engine.begin() as connection:
+        row = wait_for(
+            lambda: connection.execute(
+                text("UPDATE webhook_deliveries SET due_at = now() + interval '2 seconds' RETURNING attempts")
+            ).first(),
+            "the delivery that waits",
+        )
+        assert row.attempts == 1
+    master.kill()
+    engine.dispose()  # its database ended with the master
+    master.start()
+    first, second = listener.wait(2)
+    assert second.body == first.body

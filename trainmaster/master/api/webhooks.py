@@ -1,0 +1,163 @@
+"""Webhooks, and the alerts of training code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.parameters import words
+from trainmaster.master.api.shapes import Body, Shape, Time
+from trainmaster.master.services import deliveries, webhooks
+from trainmaster.master.services.errors import Invalid
+
+router = APIRouter(prefix="/api/v1", tags=["webhooks"])
+Json = dict[str, Any]
+TRIGGERS = {
+    "EXPERIMENT_STATE_CHANGE": webhooks.STATE_CHANGE,
+    "TASK_LOG": webhooks.TASK_LOG,
+    "CUSTOM": webhooks.CUSTOM,
+}
+
+
+class Trigger(Shape):
+    id: int
+    webhook_id: int
+    trigger_type: str
+    condition: Json
+
+
+class Webhook(Shape):
+    id: int
+    name: str
+    url: str
+    webhook_type: str
+    mode: str
+    workspace_id: int | None
+    triggers: list[Trigger]
+    # Ours: when and why it could not be told something, since it last could.
+    failed_at: Time | None
+    failure: str
+
+    @classmethod
+    def of(cls, view: webhooks.WebhookView) -> Webhook:
+        row = view.row
+        return cls(
+            id=row.id,
+            name=row.name,
+            url=row.url,
+            webhook_type=f"WEBHOOK_TYPE_{row.kind}",
+            mode=f"WEBHOOK_MODE_{row.mode}",
+            workspace_id=row.workspace_id,
+            triggers=[
+                Trigger(
+                    id=trigger.id,
+                    webhook_id=row.id,
+                    trigger_type=f"TRIGGER_TYPE_{trigger.kind}",
+                    condition=trigger.condition,
+                )
+                for trigger in view.triggers
+            ],
+            failed_at=row.failed_at,
+            failure=row.failure,
+        )
+
+
+class WebhookAnswer(Shape):
+    webhook: Webhook
+
+
+class WebhooksAnswer(Shape):
+    webhooks: list[Webhook]
+
+
+class PostTrigger(Body):
+    trigger_type: str
+    condition: Json = {}  # noqa: RUF012
+    id: int = 0
+    webhook_id: int = 0
+
+
+class PostWebhook(Body):
+    name: str
+    url: str
+    webhook_type: str = "WEBHOOK_TYPE_DEFAULT"
+    mode: str = "WEBHOOK_MODE_WORKSPACE"
+    triggers: list[PostTrigger] = []  # noqa: RUF012
+    workspace_id: int = 0
+    id: int = 0
+
+
+class PatchWebhook(Body):
+    url: str
+
+
+class Alert(Body):
+    title: str = ""
+    description: str = ""
+    level: str = "LOG_LEVEL_INFO"
+
+
+class PostAlert(Body):
+    experiment_id: int = Field(ge=1, lt=2**31)
+    trial_id: int = Field(0, ge=0, lt=2**31)
+    data: Alert = Alert()
+
+
+@router.get("/webhooks")
+def list_webhooks(services: UsesServices, caller: UserCaller) -> WebhooksAnswer:
+    return WebhooksAnswer(webhooks=[Webhook.of(view) for view in webhooks.list_all(services.store, caller)])
+
+
+@router.post("/webhooks")
+def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> WebhookAnswer:
+    wish = webhooks.Wish(
+        name=body.name,
+        url=body.url,
+        kind=_word(body.webhook_type, "WEBHOOK_TYPE_", webhooks.KINDS),
+        mode=_word(body.mode, "WEBHOOK_MODE_", webhooks.MODES),
+        triggers=[
+            webhooks.Trigger(_word(trigger.trigger_type, "TRIGGER_TYPE_", TRIGGERS), trigger.condition)
+            for trigger in body.triggers
+        ],
+        workspace_id=body.workspace_id or None,
+    )
+    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, wish)))
+
+
+@router.post("/webhooks/custom")
+def alert(body: PostAlert, services: UsesServices, caller: AnyCaller) -> Json:
+    """Training code tells the experiment's webhooks something."""
+    data = body.data.model_dump()
+    level = body.data.level.removeprefix("LOG_LEVEL_").upper()
+    data["level"] = {"WARN": "WARNING", "UNSPECIFIED": "INFO"}.get(level, level)
+    webhooks.alert(services.store, caller, body.experiment_id, body.trial_id or None, data)
+    return {}
+
+
+@router.patch("/webhooks/{webhook_id}")
+def patch(webhook_id: int, body: PatchWebhook, services: UsesServices, caller: UserCaller) -> Json:
+    webhooks.set_url(services.store, caller, webhook_id, body.url)
+    return {}
+
+
+@router.delete("/webhooks/{webhook_id}")
+def delete(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    webhooks.remove(services.store, caller, webhook_id)
+    return {}
+
+
+@router.post("/webhooks/{webhook_id}/test")
+def test(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    """Send an event without meaning, now. 400 with the reason when it does not arrive."""
+    deliveries.test(services.store, services.settings, caller, webhook_id)
+    return {"completed": True}
+
+
+def _word(value: str, prefix: str, known: Any) -> str:
+    found = words([value], prefix, known)
+    if not found:
+        raise Invalid(f"{value!r} says nothing; there are {', '.join(prefix + name for name in known)}.")
+    return found[0]

@@ -1,0 +1,56 @@
+"""The loop that delivers what waits in the outbox of webhooks. A few carriers: one listener that answers slowly does
+not hold up the others."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from trainmaster.master.db.presence import AWAY, in_short
+from trainmaster.master.services import deliveries
+from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.webhooks import OUTBOX
+
+log = logging.getLogger(__name__)
+
+CARRIERS = 3
+PERIOD = 30.0  # seconds between two looks when nothing wakes us
+LEAST = 0.5  # seconds: a clock that differs from the database's must not make us spin
+
+
+class Postman:
+    def __init__(self, store: Store, settings: Settings, wakeups: Wakeups) -> None:
+        self._store, self._settings, self._wakeups = store, settings, wakeups
+        self._stop = threading.Event()
+        self._wakes = [threading.Event() for _ in range(CARRIERS)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(wake,), name=f"postman-{number}", daemon=True)
+            for number, wake in enumerate(self._wakes)
+        ]
+
+    def start(self) -> None:
+        for wake, thread in zip(self._wakes, self._threads, strict=True):
+            self._wakeups.subscribe(OUTBOX, wake)
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for wake, thread in zip(self._wakes, self._threads, strict=True):
+            wake.set()
+            thread.join()
+            self._wakeups.unsubscribe(OUTBOX, wake)
+
+    def _run(self, wake: threading.Event) -> None:
+        while not self._stop.is_set():
+            wake.clear()
+            pause = PERIOD
+            try:
+                while not self._stop.is_set() and (letter := deliveries.claim(self._store)):
+                    deliveries.deliver(self._store, self._settings, letter)
+                due = deliveries.next_due(self._store)
+                pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
+            except AWAY as error:
+                log.info("webhooks wait for the database: %s", in_short(error))
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass looks anew
+                log.exception("webhooks could not be delivered; they are tried again")
+            wake.wait(pause)

@@ -1,0 +1,157 @@
+"""From the outbox to those who listen: each attempt is counted before it is made, so that none is made twice."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import http.client
+import logging
+import ssl
+import time
+import uuid
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sqlalchemy import delete, func, select, update
+
+from trainmaster.master.db.webhooks import Webhook, WebhookDelivery
+from trainmaster.master.services import webhooks
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Settings, Store
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 10.0  # seconds for one attempt
+PAUSES = (5, 30, 120, 600, 3600)  # seconds before each further attempt; after the last the event is given up
+LEAST = 400  # statuses from here on are refusals
+
+
+class NotDelivered(Exception):
+    """Why, in words. `final`: asking again would get the same answer."""
+
+    def __init__(self, why: str, *, final: bool = False) -> None:
+        super().__init__(why)
+        self.final = final
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One attempt that has been counted and is still to be made."""
+
+    id: int
+    webhook_id: int
+    name: str
+    url: str
+    body: str
+    event_id: uuid.UUID
+    attempt: int
+
+
+def claim(store: Store) -> Letter | None:
+    """The next attempt that is due, counted; nobody else gets it. If it is never made (the master ends), the next one
+    follows after its pause."""
+    d = WebhookDelivery
+    due = select(d.id).where(d.due_at <= func.now()).order_by(d.due_at, d.id).limit(1).with_for_update(skip_locked=True)
+    with store.transaction() as session:
+        key = session.scalar(due)
+        if key is None:
+            return None
+        row = session.get_one(d, key)
+        hook = session.get_one(Webhook, row.webhook_id)
+        pause = PAUSES[min(row.attempts, len(PAUSES) - 1)]
+        row.attempts += 1
+        row.due_at = now() + dt.timedelta(seconds=pause + TIMEOUT)
+        return Letter(row.id, hook.id, hook.name, hook.url, row.body, row.event_id, row.attempts)
+
+
+def next_due(store: Store) -> float | None:
+    """Seconds until the next attempt; None when nothing waits."""
+    with store.reading() as session:
+        first = session.scalar(select(func.min(WebhookDelivery.due_at)))
+    return None if first is None else max((first - now()).total_seconds(), 0.0)
+
+
+def deliver(store: Store, settings: Settings, letter: Letter) -> None:
+    """Make an attempt and write down how it went."""
+    try:
+        post(letter.url, letter.body.encode(), settings.webhook_key)
+    except NotDelivered as error:
+        _failed(store, letter, error)
+        return
+    with store.transaction() as session:
+        session.execute(
+            update(Webhook)
+            .where(Webhook.id == letter.webhook_id, Webhook.failed_at.is_not(None))
+            .values(failed_at=None, failure="")
+        )
+        session.execute(delete(WebhookDelivery).where(WebhookDelivery.id == letter.id))
+
+
+def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> None:
+    """Send an event without meaning, now. Raises Invalid with what went wrong, NotFound, Forbidden."""
+    hook = webhooks.get(store, caller, webhook_id)
+    event = webhooks.Event(webhooks.CUSTOM, {}, {"data": "test"}, "This is a test of a webhook; nothing has happened.")
+    try:
+        post(hook.url, webhooks.body_of(hook, event, uuid.uuid4()).encode(), settings.webhook_key)
+    except NotDelivered as error:
+        raise Invalid(f"The webhook {hook.name!r} cannot be told anything: {error}.") from None
+
+
+def post(url: str, body: bytes, key: str) -> None:
+    """Signed as Determined signs. Redirects are not followed. Raises NotDelivered."""
+    parts = urlsplit(url)
+    stamp = str(int(time.time()))
+    headers = {
+        "Content-Type": "application/json; charset=UTF-8",
+        "User-Agent": "trainmaster",
+        "X-Determined-AI-Signature-Timestamp": stamp,
+        "X-Determined-AI-Signature": signature(key, stamp, body),
+    }
+    assert parts.hostname
+    connection: http.client.HTTPConnection
+    if parts.scheme == "https":
+        trusted = ssl.create_default_context()
+        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT, context=trusted)
+    else:
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT)
+    try:
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", path, body=body, headers=headers)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        why = str(error) or type(error).__name__
+        raise NotDelivered(f"{parts.scheme}://{parts.netloc} does not answer ({why})") from None
+    finally:
+        connection.close()
+    if status >= 300:
+        final = LEAST <= status < 500 and status not in (408, 425, 429)
+        raise NotDelivered(f"{parts.scheme}://{parts.netloc} answers with status {status}", final=final)
+
+
+def signature(key: str, stamp: str, body: bytes) -> str:
+    return hmac.new(key.encode(), f"{stamp},".encode() + body, hashlib.sha256).hexdigest()
+
+
+def _failed(store: Store, letter: Letter, error: NotDelivered) -> None:
+    over = error.final or letter.attempt > len(PAUSES)
+    level = logging.WARNING if over else logging.INFO
+    what = "given up" if over else "tried again later"
+    log.log(
+        level, "event %s for webhook %r, attempt %d: %s; %s", letter.event_id, letter.name, letter.attempt, error, what
+    )
+    with store.transaction() as session:
+        session.execute(
+            update(Webhook).where(Webhook.id == letter.webhook_id).values(failed_at=now(), failure=f"{error}; {what}.")
+        )
+        if over:
+            session.execute(delete(WebhookDelivery).where(WebhookDelivery.id == letter.id))
+        else:
+            pause = PAUSES[letter.attempt - 1]
+            session.execute(
+                update(WebhookDelivery)
+                .where(WebhookDelivery.id == letter.id, WebhookDelivery.attempts == letter.attempt)
+                .values(due_at=now() + dt.timedelta(seconds=pause))
+            )

@@ -1,0 +1,290 @@
+"""Webhooks: who is told of what. An event is written into the outbox in the transaction that caused it; `deliveries`
+sends what is there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
+from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.patterns import BadPattern, compiled
+from trainmaster.master.services.store import Store, wake
+
+KINDS = ("DEFAULT", "SLACK")
+MODES = ("WORKSPACE", "SPECIFIC")
+STATE_CHANGE, TASK_LOG, CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
+STATES = ("COMPLETED", "CANCELED", "ERROR")  # that can be heard of
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+OUTBOX = "webhooks"  # the subject that wakes whoever delivers
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trigger:
+    kind: str
+    condition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A webhook as somebody wants it; without `workspace_id` it hears of all workspaces."""
+
+    name: str
+    url: str
+    kind: str
+    mode: str
+    triggers: Sequence[Trigger]
+    workspace_id: int | None = None
+
+
+@dataclass(frozen=True)
+class WebhookView:
+    row: Webhook
+    triggers: Sequence[WebhookTrigger]
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something to tell; `says` is the sentence for people."""
+
+    kind: str
+    condition: Json
+    data: Json
+    says: str
+
+
+def list_all(store: Store, caller: Caller) -> list[WebhookView]:
+    """Those of the workspaces that the caller sees; whoever sees all of them also sees those of no workspace."""
+    query = select(Webhook).order_by(Webhook.id)
+    if caller.workspaces is not None:
+        query = query.where(Webhook.workspace_id.in_(caller.workspaces))
+    with store.transaction() as session:
+        rows = list(session.scalars(query))
+        found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
+        mine = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
+        for trigger in session.scalars(mine):
+            found[trigger.webhook_id].append(trigger)
+    return [WebhookView(row, found[row.id]) for row in rows]
+
+
+def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
+    """Raises Invalid, Conflict for a name that is taken, Forbidden."""
+    _check(wish)
+    with store.transaction() as session:
+        if wish.workspace_id is not None:
+            if session.get(Workspace, wish.workspace_id) is None:
+                raise NotFound(f"There is no workspace {wish.workspace_id}.")
+            caller.check(wish.workspace_id)
+        elif caller.workspaces is not None:
+            raise Forbidden("Only who may do this in all workspaces can make a webhook for all of them.")
+        here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
+        if session.scalar(select(Webhook.id).where(Webhook.name == wish.name, here)) is not None:
+            raise Conflict(f"There is a webhook {wish.name!r} there already.")
+        row = Webhook(
+            name=wish.name, url=wish.url, kind=wish.kind, mode=wish.mode, workspace_id=wish.workspace_id, failure=""
+        )
+        session.add(row)
+        session.flush()
+        triggers = [
+            WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
+            for trigger in wish.triggers
+        ]
+        session.add_all(triggers)
+        session.flush()
+        return WebhookView(row, triggers)
+
+
+def set_url(store: Store, caller: Caller, webhook_id: int, url: str) -> None:
+    """What still waits for the old address goes to the new one."""
+    _check_url(url)
+    with store.transaction() as session:
+        row = find(session, caller, webhook_id)
+        row.url, row.failed_at, row.failure = url, None, ""
+
+
+def remove(store: Store, caller: Caller, webhook_id: int) -> None:
+    with store.transaction() as session:
+        session.delete(find(session, caller, webhook_id))
+
+
+def get(store: Store, caller: Caller, webhook_id: int) -> Webhook:
+    with store.transaction() as session:
+        return find(session, caller, webhook_id)
+
+
+def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
+    """Under its row lock. Raises NotFound, Forbidden."""
+    row = session.get(Webhook, webhook_id, with_for_update=True)
+    if row is None:
+        raise NotFound(f"There is no webhook {webhook_id}.")
+    if caller.workspaces is not None and row.workspace_id not in caller.workspaces:
+        raise Forbidden(f"Webhook {webhook_id} is not of a workspace in which you may change webhooks.")
+    return row
+
+
+# -- what happens --------------------------------------------------------------------------------------------------
+
+
+def experiment_ended(session: Session, row: Experiment) -> None:
+    """Leave word that an experiment is in its last state."""
+    heard = select(WebhookTrigger.webhook_id).where(
+        WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition["state"].astext == row.state
+    )
+    hooks = _listeners(session, heard, row.config, row.project_id)
+    if not hooks:
+        return
+    says = f"Experiment {row.id} ({row.name}) is {row.state}{f': {row.reason}' if row.reason else ''}."
+    event = Event(STATE_CHANGE, {"state": row.state}, {"experiment": _experiment(session, row)}, says)
+    tell(session, hooks, event)
+
+
+def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
+    """What training code wants people to know. Raises NotFound, Forbidden, Invalid."""
+    level = str(data.get("level") or "INFO")
+    if level not in LEVELS:
+        raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id)
+        if row is None:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        caller.check(session.get_one(Project, row.project_id).workspace_id)
+        _own(session, caller, row)
+        if trial_id is not None:
+            trial = session.get(Trial, trial_id)
+            if trial is None or trial.experiment_id != row.id:
+                raise NotFound(f"Experiment {row.id} has no trial {trial_id}.")
+        hooks = _listeners(
+            session, select(WebhookTrigger.webhook_id).where(WebhookTrigger.kind == CUSTOM), row.config, row.project_id
+        )
+        title, text = str(data.get("title") or ""), str(data.get("description") or "")
+        custom = {"title": title, "description": text, "level": level}
+        facts: Json = {"experiment": _experiment(session, row), "custom_trigger_data": custom}
+        if trial_id is not None:
+            facts["trial_id"] = trial_id
+        says = f"{level} from experiment {row.id} ({row.name}): {title or 'an alert'}{f', {text}' if text else ''}"
+        tell(session, hooks, Event(CUSTOM, {}, facts, says))
+
+
+def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, task_id: str, node: str, line: str) -> None:
+    """Leave word of a line in a task's log."""
+    facts = {"task_log": {"task_id": task_id, "node_name": node, "triggering_log": line}}
+    says = f"Task {task_id} on {node or 'its node'} says: {line}"
+    tell(session, [hook], Event(TASK_LOG, dict(trigger.condition), facts, says))
+
+
+def tell(session: Session, hooks: Iterable[Webhook], event: Event) -> None:
+    """Into the outbox, for delivery after this transaction."""
+    found = [
+        WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
+        for hook in hooks
+    ]
+    if found:
+        session.add_all(found)
+        wake(session, OUTBOX)
+
+
+def body_of(hook: Webhook, event: Event, key: uuid.UUID) -> str:
+    """What is sent: Determined's JSON, or a message for Slack."""
+    if hook.kind == "SLACK":
+        text = event.says.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return json.dumps({"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]})
+    return json.dumps(
+        {
+            "event_id": str(key),
+            "event_type": event.kind,
+            "timestamp": int(epoch(now())),
+            "condition": event.condition,
+            "event_data": event.data,
+        }
+    )
+
+
+def wanted_by(config: Mapping[str, Any], hooks: Iterable[Webhook]) -> list[Webhook]:
+    """Those that hear of an experiment with this configuration: of its workspace's unless it excludes them, and those
+    it names."""
+    said = ((config.get("integrations") or {}).get("webhooks")) or {}
+    if said.get("exclude"):
+        return []
+    ids, names = set(said.get("webhook_id") or ()), set(said.get("webhook_name") or ())
+    return [hook for hook in hooks if hook.mode == "WORKSPACE" or hook.id in ids or hook.name in names]
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _listeners(session: Session, heard: Any, config: Mapping[str, Any], project_id: int) -> list[Webhook]:
+    home = select(Project.workspace_id).where(Project.id == project_id).scalar_subquery()
+    query = select(Webhook).where(
+        Webhook.id.in_(heard), or_(Webhook.workspace_id.is_(None), Webhook.workspace_id == home)
+    )
+    return wanted_by(config, session.scalars(query.order_by(Webhook.id)))
+
+
+def _experiment(session: Session, row: Experiment) -> Json:
+    project = session.get_one(Project, row.project_id)
+    workspace = session.get_one(Workspace, project.workspace_id)
+    owner = session.get_one(User, row.owner_id)
+    end = row.end_time or now()
+    return {
+        "id": row.id,
+        "state": row.state,
+        "name": row.name,
+        "username": owner.username,
+        "slots_per_trial": row.config["resources"]["slots_per_trial"],
+        "duration": int((end - row.start_time).total_seconds()),
+        "resource_pool": row.resource_pool,
+        "workspace": workspace.name,
+        "project": project.name,
+    }
+
+
+def _own(session: Session, caller: Caller, row: Experiment) -> None:
+    if caller.allocation_id is not None:
+        mine = session.scalar(select(Trial.experiment_id).where(Trial.id == (caller.trial_id or 0)))
+        if mine != row.id:
+            raise Forbidden(f"This token does not belong to experiment {row.id}.")
+    elif not caller.may_change(row.owner_id):
+        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+
+
+def _check(wish: Wish) -> None:
+    if not wish.name.strip():
+        raise Invalid("A webhook needs a name.")
+    _check_url(wish.url)
+    if not wish.triggers:
+        raise Invalid("A webhook needs at least one trigger, or it would never hear of anything.")
+    for trigger in wish.triggers:
+        if trigger.kind == STATE_CHANGE and trigger.condition.get("state") not in STATES:
+            raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
+        if trigger.kind == TASK_LOG:
+            _check_pattern(trigger.condition.get("regex"))
+
+
+def _check_pattern(pattern: object) -> None:
+    if not isinstance(pattern, str) or not pattern:
+        raise Invalid("A trigger on log lines needs a condition regex.")
+    try:
+        compiled(pattern)
+    except BadPattern as error:
+        raise Invalid(f"{pattern!r} is no regular expression: {error}.") from None
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fine = False
+    if not fine or any(ord(c) <= 32 or ord(c) > 126 for c in url):
+        raise Invalid(f"{url!r} is no address that can be told something; write for example https://host/path.")
