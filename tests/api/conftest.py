@@ -15,6 +15,10 @@ from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 
+RULED = """
+security: {authz: {type: rbac, strict_job_queue_control: true}}
+resource_manager: {type: local, slots: 1, poll_interval: 0.2}
+"""
 ONE_SLOT = "longest_poll: 10\nresource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
 
 
@@ -34,6 +38,25 @@ def master() -> Iterator[MasterProcess]:
     errors = process.errors()
     remove_folder(folder)
     assert errors == []
+
+
+@pytest.fixture(scope="package")
+def ruled() -> Iterator[MasterProcess]:
+    """A master on which roles say who may do what."""
+    folder = make_folder()
+    process = MasterProcess(folder, RULED)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="package")
+def chief(ruled: MasterProcess) -> Api:
+    """The first administrator of the master that uses roles."""
+    return Api(ruled.url, log_in(ruled, "admin"))
 
 
 @pytest.fixture(scope="package")

@@ -10,56 +10,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.conftest import log_in
 from tests.api.http import TIMEOUT, Api
 from tests.api.jobs import config
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
-from trainmaster.client.master import hashed
+from tests.api.people import give, person
 from trainmaster.master.api.permissions import ENDPOINTS, Rule
 from trainmaster.master.app import PARTS
 from trainmaster.master.services.permissions import ADMINISTRATORS, ROLES, Permission, Role
 
 Json = dict[str, Any]
-PASSWORD = "Correct-horse-1"
-ROUTES = sorted(f"{method} {route.path}" for part in PARTS for route in part.router.routes for method in route.methods)  # type: ignore[attr-defined]
-
-
-@pytest.fixture(scope="module")
-def ruled() -> Iterator[MasterProcess]:
-    """A master on which roles say who may do what."""
-    folder = make_folder()
-    text = "security: {authz: {type: rbac}}\nresource_manager: {type: local, slots: 1, poll_interval: 0.5}\n"
-    process = MasterProcess(folder, text)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
-
-
-@pytest.fixture(scope="module")
-def chief(ruled: MasterProcess) -> Api:
-    return Api(ruled.url, log_in(ruled, "admin"))
-
-
-def person(ruled: MasterProcess, chief: Api) -> tuple[int, Api]:
-    """A new user without any role."""
-    name = f"u{uuid.uuid4().hex[:8]}"
-    body = {"user": {"username": name, "admin": False, "active": True}, "password": hashed(PASSWORD), "isHashed": True}
-    answer = chief.post("/api/v1/users", body)
-    assert answer.status == 200, answer.content
-    login = {"username": name, "password": hashed(PASSWORD), "isHashed": True}
-    token = Api(ruled.url).post("/api/v1/auth/login", login).json["token"]
-    return int(answer.json["user"]["id"]), Api(ruled.url, token)
-
-
-def give(chief: Api, role: int, user: int, workspace: int | None = None) -> None:
-    assigned: Json = {"role": {"roleId": role}, "scopeWorkspaceId": workspace}
-    answer = chief.post(
-        "/api/v1/roles/add-assignments", {"userRoleAssignments": [{"userId": user, "roleAssignment": assigned}]}
-    )
-    assert answer.status == 200, answer.content
+ROUTES = sorted(f"{method} {route.path}" for part in PARTS for route in part.router.routes for method in route.methods)
 
 
 def things(chief: Api) -> dict[str, Any]:
@@ -174,9 +133,10 @@ def elsewhere(chief: Api) -> Json:
 
 
 @pytest.mark.parametrize("role", ROLES.values(), ids=lambda role: role.name)
-def test_each_role_in_a_workspace_or_everywhere(ruled: MasterProcess, chief: Api, elsewhere: Json, role: Role) -> None:
+def test_each_role_in_a_workspace_or_everywhere(chief: Api, elsewhere: Json, role: Role) -> None:
     """Allowed or 403, for every endpoint with a permission: in the workspace of the role, and in another."""
-    user, api = person(ruled, chief)
+    someone = person(chief)
+    user, api = someone.id, someone.api
     here = {**things(chief), "user_id": user}
     give(chief, role.id, user, None if role.anywhere_only else here["workspace_id"])
     with Walker(api) as walker:
@@ -198,8 +158,9 @@ OF_OTHERS = {"DELETE /api/v1/models/{model_name}": Permission.DELETE_OTHER_USER_
 PLACED = ("workspace_id", "project_id", "experiment_id", "trial_id", "task_id", "model_name", "template_name")
 
 
-def test_without_a_role_there_is_nothing(ruled: MasterProcess, chief: Api, elsewhere: Json) -> None:
-    user, api = person(ruled, chief)
+def test_without_a_role_there_is_nothing(chief: Api, elsewhere: Json) -> None:
+    someone = person(chief)
+    user, api = someone.id, someone.api
     with Walker(api) as walker:
         for method, path, key in calls({**elsewhere, "user_id": user}):
             assert walker.refused(method, path) is isinstance(ENDPOINTS[key], Permission), key
@@ -217,8 +178,9 @@ def test_where_roles_are_not_used_only_administration_is_kept_back(user: Api) ->
 # -- what follows ---------------------------------------------------------------------------------------------------
 
 
-def test_lists_show_what_one_may_see(ruled: MasterProcess, chief: Api) -> None:
-    user, api = person(ruled, chief)
+def test_lists_show_what_one_may_see(chief: Api) -> None:
+    someone = person(chief)
+    user, api = someone.id, someone.api
     here, elsewhere = things(chief), things(chief)
     give(chief, 4, user, here["workspace_id"])
     for path, key, name in (
@@ -238,8 +200,9 @@ def test_lists_show_what_one_may_see(ruled: MasterProcess, chief: Api) -> None:
         assert api.get(path, trialIds=[here["trial_id"], elsewhere["trial_id"]]).status == 403
 
 
-def test_what_stands_in_a_body_counts_too(ruled: MasterProcess, chief: Api) -> None:
-    user, api = person(ruled, chief)
+def test_what_stands_in_a_body_counts_too(chief: Api) -> None:
+    someone = person(chief)
+    user, api = someone.id, someone.api
     here, elsewhere = things(chief), things(chief)
     give(chief, 5, user, here["workspace_id"])
     order = {"config": config(), "activate": False}
@@ -269,13 +232,15 @@ def test_what_stands_in_a_body_counts_too(ruled: MasterProcess, chief: Api) -> N
     assert "There is no experiment" in none.json["results"][0]["error"]
 
 
-def test_whoever_makes_a_workspace_administers_it(ruled: MasterProcess, chief: Api) -> None:
-    user, api = person(ruled, chief)
+def test_whoever_makes_a_workspace_administers_it(chief: Api) -> None:
+    someone = person(chief)
+    user, api = someone.id, someone.api
     assert api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).status == 403
     give(chief, 3, user)
     made = api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
     assert api.post(f"/api/v1/workspaces/{made}/projects", {"name": "p"}).status == 200
-    other, guest = person(ruled, chief)
+    friend = person(chief)
+    other, guest = friend.id, friend.api
     give(api, 4, other, made)
     assert guest.get(f"/api/v1/workspaces/{made}").status == 200
     members = api.get(f"/api/v1/roles/workspace/{made}").json
@@ -289,8 +254,9 @@ def test_whoever_makes_a_workspace_administers_it(ruled: MasterProcess, chief: A
     assert api.call("DELETE", f"/api/v1/workspaces/{made}").status == 200
 
 
-def test_roles_of_groups_reach_their_members(ruled: MasterProcess, chief: Api) -> None:
-    user, api = person(ruled, chief)
+def test_roles_of_groups_reach_their_members(chief: Api) -> None:
+    someone = person(chief)
+    user, api = someone.id, someone.api
     there = things(chief)
     path = f"/api/v1/experiments/{there['experiment_id']}"
     assigned = {"role": {"roleId": 4}, "scopeWorkspaceId": there["workspace_id"]}
@@ -314,8 +280,8 @@ def test_roles_of_groups_reach_their_members(ruled: MasterProcess, chief: Api) -
     assert api.get(path).status == 403
 
 
-def test_the_queue_tells_no_more_than_the_queue(ruled: MasterProcess, chief: Api) -> None:
-    _, api = person(ruled, chief)
+def test_the_queue_tells_no_more_than_the_queue(chief: Api) -> None:
+    api = person(chief).api
     made = chief.post("/api/v1/experiments", {"config": config(name="secret")}).json["experiment"]
 
     def entry(sees: Api) -> Json:

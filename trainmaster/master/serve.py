@@ -131,7 +131,7 @@ def make_services(
         runtime_zip=build_runtime_zip(),
         log_retention_days=config.retention_policy.log_retention_days,
         roles=config.security.authz.type == "rbac",
-        creators_role=_creators_role(config),
+        creators_role=creators_role(config),
         strict_queue=config.security.authz.strict_job_queue_control,
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
@@ -141,8 +141,8 @@ def make_services(
     return Services(store, settings, site.clusters, site.defaults, Wakeups()), site
 
 
-def database_url(db: Database) -> str:
-def _creators_role(config: MasterConfig) -> int | None:
+def creators_role(config: MasterConfig) -> int | None:
+    """The number of the role that whoever makes a workspace gets in it. Raises CannotServe for one that cannot be."""
     told = config.security.authz.workspace_creator_assign_role
     if not told.enabled:
         return None
@@ -156,6 +156,7 @@ def _creators_role(config: MasterConfig) -> int | None:
     return role.id
 
 
+def database_url(db: Database) -> str:
     """The SQLAlchemy URL of a configured database. Raises CannotServe for an unreadable password file."""
     password = db.password
     if db.password_file is not None:
