@@ -30,6 +30,19 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.fixture(scope="package")
+def ruled() -> Iterator[MasterProcess]:
+    """A master on which roles say who may do what."""
+    folder = make_folder()
+    process = MasterProcess(folder, f"security: {{authz: {{type: rbac}}}}\n{CONFIG}")
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="package")
 def api(process: MasterProcess) -> Master:
     """The second way to look at what `det` did."""
     return process.client()

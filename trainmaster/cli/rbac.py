@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from functools import cached_property
 from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs
+from trainmaster.client.master import Master
 from trainmaster.client.organisation import Organisation
+from trainmaster.client.transport import Transport
 from trainmaster.client.users import Users
 
 
@@ -42,59 +45,109 @@ def _add_whom(parser: argparse.ArgumentParser) -> None:
     whom.add_argument("-g", "--group-name-to-assign", metavar="GROUP")
 
 
+class _Names:
+    """What numbers stand for, asked for once and only when a table needs it."""
+
+    def __init__(self, http: Transport) -> None:
+        self._http = http
+
+    @cached_property
+    def _workspaces(self) -> dict[int, str]:
+        return {one["id"]: one["name"] for one in Organisation(self._http).workspaces()}
+
+    @cached_property
+    def _users(self) -> dict[int, str]:
+        return {one["id"]: one["username"] for one in Master(self._http).users()}
+
+    @cached_property
+    def _groups(self) -> dict[int, str]:
+        return {one["group"]["groupId"]: one["group"]["name"] for one in Users(self._http).groups()}
+
+    def where(self, workspace_id: int | None) -> str:
+        return "everywhere" if workspace_id is None else self._workspaces.get(workspace_id, str(workspace_id))
+
+    def user(self, user_id: int) -> str:
+        return self._users.get(user_id, str(user_id))
+
+    def group(self, group_id: int) -> str:
+        return self._groups.get(group_id, str(group_id))
+
+
+def _places(names: _Names, summary: dict[str, Any]) -> list[str]:
+    """Where a role of a summary holds."""
+    everywhere = [names.where(None)] if summary["scopeCluster"] else []
+    return everywhere + [names.where(number) for number in summary["scopeWorkspaceIds"]]
+
+
 def _mine(args: argparse.Namespace) -> None:
-    found = Users(session(args)).permissions()
+    http = session(args)
+    found, names = Users(http).permissions(), _Names(http)
+    if args.json or args.yaml:
+        render.show(args, (), (), found)
+        return
     roles = {role["roleId"]: role for role in found["roles"]}
-    rows = []
-    for one in found["assignments"]:
-        role = roles[one["roleId"]]
-        where = "everywhere" if one["scopeCluster"] else [f"workspace {key}" for key in one["scopeWorkspaceIds"]]
-        rows += [[role["name"], where, permission["name"]] for permission in role["permissions"]]
-    render.show(args, ["Role", "Where", "Permission"], rows, found)
+    rows = [
+        [place, permission["name"], roles[one["roleId"]]["name"]]
+        for one in found["assignments"]
+        for place in _places(names, one)
+        for permission in roles[one["roleId"]]["permissions"]
+    ]
+    render.show(args, ["Where", "Permission", "By Role"], rows, found)
 
 
 def _list(args: argparse.Namespace) -> None:
     found = Users(session(args)).roles(in_workspaces=args.exclude_global_roles)
-    rows = [[r["roleId"], r["name"], [p["name"] for p in r["permissions"]]] for r in found]
-    render.show(args, ["ID", "Role", "Permissions"], rows, found)
+    rows = [
+        [r["roleId"], r["name"], r["scopeTypeMask"]["workspace"], [p["name"] for p in r["permissions"]]] for r in found
+    ]
+    render.show(args, ["ID", "Role", "For Workspaces", "Permissions"], rows, found)
 
 
 def _describe(args: argparse.Namespace) -> None:
-    found = Users(session(args)).role(args.role_name)
+    http = session(args)
+    found, names = Users(http).role(args.role_name), _Names(http)
     if args.json or args.yaml:
         render.show(args, (), (), found)
         return
-    rows: list[list[Any]] = []
-    for one in found["userRoleAssignments"]:
-        rows.append(["user", one["userId"], one["roleAssignment"]["scopeWorkspaceId"]])
-    for one in found["groupRoleAssignments"]:
-        rows.append(["group", one["groupId"], one["roleAssignment"]["scopeWorkspaceId"]])
     if not args.csv:
         print(f"{args.role_name}: {', '.join(p['name'] for p in found['role']['permissions'])}\n")
-    render.show(args, ["Kind", "ID", "Workspace ID"], rows, None)
+    rows = [
+        *(["user", names.user(one["userId"]), _scope(names, one)] for one in found["userRoleAssignments"]),
+        *(["group", names.group(one["groupId"]), _scope(names, one)] for one in found["groupRoleAssignments"]),
+    ]
+    render.show(args, ["Kind", "Name", "Where"], rows, None)
+
+
+def _scope(names: _Names, assignment: dict[str, Any]) -> str:
+    return names.where(assignment["roleAssignment"]["scopeWorkspaceId"])
 
 
 def _of_user(args: argparse.Namespace) -> None:
-    master = Users(session(args))
+    http = session(args)
+    master, names = Users(http), _Names(http)
     found = master.roles_of_user(master.user(args.username)["id"])
+    if args.json or args.yaml:
+        render.show(args, (), (), found)
+        return
     rows = []
     for entry in found:
         name = entry["role"]["name"]
-        for one in entry["userRoleAssignments"]:
-            rows.append([name, "directly", one["roleAssignment"]["scopeWorkspaceId"]])
+        rows += [[name, _scope(names, one), "directly"] for one in entry["userRoleAssignments"]]
         for one in entry["groupRoleAssignments"]:
-            rows.append([name, f"group {one['groupId']}", one["roleAssignment"]["scopeWorkspaceId"]])
-    render.show(args, ["Role", "How", "Workspace ID"], rows, found)
+            rows.append([name, _scope(names, one), f"by group {names.group(one['groupId'])}"])
+    render.show(args, ["Role", "Where", "How"], rows, found)
 
 
 def _of_group(args: argparse.Namespace) -> None:
-    master = Users(session(args))
+    http = session(args)
+    master, names = Users(http), _Names(http)
     found = master.roles_of_group(master.group(args.group_name)["groupId"])
-    rows = [
-        [role["name"], one["scopeCluster"], one["scopeWorkspaceIds"]]
-        for role, one in zip(found["roles"], found["assignments"], strict=True)
-    ]
-    render.show(args, ["Role", "Everywhere", "Workspace IDs"], rows, found)
+    if args.json or args.yaml:
+        render.show(args, (), (), found)
+        return
+    pairs = zip(found["roles"], found["assignments"], strict=True)
+    rows = [[role["name"], place] for role, one in pairs for place in _places(names, one)]
+    render.show(args, ["Role", "Where"], rows, found)
 
 
 def _assign(args: argparse.Namespace) -> None:

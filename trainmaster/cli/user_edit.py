@@ -44,6 +44,14 @@ def _flag(text: str) -> bool:
         raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false") from None
 
 
+def _strong(password: str) -> str:
+    """The password. Raises ClientError for one that is too simple: the master sees only what it is hashed to."""
+    kinds = (str.isupper, str.islower, str.isdigit)
+    if len(password) < 8 or not all(any(map(kind, password)) for kind in kinds):
+        raise ClientError("A password has 8 characters at least, with an upper, a lower case letter and a digit.")
+    return password
+
+
 def _asked(name: str) -> str:
     """A new password, typed twice at the terminal."""
     if not sys.stdin.isatty():
@@ -53,12 +61,12 @@ def _asked(name: str) -> str:
     first = getpass.getpass(f"New password for user '{name}': ")
     if getpass.getpass("Confirm password: ") != first:
         raise ClientError("The two passwords differ; nothing was changed.")
-    return first
+    return _strong(first)
 
 
 def _create(args: argparse.Namespace) -> None:
     master = Users(session(args))
-    password = args.password
+    password = None if args.password is None else _strong(args.password)
     if not args.remote and password is None:
         password = _asked(args.username)
     made = master.create(args.username, password, admin=args.admin, remote=args.remote)
