@@ -63,7 +63,7 @@ class Store:
         AWAY while the database is away."""
         with self._asked(), self._sessions.begin() as session:
             yield session
-            if subjects := session.info.get(_SUBJECTS):
+            if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
                 notify(session.connection(), CHANNEL, sorted(subjects))
 
     @contextmanager
