@@ -57,6 +57,7 @@ def things(chief: Api) -> dict[str, Any]:
         "token_id": 99999999,
         "label": "x",
         "webhook_id": 99999999,
+        "workload_type": "EXPERIMENT",
         "username": "admin",
     }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 from typing import Any
 
 from trainmaster.cli import render
-from trainmaster.cli.session import connect
+from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs
+from trainmaster.client.policies import Policies
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +22,36 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "resume", _resume, "go on with a pool that rests after failures (administrators)", "det master resume gpu"
     )
     p.add_argument("pool", metavar="POOL")
+    message = verbs.group("cluster-message", "the banner that everybody sees")
+    p = message.add("get", _get_message, "show it", "det master cluster-message get")
+    p.add_argument("--json", action="store_true", help="print JSON")
+    text = "put it up (administrators)"
+    p = message.add("set", _set_message, text, "det master cluster-message set -m 'Back at noon' -d 2h")
+    p.add_argument("-m", "--message", required=True, help="what it says")
+    p.add_argument("-s", "--start", metavar="TIME", help="RFC 3339 time (default: now)")
+    end = p.add_mutually_exclusive_group()
+    end.add_argument("-e", "--end", metavar="TIME", help="RFC 3339 time (default: until it is taken down)")
+    end.add_argument("-d", "--duration", metavar="TIME", help="such as 2w, 1d or 2h30m")
+    message.add("clear", _clear_message, "take it down (administrators)", "det master cluster-message clear")
+
+
+def _get_message(args: argparse.Namespace) -> None:
+    found = Policies(session(args)).message()
+    if args.json:
+        render.show_json(found)
+    else:
+        print(render.yaml(found) if found else "There is no message.", end="" if found else "\n")
+
+
+def _set_message(args: argparse.Namespace) -> None:
+    start = args.start or dt.datetime.now(dt.UTC).isoformat()
+    Policies(session(args)).set_message(args.message, start, args.end, args.duration)
+    print("Set the message.")
+
+
+def _clear_message(args: argparse.Namespace) -> None:
+    Policies(session(args)).clear_message()
+    print("Took the message down.")
 
 
 def _resume(args: argparse.Namespace) -> None:

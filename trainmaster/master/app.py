@@ -22,6 +22,7 @@ from trainmaster.master.api import (
     jobs,
     master,
     not_served,
+    policies,
     projects,
     queue,
     registry,
@@ -43,7 +44,7 @@ PARTS = (
     not_served,
     *(auth, users, roles, master, agents, queue, jobs, trials, tasks, checkpoints),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks),
+    *(registry, templates, webhooks, policies),
 )
 
 

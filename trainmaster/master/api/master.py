@@ -8,11 +8,12 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, RedirectResponse
 from sqlalchemy import text
 
-from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending
+from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
 from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import agents, queue, standing
+from trainmaster.master.services import agents, policies, queue, standing
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.paging import cut
@@ -38,6 +39,7 @@ class MasterAnswer(Shape):
     feature_switches: list[str] = []  # noqa: RUF012
     strict_job_queue_control: bool = False
     has_custom_logo: bool = False
+    cluster_message: dict[str, Any] | None = None
 
 
 class PoolsAnswer(Shape):
@@ -92,12 +94,21 @@ def master(services: UsesServices) -> MasterAnswer:
     settings = services.settings
     return MasterAnswer(
         version=settings.version,
+        cluster_message=_banner(services),
         master_id=settings.cluster_id,
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
         rbac_enabled=settings.roles,
         strict_job_queue_control=settings.roles and settings.strict_queue,
     )
+
+
+def _banner(services: Services) -> dict[str, Any] | None:
+    """None also while the database is away: who asks for the master's name shall hear it."""
+    try:
+        return shown_message(policies.message(services.store, shown=True))
+    except AWAY:
+        return None
 
 
 @router.get("/api/v1/resource-pools", tags=["queue"])

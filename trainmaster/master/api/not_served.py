@@ -40,9 +40,6 @@ REFUSED: Mapping[str, str] = {
         for place in ("oauth2", "scim/v2")
     },
     f"GET {V1}/user/projects/activity": _LATER,
-    f"DELETE {V1}/master/cluster_message": _LATER,
-    f"GET {V1}/master/cluster_message": _LATER,
-    f"PUT {V1}/master/cluster_message": _LATER,
     f"GET {V1}/master/config": _LATER,
     f"PATCH {V1}/master/config": _LATER,
     f"GET {V1}/master/logs": _LATER,
@@ -126,12 +123,6 @@ REFUSED: Mapping[str, str] = {
     f"GET {V1}/projects/{{project_id}}/experiments/metric-ranges": _LATER,
     f"GET {V1}/projects/{{project_id}}/metadata/{{key}}": _LATER,
     f"GET {V1}/health": _LATER,
-    f"DELETE {V1}/config-policies/global/{{workload_type}}": _LATER,
-    f"GET {V1}/config-policies/global/{{workload_type}}": _LATER,
-    f"PUT {V1}/config-policies/global/{{workload_type}}": _LATER,
-    f"DELETE {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
-    f"GET {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
-    f"PUT {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": _LATER,
 }
 
 router = APIRouter()

@@ -205,6 +205,16 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PATCH {V1}/webhooks/{{webhook_id}}": P.EDIT_WEBHOOKS,
     f"DELETE {V1}/webhooks/{{webhook_id}}": P.EDIT_WEBHOOKS,
     f"POST {V1}/webhooks/{{webhook_id}}/test": P.EDIT_WEBHOOKS,
+    # policies, the banner
+    f"GET {V1}/config-policies/global/{{workload_type}}": P.VIEW_GLOBAL_CONFIG_POLICIES,
+    f"PUT {V1}/config-policies/global/{{workload_type}}": P.MODIFY_GLOBAL_CONFIG_POLICIES,
+    f"DELETE {V1}/config-policies/global/{{workload_type}}": P.MODIFY_GLOBAL_CONFIG_POLICIES,
+    f"GET {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.VIEW_WORKSPACE_CONFIG_POLICIES,
+    f"PUT {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.MODIFY_WORKSPACE_CONFIG_POLICIES,
+    f"DELETE {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.MODIFY_WORKSPACE_CONFIG_POLICIES,
+    f"GET {V1}/master/cluster_message": ANYBODY,
+    f"PUT {V1}/master/cluster_message": P.UPDATE_MASTER_CONFIG,
+    f"DELETE {V1}/master/cluster_message": P.UPDATE_MASTER_CONFIG,
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }

@@ -15,6 +15,7 @@ from trainmaster.master.db.tables import Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import Create, Search, SearchError
+from trainmaster.master.services import policies
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.creation import refusal
@@ -42,9 +43,11 @@ def go_on(
                 f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
                 "configuration; fork it instead."
             )
-        caller.check(conductor.session.get_one(Project, row.project_id).workspace_id)
+        workspace_id = conductor.session.get_one(Project, row.project_id).workspace_id
+        caller.check(workspace_id)
         trial = _only_trial(conductor)
         config = _overridden(row, overrides)
+        policies.refuse(conductor.session, workspace_id, config)
         served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
         config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
         row.config = config

@@ -18,7 +18,7 @@ from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.master.db.tables import Experiment, Job, ModelDefinition, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import bindings, templates
+from trainmaster.master.services import bindings, policies, templates
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -100,7 +100,6 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     # Project and pool decide which defaults apply, so they are read before those are merged.
     shared = _template(store, caller, order.template)
     first = _parsed(order, [*shared, *defaults.of_pool("")])
-    resources = first.resources
     with store.transaction() as session:
         if order.parent_id is not None:
             parent = session.get(Experiment, order.parent_id)
@@ -110,12 +109,16 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
             caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
         project = _project(session, caller, first, order.project_id)
         workspace = session.get_one(Workspace, project.workspace_id)
+        governing = policies.of_workspace(session, workspace.id)
+        resources = policies.govern(first, governing).resources
         usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
         served = clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
         bindings.refuse_closed(session, served.pool.name, workspace.id)
     storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
     fragments = [*shared, *([storage] if storage else []), *defaults.of_pool(served.pool.name)]
-    resolved = _with_secrets(store, caller, _parsed(order, fragments).to_json(), order.parent_id)
+    resolved = _with_secrets(
+        store, caller, policies.govern(_parsed(order, fragments), governing).to_json(), order.parent_id
+    )
     if resolved["reproducibility"]["experiment_seed"] is None:
         resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
     resolved["resources"]["resource_pool"] = served.pool.name

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.db.tables import Experiment, Project
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import queue_control
+from trainmaster.master.services import policies, queue_control
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
@@ -58,6 +58,9 @@ def patch(
             row.gc_due = True
             wake(conductor.session, "janitor")
         config["resources"] = {**config["resources"], **resources}
+        if resources:
+            home = conductor.session.get_one(Project, row.project_id).workspace_id
+            policies.refuse(conductor.session, home, config)
         row.config = config
         job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
     live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}

@@ -1,0 +1,148 @@
+"""Configuration policies: what an administrator has all configurations of a workspace, or of the whole site, hold.
+
+An invariant is a part of a configuration that goes before what the user wrote, by the rules of `merge`. A constraint
+refuses. Where both the site and the workspace say something, the site goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .experiment import ExperimentConfig
+from .merge import merge
+from .messages import Complaint, ConfigError
+from .shapes import Natural, Section, Whole
+from .source import Document, read
+from .validation import check, in_order
+
+INVARIANT, CONSTRAINTS = "invariant_config", "constraints"
+SOURCE = "the configuration policies"
+
+
+class ResourceConstraints(Section):
+    max_slots: Natural | None = None
+    """Slots that an experiment may hold at once."""
+
+
+class Constraints(Section):
+    """What is refused."""
+
+    resources: ResourceConstraints = ResourceConstraints()
+    priority_limit: Whole | None = None
+    """The smallest number (the highest priority) that may be asked for."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The policies of one scope. `where` names it in sentences: `the site`, `the workspace 'vision'`."""
+
+    where: str
+    invariant: Mapping[str, Any] | None = None
+    constraints: Mapping[str, Any] | None = None
+
+
+def parse_policy(text: str, *, experiments: bool = True) -> Policy:
+    """A policy file. `experiments`: it is about experiments, whose invariants are checked against their schema.
+
+    Raises:
+        ConfigError: with everything that is wrong, in the order of the file.
+    """
+    document = read(text, SOURCE)
+    complaints = [
+        document.complain((key,), f"unknown key; the keys here are {INVARIANT}, {CONSTRAINTS}")
+        for key in document.data
+        if key not in (INVARIANT, CONSTRAINTS)
+    ]
+    invariant, limits = document.data.get(INVARIANT), document.data.get(CONSTRAINTS)
+    for key, value in ((INVARIANT, invariant), (CONSTRAINTS, limits)):
+        if value is not None and not isinstance(value, dict):
+            complaints.append(document.complain((key,), "a mapping (key: value) is wanted"))
+    if not complaints and invariant is not None and experiments:
+        complaints += _below(INVARIANT, check(ExperimentConfig, invariant, _part(document, INVARIANT))[1], document)
+    if not complaints and limits is not None:
+        complaints += _below(CONSTRAINTS, check(Constraints, limits, _part(document, CONSTRAINTS))[1], document)
+    if not complaints and invariant is None and limits is None:
+        complaints.append(Complaint((), f"holds neither {INVARIANT} nor {CONSTRAINTS}", source=SOURCE))
+    policy = Policy("this file", invariant, limits)
+    if not complaints and experiments and invariant is not None:
+        complaints += [document.complain((INVARIANT,), word) for word in _refused(policy, invariant)]
+    if complaints:
+        raise ConfigError(in_order(complaints), SOURCE)
+    return policy
+
+
+def governed(config: ExperimentConfig, policies: Sequence[Policy]) -> ExperimentConfig:
+    """A complete configuration with the invariants in it; `policies` with the most important first.
+
+    Raises:
+        ConfigError: an invariant does not fit into this configuration, or a constraint refuses it.
+    """
+    wanted = config.to_json()
+    merged = wanted
+    for policy in reversed(policies):
+        if policy.invariant:
+            merged = merge(_normal(policy.invariant), merged)
+    if merged is not wanted:
+        document = Document(f"the experiment with {SOURCE} of {_places(policies)}", merged)
+        whole, complaints = check(ExperimentConfig, merged, document)
+        if whole is None:
+            raise ConfigError(complaints, document.source)
+        merged = whole.to_json()
+    refused = [word for policy in policies for word in _refused(policy, merged)]
+    if refused:
+        raise ConfigError([Complaint((), word, source=SOURCE) for word in refused], SOURCE)
+    limit = _first_limit(policies)
+    if limit is not None and merged["resources"].get("max_slots") is None:
+        merged = {**merged, "resources": {**merged["resources"], "max_slots": limit}}
+    return ExperimentConfig.from_json(merged)
+
+
+def refusals(config: Mapping[str, Any], policies: Sequence[Policy]) -> list[str]:
+    """Why a complete configuration must not be, a sentence each."""
+    return [word for policy in policies for word in _refused(policy, config)]
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _normal(invariant: Mapping[str, Any]) -> dict[str, Any]:
+    return ExperimentConfig.model_validate(dict(invariant)).given()
+
+
+def _refused(policy: Policy, config: Mapping[str, Any]) -> list[str]:
+    limits = Constraints.model_validate(dict(policy.constraints or {}))
+    resources = config.get("resources") or {}
+    found = []
+    most, least = limits.resources.max_slots, limits.priority_limit
+    for key in ("slots_per_trial", "max_slots"):
+        asked = resources.get(key)
+        if most is not None and asked is not None and asked > most:
+            found.append(f"resources.{key} is {asked}, and {policy.where} allows {most} slots at most")
+    priority = resources.get("priority")
+    if least is not None and priority is not None and priority < least:
+        found.append(
+            f"resources.priority is {priority}, and {policy.where} allows none above {least} (a smaller number is a "
+            "higher priority)"
+        )
+    return found
+
+
+def _first_limit(policies: Sequence[Policy]) -> int | None:
+    found = [Constraints.model_validate(dict(policy.constraints or {})).resources.max_slots for policy in policies]
+    return min((limit for limit in found if limit is not None), default=None)
+
+
+def _places(policies: Sequence[Policy]) -> str:
+    return " and ".join(policy.where for policy in policies if policy.invariant)
+
+
+def _part(document: Document, key: str) -> Document:
+    """A section as a document of its own, with its lines."""
+    inner = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == (key,)}
+    return Document(document.source, document.data[key], inner)
+
+
+def _below(key: str, complaints: Sequence[Complaint], document: Document) -> list[Complaint]:
+    return [document.complain((key, *c.path), c.message, c.suggestion) for c in complaints]

@@ -1,0 +1,112 @@
+"""Configuration policies, and the banner."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import AwareDatetime, field_validator
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.shapes import Body, rfc3339
+from trainmaster.master.services import policies
+from trainmaster.master.services.errors import Invalid
+
+router = APIRouter(prefix="/api/v1", tags=["policies"])
+Json = dict[str, Any]
+
+
+class PutPolicies(Body):
+    config_policies: str  # YAML
+    workload_type: str = ""
+    workspace_id: int = 0
+
+
+@router.get("/config-policies/global/{workload_type}")
+def get_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
+    return {"configPolicies": policies.get(services.store, workload_type, None)}
+
+
+@router.put("/config-policies/global/{workload_type}")
+def put_global(workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
+    return {"configPolicies": policies.put(services.store, caller, workload_type, None, body.config_policies)}
+
+
+@router.delete("/config-policies/global/{workload_type}")
+def delete_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
+    policies.remove(services.store, workload_type, None)
+    return {}
+
+
+@router.get("/config-policies/workspaces/{workspace_id}/{workload_type}")
+def get(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
+    return {"configPolicies": policies.get(services.store, workload_type, workspace_id)}
+
+
+@router.put("/config-policies/workspaces/{workspace_id}/{workload_type}")
+def put(workspace_id: int, workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
+    found = policies.put(services.store, caller, workload_type, workspace_id, body.config_policies)
+    return {"configPolicies": found}
+
+
+@router.delete("/config-policies/workspaces/{workspace_id}/{workload_type}")
+def delete(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
+    policies.remove(services.store, workload_type, workspace_id)
+    return {}
+
+
+# -- the banner ---------------------------------------------------------------------------------------------------
+
+_DURATION = re.compile(r"(?:(\d{1,6})w)?(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?")  # 2w, 1d, 2h30m
+
+
+class PutMessage(Body):
+    message: str
+    start_time: AwareDatetime
+    end_time: AwareDatetime | None = None
+    duration: str | None = None
+
+    @field_validator("duration")
+    @classmethod
+    def _readable(cls, value: str | None) -> str | None:
+        if value is not None and (not value or not _DURATION.fullmatch(value)):
+            raise ValueError(f"{value!r} is no duration; write for example 1d, 2h30m or 90s")
+        return value
+
+
+@router.get("/master/cluster_message")
+def get_message(services: UsesServices, caller: UserCaller) -> Json:
+    """What was set, also before it is shown."""
+    return {"clusterMessage": shown_message(policies.message(services.store))}
+
+
+@router.put("/master/cluster_message")
+def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) -> Json:
+    if body.end_time is not None and body.duration is not None:
+        raise Invalid("Say when the message ends or for how long it is shown, not both.")
+    end = body.end_time
+    if body.duration is not None:
+        parts = _DURATION.fullmatch(body.duration)
+        assert parts
+        weeks, days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+        try:
+            end = body.start_time + dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        except OverflowError:
+            raise Invalid(f"{body.duration!r} is longer than dates reach.") from None
+    policies.set_message(services.store, body.message, body.start_time, end)
+    return {}
+
+
+@router.delete("/master/cluster_message")
+def delete_message(services: UsesServices, caller: UserCaller) -> Json:
+    policies.clear_message(services.store)
+    return {}
+
+
+def shown_message(found: policies.Message | None) -> Json | None:
+    if found is None:
+        return None
+    shown = {"message": found.text, "startTime": rfc3339(found.start), "createdTime": rfc3339(found.created)}
+    return shown | ({"endTime": rfc3339(found.end)} if found.end else {})
