@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,32 @@ def process() -> Iterator[MasterProcess]:
 @pytest.mark.parametrize("page", ["README.md", "docs/user.md", "docs/plugin.md"])
 def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_path: Path) -> None:
     """Files are put down, `det` and other programs run in the page's order, on a master of their own."""
+    assert _follow(examples(page), process, tmp_path) > 0
+
+
+def test_access_works_as_it_is_shown(tmp_path: Path) -> None:
+    """The chapter of the administrators' page, on a master with its configuration."""
+    chapter = (ROOT / "docs/admin.md").read_text().split("## Who may do what\n")
+    start = chapter[0].count("\n")
+    end = start + chapter[1].split("\n## ")[0].count("\n")
+    shown = [example for example in examples("docs/admin.md") if start < example.line <= end]
+    (config,) = [example.text for example in shown if example.language == "yaml"]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "ada.password").write_text("Correct-horse-1\n")
+    folder = make_folder()
+    process = MasterProcess(folder, config + LOCAL)
+    process.start()
+    try:
+        assert _follow(shown, process, tmp_path, user="admin") == 2
+    finally:
+        process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+def _follow(shown: Sequence[Example], process: MasterProcess, tmp_path: Path, user: str = "") -> int:
+    """Do what the examples say, in their order. The number of those that were run."""
     (tmp_path / "bin").mkdir()
     det = tmp_path / "bin" / "det"
     det.write_text(f'#!/bin/sh\nexec {sys.executable} -m trainmaster.cli.det "$@"\n')
@@ -122,10 +148,12 @@ def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_
         "DET_PASS": process.password,
         "PYTHONPATH": str(ROOT),
     }
+    if user:
+        environment["DET_USER"] = user
     work = tmp_path / "work"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     ran = 0
-    for example in examples(page):
+    for example in shown:
         if example.file:
             (work / example.file).write_text(example.text)
             continue
@@ -140,4 +168,4 @@ def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_
         )
         assert done.returncode == 0, f"{example}:\n{example.text}\n{done.stdout}\n{done.stderr}"
         ran += 1
-    assert ran > 0
+    return ran

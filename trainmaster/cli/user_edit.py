@@ -18,7 +18,7 @@ def add_to(verbs: Verbs) -> None:
     p = verbs.add("create", _create, "create a user (administrators)", "det user create ada --admin")
     p.add_argument("username", help="the name; lower case")
     p.add_argument("--admin", action="store_true", help="may do everything")
-    p.add_argument("--password", help="better left out: it is asked for")
+    p.add_argument("--password", help="better left out: it is asked for, or read from a pipe")
     p.add_argument("--remote", action="store_true", help="logs in elsewhere and has no password here")
     p = verbs.add("activate", _activate, "let a user in again (administrators)", "det user activate ada")
     p.add_argument("username")
@@ -53,9 +53,12 @@ def _strong(password: str) -> str:
 
 
 def _asked(name: str) -> str:
-    """A new password, typed twice at the terminal."""
+    """A new password: typed twice at the terminal, or the first line of what is piped in."""
     if not sys.stdin.isatty():
-        raise UsageError("a new password is typed at a terminal")
+        piped = sys.stdin.readline().rstrip("\n")
+        if not piped:
+            raise UsageError("a new password is typed at a terminal, or piped in")
+        return _strong(piped)
     import getpass
 
     first = getpass.getpass(f"New password for user '{name}': ")
