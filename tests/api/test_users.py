@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -145,12 +146,30 @@ def test_many_are_activated_at_once(admin: Api, user: Api, ada: Person) -> None:
     assert (found[ada.id], found[other.id]) == (False, False)
 
 
+def stay_alone(admin: Api) -> int:
+    """From now on there is one administrator only. Its number."""
+    me = int(admin.get("/api/v1/me").json["user"]["id"])
+    for other in [one["id"] for one in admin.get(USERS, admin=True).json["users"] if one["id"] != me]:
+        assert admin.call("PATCH", f"{USERS}/{other}", {"admin": False}).status == 200
+    return me
+
+
+def test_two_administrators_do_not_end_each_other(admin: Api) -> None:
+    me = stay_alone(admin)
+    pair = [person(admin, admin=True) for _ in range(2)]
+    assert admin.call("PATCH", f"{USERS}/{me}", {"admin": False}).status == 200
+    try:
+        with ThreadPoolExecutor() as threads:
+            ends = list(threads.map(lambda who, other: change(who.api, other, admin=False), pair, pair[::-1]))
+        assert sorted(ends) in ([200, 403], [200, 409])  # who was too late is no administrator, or the last one
+    finally:
+        assert 200 in [one.api.call("PATCH", f"{USERS}/{me}", {"admin": True}).status for one in pair]
+        stay_alone(admin)
+
+
 @pytest.mark.parametrize("fields", [{"admin": False}, {"active": False}, {"remote": True}])
 def test_an_administrator_stays(admin: Api, fields: Json) -> None:
-    me = admin.get("/api/v1/me").json["user"]["id"]
-    others = [one["id"] for one in admin.get(USERS, admin=True).json["users"] if one["id"] != me]
-    for other in others:
-        assert admin.call("PATCH", f"{USERS}/{other}", {"admin": False}).status == 200
+    me = stay_alone(admin)
     refused = admin.call("PATCH", f"{USERS}/{me}", fields)
     assert (refused.status, "Nobody would be left" in refused.sentence) == (409, True)
     assert admin.get("/api/v1/me").json["user"]["admin"]

@@ -150,3 +150,12 @@ def test_tokens(admin: Shell, ada: Shell, name: str) -> None:
     (row,) = admin.det("token", "list", name, "--show-inactive", "--csv").csv()
     assert (row["ID"], row["Revoked"], row["Token Type"]) == (number, "true", "ACCESS_TOKEN")
     assert [one["id"] for one in ada.det("token", "describe", number, "--json").json()] == [int(number)]
+
+
+def test_roles_can_be_given_before_they_count(shell: Shell) -> None:
+    admin = shell.with_(DET_USER="admin")
+    given = admin.det("rbac", "assign-role", "Viewer", "-u", "determined")
+    assert (given.out, "security.authz.type" in given.sentence) == ("Gave the role Viewer to determined\n", True)
+    assert admin.det("rbac", "unassign-role", "Viewer", "-u", "determined").err == ""
+    refused = shell.run("rbac", "assign-role", "ClusterAdmin", "-u", "determined")
+    assert (refused.status, "administrator" in refused.sentence) == (1, True)

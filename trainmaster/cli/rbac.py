@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import cached_property
 from typing import Any
 
 from trainmaster.cli import render
-from trainmaster.cli.session import session
+from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.master import Master
 from trainmaster.client.organisation import Organisation
@@ -153,6 +154,8 @@ def _of_group(args: argparse.Namespace) -> None:
 def _assign(args: argparse.Namespace) -> None:
     _change(args, undo=False)
     print(f"Gave the role {args.role_name} to {args.username_to_assign or args.group_name_to_assign}")
+    if not connect(args).info()["rbacEnabled"]:
+        print("det: warning: The master does not use roles now (security.authz.type is basic).", file=sys.stderr)
 
 
 def _unassign(args: argparse.Namespace) -> None:

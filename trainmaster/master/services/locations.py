@@ -41,8 +41,8 @@ ALL = "0"  # in the place of a workspace's or a project's number: of all that th
 
 def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
     """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when the address
-    names no such thing, or a new template. Raises NotFound when there is none of that name, Invalid when it cannot be one's name: what is
-    read in another way here than by the endpoint must not pass."""
+    names no such thing, or a new template. Raises NotFound when there is none of that name, Invalid when it cannot be
+    one's name: what is read in another way here than by the endpoint must not pass."""
     for name, key in names.items():
         if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
             continue

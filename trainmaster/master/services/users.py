@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy import ColumnElement, delete, func, or_, select, tuple_
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -189,17 +190,20 @@ def settings(store: Store, user_id: int) -> list[UserSetting]:
 
 def set_settings(store: Store, user_id: int, wanted: Sequence[tuple[str, str, str]]) -> None:
     """`wanted`: storage path, key and value of each; an empty value takes it away."""
+    last = {(path, key): value for path, key, value in wanted}
+    rows = [  # in one order, so that two requests never wait for each other
+        {"user_id": user_id, "storage_path": path, "key": key, "value": value}
+        for (path, key), value in sorted(last.items())
+        if value
+    ]
+    gone = [where for where, value in last.items() if not value]
     with store.transaction() as session:
-        session.get(User, user_id, with_for_update=True)
-        for path, key, value in wanted:
-            row = session.get(UserSetting, (user_id, path, key))
-            if row is None and value:
-                session.add(UserSetting(user_id=user_id, storage_path=path, key=key, value=value))
-                session.flush()
-            elif row is not None and value:
-                row.value = value
-            elif row is not None:
-                session.delete(row)
+        if rows:
+            added = insert(UserSetting).values(rows)
+            same = (UserSetting.user_id, UserSetting.storage_path, UserSetting.key)
+            session.execute(added.on_conflict_do_update(index_elements=same, set_={"value": added.excluded.value}))
+        mine = (UserSetting.user_id == user_id, tuple_(UserSetting.storage_path, UserSetting.key).in_(gone))
+        session.execute(delete(UserSetting).where(*mine))
 
 
 def reset_settings(store: Store, user_id: int) -> None:
