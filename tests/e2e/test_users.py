@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from tests.e2e.master import (
     MasterProcess,
     ended_as,
     files,
+    free_port,
     log_text,
     make_folder,
     only_trial,
@@ -218,6 +221,44 @@ def test_a_master_that_comes_back_still_ends_jobs_as_their_users(
         process.client(user).steer(made[account], "kill")
         ended_as(process.client(user), made[account], "CANCELED")
         wait_for(lambda account=account: not queued(slurm_cluster, account), f"the end of {account}'s job")
+
+
+def test_a_persons_job_finds_the_master_at_its_new_address(process: MasterProcess, people: dict[str, Master]) -> None:
+    number = create(people["tmalice"], epochs=100)
+    wait_for(lambda: only_trial(people["tmalice"], number).batches >= 1, "the first report")
+    process.kill()
+    process.port = free_port()
+    process.url = f"http://127.0.0.1:{process.port}"
+    process.start()
+    ended_as(process.client("determined"), number, "COMPLETED")
+    trial = only_trial(process.client("determined"), number)
+    assert (trial.attempts, trial.restarts, trial.batches) == (1, 0, 100)
+
+
+def test_an_address_that_somebody_else_left_first_is_told_to_no_job(
+    slurm_cluster: Cluster, process: MasterProcess
+) -> None:
+    folder, jobs = make_folder(), Path(tempfile.mkdtemp(dir=slurm_cluster.layout.job_root))
+    jobs.chmod(0o1777)
+    run_as("tmbob", ["sh", "-c", "echo http://127.0.0.1:9 >master-url"], cwd=str(jobs))
+    keys = {"jobs": jobs, "conf": slurm_cluster.layout.slurm_conf, "program": PROGRAM, "checkpoints": folder}
+    text = CONFIG.format(**keys).replace("impersonation: sudo", "").replace("require_user_link: true", "")
+    other = MasterProcess(folder, text, user=SERVICE, environment={"PYTHONPATH": str(process.folder / "source")})
+    try:
+        other.start()
+        assert "master-url belongs to somebody else" in other.log.read_text()
+        master = other.client()
+        number = create(master, epochs=1000)
+        path = folder_of(jobs, SERVICE, set()) / "job.json"
+        wait_for(path.exists, "what the job is told")
+        told = json.loads(path.read_text())
+        assert (told["master_url_file"], told["master_url"]) == (None, other.url)
+        master.steer(number, "kill")
+        ended_as(master, number, "CANCELED")
+    finally:
+        other.clean_up()
+        remove_folder(folder)
+        shutil.rmtree(jobs)
 
 
 def test_a_new_link_changes_new_jobs_only(

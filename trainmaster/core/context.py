@@ -137,7 +137,9 @@ def _in_job(
                 "core.DistributedContext.from_torch_distributed()" % len(info.container_addrs)
             )
         distributed = single()
-    master = Master(info.master_url, info.session_token, url_file=runtime.master_url_file)
+    master = Master(
+        info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
+    )
     reports = Reports(runtime.spool, runtime.run_dir) if distributed.rank == 0 else None
     storage = open_storage(checkpoint_storage or runtime.checkpoint_storage or None)
     tensorboard = TensorboardFiles(

@@ -65,6 +65,7 @@ class RuntimeInfo:
     distributed_port: int
     slot_type: str
     master_url_file: Optional[str] = None
+    master_url_owner: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -188,4 +189,5 @@ def _runtime(run_dir: Path, raw: Optional[Dict[str, Any]]) -> Optional[RuntimeIn
         distributed_port=raw["distributed_port"],
         slot_type=raw["slot_type"],
         master_url_file=raw.get("master_url_file"),
+        master_url_owner=raw.get("master_url_owner"),
     )

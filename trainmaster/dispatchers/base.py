@@ -380,6 +380,7 @@ class Dispatcher(Protocol):
 class Announces(Protocol):
     """A dispatcher whose job folders this machine may not see, and that can leave a file there all the same."""
 
-    def announce(self, url: str) -> None:
+    def announce(self, url: str) -> int | None:
         """Write the master's address into `master-url` in the folder of the job folders: jobs that cannot reach the one
-        they were given read it there. Idempotent. Raises Rejected, Transient, Unreachable."""
+        they were given read it there. Returns the uid that the file belongs to there; jobs believe that account beside
+        their own and root's, and with None only these. Idempotent. Raises Rejected, Transient, Unreachable."""

@@ -241,7 +241,21 @@ def _announce(cluster: Cluster, url: str) -> None:
     if not cluster.here:
         return
     path = cluster.master_url_file
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(f"{url}\n")
-    temporary.chmod(0o644)
-    temporary.replace(path)
+    # A folder of several users' jobs is like /tmp: a name that can be guessed may be taken.
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    with open(descriptor, "w") as file:
+        file.write(f"{url}\n")
+        os.fchmod(descriptor, 0o644)
+        owner = os.fstat(descriptor).st_uid
+    try:
+        os.replace(temporary, path)
+    except PermissionError:
+        os.unlink(temporary)
+        log.warning(
+            "jobs on %s are not told where the master is when it moves: %s belongs to somebody else; remove it and "
+            "start the master again",
+            cluster.name,
+            path,
+        )
+    else:
+        cluster.announcement.note(owner)

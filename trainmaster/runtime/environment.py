@@ -161,6 +161,7 @@ def write_info(
             "torch_port": meeting.torch_port,
             "distributed_port": meeting.distributed_port,
             "master_url_file": job.master_url_file,
+            "master_url_owner": job.master_url_owner,
         },
     }
     trial = work.trial

@@ -27,6 +27,7 @@ class Job(NamedTuple):
     pool: str
     slots: int
     slot_type: str
+    master_url_owner: Optional[int] = None  # uid of the account that writes the file
     walltime_grace: float = 120.0
     heartbeat: float = 15.0
     lease_patience: float = 600.0
@@ -85,7 +86,7 @@ def read_job(folder: Path) -> Job:
             "%s: version %d is wanted; the master and runtime.zip do not belong together" % (path, JOB_VERSION)
         )
     take = _Taker(raw, str(path))
-    url_file = raw.get("master_url_file")
+    url_file, url_owner = raw.get("master_url_file"), raw.get("master_url_owner")
     usual = Job._field_defaults
     return Job(
         folder=folder,
@@ -95,6 +96,7 @@ def read_job(folder: Path) -> Job:
         cluster_id=take.text("cluster_id"),
         master_url=take.text("master_url"),
         master_url_file=None if url_file is None else str(url_file),
+        master_url_owner=url_owner if isinstance(url_owner, int) else None,
         scheduler=take.text("scheduler"),
         resources_type=take.text("resources_type"),
         pool=take.text("pool", ""),

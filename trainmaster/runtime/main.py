@@ -46,7 +46,13 @@ def main(arguments: Sequence[str]) -> int:
         token = read_token(job.folder)
         node_folder = _RunDir()
         facts = read_facts({**os.environ, **job.environment}, job)
-        master = Master(job.master_url, token, url_file=job.master_url_file, environ={**os.environ, **job.environment})
+        master = Master(
+            job.master_url,
+            token,
+            url_file=job.master_url_file,
+            url_owner=job.master_url_owner,
+            environ={**os.environ, **job.environment},
+        )
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
         work = take_lease(master, job, facts, [address])
     except HeldElsewhere:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
+from trainmaster.runtime.url_file import read_url
 
 _NOT_NOW = frozenset({408, 425, 429})
 
@@ -20,16 +21,23 @@ _NOT_NOW = frozenset({408, 425, 429})
 class Master:
     """Talks to the master. Safe to use from several threads.
 
-    `url_file`, when given, names a file whose first line is the current URL; it is read again whenever the
-    master cannot be reached, so that a master that moved is found. Proxies in the environment are never used:
+    `url_file`, when given, names a file whose first line is the current URL, and `url_owner` the account that
+    writes it (url_file.read_url); it is read again whenever the master cannot be reached, so that a master that
+    moved is found. Proxies in the environment are never used:
     the master is inside the cluster. TLS is checked against `DET_MASTER_CERT_FILE` (a PEM file, or
     `noverify`) for the name `DET_MASTER_CERT_NAME` where these are set.
     """
 
     def __init__(
-        self, url: str, token: str, *, url_file: Optional[str] = None, environ: Mapping[str, str] = os.environ
+        self,
+        url: str,
+        token: str,
+        *,
+        url_file: Optional[str] = None,
+        url_owner: Optional[int] = None,
+        environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self._url_file = url_file
+        self._url_file, self._url_owner = url_file, url_owner
         self._token = token
         self._cert_file = environ.get("DET_MASTER_CERT_FILE")
         self._cert_name = environ.get("DET_MASTER_CERT_NAME")
@@ -38,16 +46,9 @@ class Master:
         self.reread()
 
     def reread(self) -> None:
-        """Look into the URL file again, if there is one. Silent when it cannot be read: the old URL stays."""
-        if self._url_file is None:
-            return
-        try:
-            with open(self._url_file, encoding="utf-8") as file:
-                url = file.readline().strip().rstrip("/")
-        except (OSError, ValueError):
-            return
-        if url.startswith(("http://", "https://")):
-            self.url = url
+        """Look into the URL file again, if there is one. Silent when it says nothing to believe: the old URL stays."""
+        if self._url_file is not None:
+            self.url = read_url(self._url_file, self._url_owner) or self.url
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 30.0) -> Any:
         """One call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.

@@ -92,8 +92,9 @@ def test_jobs_at_the_far_end_are_told_where_the_master_is(make: Make, tmp_path: 
     root = Path("/home/tmalice/jobs of det")
     access = make(root)
     for url in ("http://login1:8080", "http://login2:8080"):
-        access.announce(url)
+        owner = access.announce(url)
         told = root / "master-url"
+        assert owner == told.stat().st_uid
         assert (told.read_text(), told.owner(), told.stat().st_mode & 0o777) == (f"{url}\n", "tmalice", 0o644)
     with pytest.raises(Rejected, match="is not the address of a master"):
         access.announce("http://evil\nhttp://x")

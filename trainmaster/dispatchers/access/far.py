@@ -81,10 +81,11 @@ class FarFolder:
             return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
 
 
-def announce(there: Helper, root: Path, url: str) -> None:
-    """Leave the master's address beside the job folders in `root`. Raises Rejected, Transient, Unreachable."""
+def announce(there: Helper, root: Path, url: str) -> int:
+    """Leave the master's address beside the job folders in `root`. Returns the uid that the file belongs to there.
+    Raises Rejected, Transient, Unreachable."""
     with _in_words(f"The master's address cannot be left in {root}"):
-        there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)
+        return int(there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)["owner"])
 
 
 @contextmanager

@@ -213,14 +213,15 @@ def _write(folder: int, name: str, content: bytes, mode: int) -> None:
     os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def announce(root: str, url: str) -> None:
-    """Leave the master's address in ROOT, for jobs that cannot reach the one they know. A file that somebody else made
-    there is not taken for ours: in a sticky folder it cannot be replaced."""
+def announce(root: str, url: str) -> int:
+    """Leave the master's address in ROOT, for jobs that cannot reach the one they know. Returns that file's owner. One
+    that somebody else made there is not taken for ours: in a sticky folder it cannot be replaced."""
     if not re.fullmatch(r"https?://[!-~]{1,400}", url):
         raise Refused("%r is not the address of a master" % url)
     folder = _open_root(root)
     try:
         _write(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
+        return os.stat(URL_FILE, dir_fd=folder, follow_symlinks=False).st_uid
     finally:
         os.close(folder)
 
@@ -440,8 +441,7 @@ def answer(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
         if policy.job_roots is not None or request.get("user") is not None:
             raise Refused("only the account of the master announces where it is")
         os.makedirs(root, 0o755, exist_ok=True)
-        announce(root, str(request["url"]))
-        return {}
+        return {"owner": announce(root, str(request["url"]))}
     if verb == "check":
         found = {str(path): _facts(str(path)) for path in request.get("paths", ())}
         return {"user": account.pw_name, "uid": account.pw_uid, "paths": found, "python": list(sys.version_info[:3])}

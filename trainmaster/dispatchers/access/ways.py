@@ -111,10 +111,10 @@ class Access:
         """Where the scheduler writes the job's own output, if this process can surely read it."""
         return JobFolder(self._root, token).output if self.here and not self.impersonates else None
 
-    def announce(self, url: str) -> None:
-        """Leave the master's address where jobs look when they cannot reach the one they know. Raises Rejected,
-        Transient, Unreachable."""
-        announce(self._inspector(), self._root, url)
+    def announce(self, url: str) -> int:
+        """Leave the master's address where jobs look when they cannot reach the one they know; the uid of that file's
+        owner. Raises Rejected, Transient, Unreachable."""
+        return announce(self._inspector(), self._root, url)
 
     def problems(self) -> list[Problem]:
         """What an administrator should mend before jobs can run as they should."""

@@ -121,8 +121,8 @@ class BatchDispatcher:
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()
 
-    def announce(self, url: str) -> None:
-        self._access.announce(url)
+    def announce(self, url: str) -> int:
+        return self._access.announce(url)
 
     def log_path(self, token: str) -> Path | None:
         return self._access.output(token)

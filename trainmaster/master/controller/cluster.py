@@ -144,7 +144,8 @@ class ClusterLoop:
             return
         self._announce_at = math.inf
         try:
-            self._dispatcher.announce(self._cluster.master_url or self._settings.master_url)
+            url = self._cluster.master_url or self._settings.master_url
+            self._cluster.announcement.note(self._dispatcher.announce(url))
         except DispatcherError as error:
             log.warning("jobs on %s are not told where the master is yet: %s", self._cluster.name, error)
             self._announce_at = time.monotonic() + UNREACHABLE_DELAY

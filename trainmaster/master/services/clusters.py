@@ -13,7 +13,6 @@ from pathlib import Path
 from sqlalchemy import func, select
 
 from trainmaster.dispatchers.base import (
-    Announces,
     Capabilities,
     Dispatcher,
     DispatcherError,
@@ -49,6 +48,19 @@ class PoolSettings:
     startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
 
 
+@dataclass
+class Announcement:
+    """Whether this master has left its address beside a cluster's job folders, and to whom that file belongs there.
+    Jobs are told of the file only then: before that, it may be anybody's."""
+
+    made: bool = False
+    owner: int | None = None  # uid
+
+    def note(self, owner: int | None) -> None:
+        self.owner = owner
+        self.made = True
+
+
 @dataclass(frozen=True)
 class Cluster:
     """One configured resource manager."""
@@ -67,6 +79,7 @@ class Cluster:
     shows_external: bool = False  # its snapshots hold other people's jobs
     project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
     settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others
+    announcement: Announcement = field(default_factory=Announcement, compare=False)
 
     def settings_of(self, pool: str, partition: str) -> PoolSettings:
         """What holds for the jobs of a pool on a partition."""
@@ -78,11 +91,6 @@ class Cluster:
     @property
     def kind(self) -> str:
         return self.dispatcher.kind
-
-    @property
-    def announced(self) -> bool:
-        """Whether the master's address is left beside the job folders."""
-        return self.here or isinstance(self.dispatcher, Announces)
 
     @property
     def master_url_file(self) -> Path:

@@ -24,6 +24,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
     section = config.get("pbs" if kind == "pbs" else "slurm") or {}
     resources, environment = config["resources"], config.get("environment") or {}
     site = served.cluster.settings_of(served.pool.name, served.partition)
+    told = served.cluster.announcement
     job = {
         "version": 1,
         "allocation_id": allocation.id,
@@ -31,7 +32,8 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
         "token": allocation.token,
         "cluster_id": settings.cluster_id,
         "master_url": served.cluster.master_url or settings.master_url,
-        "master_url_file": str(served.cluster.master_url_file) if served.cluster.announced else None,
+        "master_url_file": str(served.cluster.master_url_file) if told.made else None,
+        "master_url_owner": told.owner,
         "scheduler": kind,
         "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),
         "pool": served.pool.name,
