@@ -29,21 +29,22 @@ GROUPS = {
     "e2e/test_moves.py": "docker",
     "e2e/test_over_ssh.py": "slurm",
     "e2e/test_pbs.py": "pbs",
+    "e2e/test_pbs_far.py": "slurm",
     "e2e/test_preemption.py": "preemption",
     "e2e/test_slurm.py": "slurm",
     "e2e/test_started_again.py": "slurm",
     "e2e/test_users.py": "slurm",
 }
-# Fixture -> the group that tests which ask for it must be in, by however many steps they do.
+# Fixture -> the groups of which tests that ask for it must be in one, by however many steps they do.
 ONE_OF_A_KIND = {
-    "accounted_cluster": "accounts",
-    "docker_engine": "docker",
-    "failover_cluster": "failover",
-    "helper_installed": "slurm",  # a sudoers file, and groups that the cluster's people are put into
-    "pbs_site": "pbs",
-    "preempting_cluster": "preemption",
-    "slurm_cluster": "slurm",
-    "ssh_server": "slurm",  # the homes of the cluster's people
+    "accounted_cluster": ("accounts",),
+    "docker_engine": ("docker",),
+    "failover_cluster": ("failover",),
+    "helper_installed": ("slurm",),  # a sudoers file, and groups that the cluster's people are put into
+    "pbs_site": ("pbs", "slurm"),  # other people's jobs are nothing new to a PBS
+    "preempting_cluster": ("preemption",),
+    "slurm_cluster": ("slurm",),
+    "ssh_server": ("slurm",),  # the homes of the cluster's people
 }
 # So that both processes end at about the same time. The rest is short.
 LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "contract", "api", "launchers")
@@ -59,8 +60,10 @@ def group_of(test: str) -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     for fixture in getattr(item, "fixturenames", ()):
         wanted = ONE_OF_A_KIND.get(fixture)
-        if wanted is not None and group_of(item.nodeid) != wanted:
-            raise pytest.UsageError(f"{item.nodeid} uses {fixture}: put its file into {wanted!r} in tests/conftest.py.")
+        if wanted is not None and group_of(item.nodeid) not in wanted:
+            raise pytest.UsageError(
+                f"{item.nodeid} uses {fixture}: put its file into {' or '.join(wanted)} in tests/conftest.py."
+            )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

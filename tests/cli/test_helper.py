@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.shell import DEFAULT_PATH
 
 CONFIG = """
 resource_manager:
@@ -38,6 +39,14 @@ def test_the_policy_holds_what_the_configuration_says(tmp_path: Path) -> None:
     assert policy.job_roots == ["/shared/jobs"]
     assert policy.environment == {"SLURM_CONF": "/etc/slurm/slurm.conf"}
     assert policy.programs["sbatch"] == "/opt/site/bin/sbatch"
+
+
+def test_the_policy_of_a_pbs_that_stands_elsewhere_names_its_folder(tmp_path: Path) -> None:
+    for bin, expected in (("/opt/pbs", None), ("/site/pbs", f"{DEFAULT_PATH}:/site/pbs/bin")):
+        text = f"resource_manager: {{type: pbs, job_storage_root: /jobs, environment: {{PBS_EXEC: {bin}}}}}\n"
+        (tmp_path / "master.yaml").write_text(text)
+        policy = helper.Policy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
+        assert policy.environment.get("PATH") == expected
 
 
 def test_the_line_for_sudo_and_the_steps(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,7 @@ with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MA
 @pytest.fixture(scope="module")
 def pbs_master(pbs_site: PbsSite) -> Iterator[MasterProcess]:
     """A master of an ordinary user, whose jobs run without containers."""
-    if os.uname().nodename not in _machines(pbs_site):
+    if not pbs_site.is_here():
         pytest.skip("the hosts of this PBS are other machines: they would not reach a master on 127.0.0.1")
     folder, jobs = make_folder(), folder_for(pbs_site)
     account = pwd.getpwnam(pbs_site.user)
@@ -112,29 +111,6 @@ def pbs_master(pbs_site: PbsSite) -> Iterator[MasterProcess]:
     remove_folder(folder)
     remove_folder(jobs)
     assert errors == []
-
-
-def _machines(site: PbsSite) -> set[str]:
-    """This machine's name when all hosts of PBS are this machine under whatever names."""
-    own = {address[4][0] for address in socket.getaddrinfo(os.uname().nodename, None)}
-    for line in site.command("pbsnodes", "-a").splitlines():
-        key, _, name = line.strip().partition(" = ")
-        if key == "Mom":
-            addresses = {address[4][0] for address in socket.getaddrinfo(name, None)}
-            if not addresses & own and not all(_is_ours(address) for address in addresses):
-                return set()
-    return {os.uname().nodename}
-
-
-def _is_ours(address: str) -> bool:
-    """Whether this machine has an address: nothing else can be bound."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        try:
-            probe.bind((address, 0))
-        except OSError:
-            return False
-    return True
 
 
 def experiment(site: PbsSite, slots: int = 1, **more: Any) -> str:

@@ -16,6 +16,7 @@ import getpass
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -85,11 +86,33 @@ class PbsSite:
             return {"place": "free"}
         pytest.skip("this PBS has one slot: no job can have two nodes")
 
+    def is_here(self) -> bool:
+        """Whether all hosts of this PBS are this machine, under whatever names."""
+        own = {address[4][0] for address in socket.getaddrinfo(os.uname().nodename, None)}
+        for line in self.command("pbsnodes", "-a").splitlines():
+            key, _, name = line.strip().partition(" = ")
+            if key == "Mom":
+                addresses = {str(address[4][0]) for address in socket.getaddrinfo(name, None)}
+                if not addresses & own and not all(map(_is_ours, addresses)):
+                    return False
+        return True
+
     def setup(self, folder: Path, **options: object) -> Setup:
         return Setup(name="test", prefix="conf-", job_root=folder, options={**self.options, **options})
 
     def _dispatcher(self) -> PbsDispatcher:
         return PbsDispatcher(self.setup(self.jobs))
+
+
+def _is_ours(address: str) -> bool:
+    """Whether this machine has an address: nothing else can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
 
 
 def find() -> PbsSite:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainmaster.config.master import MasterConfig
+    from trainmaster.config.resource_managers import HpcManager
 
 PARTS = ("steps", "file", "policy", "sudoers")
 Read = Callable[[argparse.Namespace], "MasterConfig | None"]
@@ -55,7 +56,7 @@ def _show(args: argparse.Namespace, read: Read) -> int:
     managers = [manager for manager in config.managers if isinstance(manager, HpcManager)]
     roots = [manager.job_storage_root for manager in managers if manager.job_storage_root]
     environment = {name: value for manager in managers for name, value in manager.environment.items()}
-    if path := next((manager.job_path for manager in managers if manager.job_path), None):
+    if path := next(filter(None, map(_path_of_commands, managers)), None):
         environment["PATH"] = path
     # On a machine that has the scheduler's commands; elsewhere the helper looks for them itself.
     programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.SITES))}
@@ -73,3 +74,13 @@ def _show(args: argparse.Namespace, read: Read) -> int:
         case _:
             sys.stdout.write(setup.steps(policy, roots or ["/shared/trainmaster/jobs"], account, program, group))
     return 0
+
+
+def _path_of_commands(manager: HpcManager) -> str | None:
+    """The PATH that the scheduler's commands are given, where it is not one that the helper takes from anybody."""
+    from trainmaster.config.resource_managers import PbsManager
+    from trainmaster.dispatchers.access import helper
+    from trainmaster.dispatchers.pbs.config import PbsOptions
+
+    path = PbsOptions.read(manager.options()).command_path if isinstance(manager, PbsManager) else manager.job_path
+    return path if path and not set(path.split(":")) <= set(helper.SITES.split(":")) else None

@@ -20,6 +20,7 @@ from trainmaster.dispatchers.access.talk import Helper, RefusedThere
 from trainmaster.dispatchers.access.ways import SUDO, Access, make_access
 from trainmaster.dispatchers.access.wires import LocalLine
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.pbs.config import PbsOptions
 
 # Runs a few calls as the service account, as a master would: root needs no sudoers line.
 AS_SERVICE = """
@@ -142,8 +143,17 @@ def test_a_variable_must_be_in_the_policy_with_its_value(installed: Installed) -
         assert "SLURM_CONF=/tmp/evil.conf is not in environment" in done.unreached
     installed.allow(installed.root, {"SLURM_CONF": "/tmp/evil.conf"}, programs={"squeue": "/usr/bin/env"})
     assert "SLURM_CONF=/tmp/evil.conf" in access.shell("tmalice").run(["squeue"], deadline=5).stdout
-    elsewhere = make_access(options, installed.root, path="/tmp/evil/bin:/usr/bin")
-    assert "PATH=/tmp/evil/bin" in elsewhere.shell("tmalice").run(["squeue"], deadline=5).unreached
+
+
+def test_a_path_may_name_the_systems_folders_only(installed: Installed) -> None:
+    options = AccessOptions(impersonation=Impersonation.SUDO, helper=str(PROGRAM))
+    installed.allow(installed.root, programs={"qsub": "/usr/bin/env"})
+    for path in ("/tmp/evil/bin:/usr/bin", "/usr/bin:", "bin"):
+        shell = make_access(options, installed.root, path=path).shell("tmalice")
+        assert f"PATH={path} is not in environment" in shell.run(["qsub"], deadline=5).unreached
+    usual = PbsOptions(environment={"PBS_EXEC": "/opt/pbs"}).command_path
+    shell = make_access(options, installed.root, path=usual).shell("tmalice")
+    assert f"PATH={usual}\n" in shell.run(["qsub"], deadline=5).stdout
 
 
 def test_folders_outside_the_job_roots_are_out_of_reach(access: Access, installed: Installed, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are looked for
-FREE = {"PATH": PATH, "SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so
+FREE = {"SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so
 OUTPUT = "output.txt"
 URL_FILE = "master-url"
 MAX_REQUEST = 256 * 1024**2  # bytes
@@ -393,8 +393,11 @@ def _allowed_program(policy: Policy, argv: Sequence[str]) -> str:
 
 
 def _allowed_variables(policy: Policy, given: Mapping[str, str]) -> Dict[str, str]:
-    """The policy's own; of the caller's only those that say the same, because SLURM_CONF, for one, names plugins."""
+    """The policy's own; of the caller's only those that say the same, because SLURM_CONF, for one, names plugins. A
+    PATH may also name any of the system's folders: PBS's commands are found by one that ends with theirs."""
     for name, value in given.items():
+        if name == "PATH" and set(value.split(":")) <= set(SITES.split(":")):
+            continue
         if FREE.get(name) != value and policy.environment.get(name) != value:
             raise Failed("the variable %s=%s is not in environment in %s" % (name, value, POLICY))
     return {**given, **policy.environment}
