@@ -26,6 +26,15 @@ def listener() -> Iterator[Listener]:
         yield found
 
 
+@pytest.fixture(autouse=True)
+def quiet(admin: Api) -> None:
+    """What earlier tests killed has ended, and is not told to this one's webhooks."""
+    wait_for(
+        lambda: not admin.get("/api/v1/experiments", states="STATE_STOPPING_CANCELED").json["experiments"],
+        "the end of experiments of other tests",
+    )
+
+
 @pytest.fixture
 def hook(admin: Api) -> Iterator[Callable[..., dict[str, Any]]]:
     """Makes webhooks; they are gone after the test."""
