@@ -58,6 +58,8 @@ def things(chief: Api) -> dict[str, Any]:
         "label": "x",
         "webhook_id": 99999999,
         "workload_type": "EXPERIMENT",
+        "external_experiment_id": "x",
+        "external_trial_id": "x",
         "username": "admin",
     }
 

@@ -26,10 +26,12 @@ from trainmaster.master.api import (
     projects,
     queue,
     registry,
+    reporting,
     roles,
     tasks,
     templates,
     trials,
+    unmanaged,
     users,
     webhooks,
     workspaces,
@@ -42,7 +44,7 @@ from trainmaster.master.services.store import CHANNEL
 # In the order in which they are asked: a fixed word goes before a name in the same place.
 PARTS = (
     not_served,
-    *(auth, users, roles, master, agents, queue, jobs, trials, tasks, checkpoints),
+    *(auth, users, roles, master, agents, queue, jobs, unmanaged, reporting, trials, tasks, checkpoints),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
     *(registry, templates, webhooks, policies),
 )

@@ -16,12 +16,12 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services import experiments, trials
+from trainmaster.master.services import experiments, trials, unmanaged
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import ContextFile
 from trainmaster.master.services.creation import Order, refusal
 from trainmaster.master.services.creation import create as create_experiment
-from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.errors import NotFound
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
@@ -76,11 +76,8 @@ class CheckpointsAnswer(Shape):
     pagination: Pagination
 
 
-@router.post("/experiments")
-def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
-    if body.unmanaged:
-        raise Invalid("Unmanaged experiments are not served by this version.")
-    order = Order(
+def order_of(body: CreateRequest) -> Order:
+    return Order(
         body.config,
         [ContextFile(f.path, f.type, f.content, f.mtime, f.mode) for f in body.model_definition],
         activate=body.activate,
@@ -90,6 +87,15 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         validate_only=body.validate_only,
         source=body.config_source or "experiment.yaml",
     )
+
+
+@router.post("/experiments")
+def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
+    order = order_of(body)
+    if body.unmanaged:
+        number, _ = unmanaged.create_experiment(services.store, services.defaults, caller, order)
+        view = experiments.get(services.store, number)
+        return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
     row = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)
     if body.validate_only:
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")

@@ -125,6 +125,12 @@ class User(Shape):
         )
 
 
+def _shown_state(view: ExperimentView) -> str:
+    if view.row.state != "ACTIVE":
+        return view.row.state
+    return "RUNNING" if view.row.unmanaged else view.phase
+
+
 class Experiment(Shape):
     id: int
     name: str
@@ -163,6 +169,7 @@ class Experiment(Shape):
     config: Json
     original_config: str
     unmanaged: bool
+    external_experiment_id: str | None
 
     @classmethod
     def of(cls, view: ExperimentView) -> Experiment:
@@ -173,7 +180,7 @@ class Experiment(Shape):
             description=row.description or "",
             notes=row.notes,
             labels=row.labels,
-            state=f"STATE_{view.phase if row.state == 'ACTIVE' else row.state}",
+            state=f"STATE_{_shown_state(view)}",
             state_reason=row.reason,
             archived=row.archived,
             start_time=row.start_time,
@@ -204,7 +211,8 @@ class Experiment(Shape):
             hyperparameters=row.config["hyperparameters"],
             config=masked(row.config),
             original_config=masked_text(row.original_config),
-            unmanaged=False,
+            unmanaged=row.unmanaged,
+            external_experiment_id=row.external_id,
         )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
+from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import CheckpointStates, Descending, sort_key
 from trainmaster.master.api.shapes import (
     Checkpoint,
@@ -84,6 +84,10 @@ def _metrics(services: UsesServices, trial_ids: list[int], group: str | None) ->
 
 @router.get("/api/v1/trials/{trial_id}")
 def get(trial_id: int, services: UsesServices, caller: AnyCaller) -> TrialAnswer:
+    return answer_of(services, trial_id)
+
+
+def answer_of(services: Services, trial_id: int) -> TrialAnswer:
     row, checkpoint = trials.get(services.store, trial_id)
     return TrialAnswer(trial=Trial.of(row, checkpoint, now()))
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import checkpoint_gc, checkpoints, removal, retention
+from trainmaster.master.services import checkpoint_gc, checkpoints, removal, retention, unmanaged
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,7 @@ class Janitor:
                 checkpoint_gc.collect(self._store)
                 checkpoints.carry_out_removals(self._store)
                 self._clean_up_logs()
+                unmanaged.give_up_silent(self._store, self._settings)
             except AWAY as error:
                 log.info("the janitor waits for the database: %s", in_short(error))
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew

@@ -7,7 +7,7 @@ import uuid
 from sqlalchemy import BigInteger, ForeignKey, func
 from sqlalchemy.orm import Mapped, mapped_column
 
-from trainmaster.master.db.tables import Base, Time
+from trainmaster.master.db.tables import Base, Json, Time
 
 
 class CheckpointRemoval(Base):
@@ -18,3 +18,11 @@ class CheckpointRemoval(Base):
     checkpoint: Mapped[uuid.UUID] = mapped_column(ForeignKey("checkpoints.uuid", ondelete="CASCADE"))
     globs: Mapped[list[str]]
     asked_at: Mapped[Time] = mapped_column(server_default=func.now())
+
+
+class Storage(Base):
+    """A checkpoint storage that a training told of before it wrote there; it says its number with each checkpoint."""
+
+    __tablename__ = "storages"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    config: Mapped[Json]

@@ -335,10 +335,11 @@ def _take_checkpoint_deleted(intake: Intake, record: Json) -> None:
         row.checkpoint_size -= checkpoint.size
     checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
     if intake.trial.latest_checkpoint == checkpoint.uuid:
-        intake.trial.latest_checkpoint = _latest_checkpoint(intake.conductor.session, intake.trial.id)
+        intake.trial.latest_checkpoint = latest_checkpoint(intake.conductor.session, intake.trial.id)
 
 
-def _latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
+def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
+    """That a trial would go on from."""
     query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
     return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
 

@@ -70,6 +70,8 @@ class Conductor:
     def experiment_event(self, event: experiments.Event) -> None:
         """Raises Conflict when a user's command does not fit the state."""
         row = self.row
+        if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
+            raise Conflict(f"Experiment {row.id} runs elsewhere: whoever runs it starts and stops it.")
         shutdown = row.shutdown or {}
         before = experiments.Experiment(
             state=State(row.state),
@@ -98,7 +100,7 @@ class Conductor:
                     row.end_time = now()
                     row.reason = why
                     row.progress = 1.0 if state is State.COMPLETED else row.progress
-                    row.gc_due = True
+                    row.gc_due = not row.unmanaged  # whose files may lie anywhere
                     webhooks.experiment_ended(self.session, row)
                     wake(self.session, f"experiment:{row.id}", "janitor")
 
@@ -124,11 +126,15 @@ class Conductor:
 
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
         """A validation report that is new."""
-        self._act(self.search.validation(trial.request_id, metrics, steps))
+        if not self.row.unmanaged:
+            self._act(self.search.validation(trial.request_id, metrics, steps))
 
     def progressed(self, trial: Trial, fraction: float) -> None:
         trial.progress = fraction
-        self.search.progressed(trial.request_id, fraction)
+        if self.row.unmanaged:
+            self.row.progress = fraction
+        else:
+            self.search.progressed(trial.request_id, fraction)
 
     def say(self, task_id: str, text: str, level: str = "INFO") -> None:
         self._notes.say(task_id, text, level)
@@ -319,8 +325,9 @@ class Conductor:
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
-        actions = self.search.exited_early(trial.request_id, reason) if reason else self.search.exited(trial.request_id)
-        self._act(actions)
+        if not self.row.unmanaged:
+            search, key = self.search, trial.request_id
+            self._act(search.exited_early(key, reason) if reason else search.exited(key))
         self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
         wake(self.session, f"task:{trial.task_id}")
 

@@ -62,6 +62,8 @@ def _only_trial(conductor: Conductor) -> Trial:
     row = conductor.row
     if not State(row.state).terminal:
         raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
+    if row.unmanaged:
+        raise Invalid(f"Experiment {row.id} runs elsewhere: whoever runs it starts it again.")
     if row.searcher_type != "single":
         raise Invalid(
             f"Experiment {row.id} is a {row.searcher_type} search; only experiments with the searcher single can be "

@@ -107,7 +107,7 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
                 raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
             home = session.get_one(Project, parent.project_id).workspace_id
             caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
-        project = _project(session, caller, first, order.project_id)
+        project = project_for(session, caller, first, order.project_id)
         workspace = session.get_one(Workspace, project.workspace_id)
         governing = policies.of_workspace(session, workspace.id)
         resources = policies.govern(first, governing).resources
@@ -190,7 +190,8 @@ def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int)
     )
 
 
-def _project(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
+def project_for(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
+    """Where an experiment of the caller goes. Raises NotFound, Forbidden, Invalid."""
     if project_id:
         return open_for(session, caller, project_id)
     names = (config.workspace or "", config.project or "")

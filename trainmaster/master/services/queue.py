@@ -85,7 +85,7 @@ def page(
         .join(Project, Project.id == Experiment.project_id)
         .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
         .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
-        .where(Experiment.end_time.is_(None), Experiment.state != State.PAUSED.value)
+        .where(Experiment.end_time.is_(None), Experiment.state != State.PAUSED.value, ~Experiment.unmanaged)
         .group_by(Experiment.id, User.username, Project.workspace_id)
         .order_by(Experiment.start_time, Experiment.id)
     )

@@ -1,0 +1,220 @@
+"""What a training reports call by call: Determined's harness in a job, or a program that runs elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import AfterValidator, Field
+
+from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices
+from trainmaster.master.api.shapes import Body
+from trainmaster.master.services import logs, reporting
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.metrics import MAX_STEPS, Report
+
+router = APIRouter(tags=["reports"])
+Json = dict[str, Any]
+V1 = "/api/v1"
+
+
+def _utc(time: dt.datetime) -> dt.datetime:
+    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+
+
+Moment = Annotated[dt.datetime, AfterValidator(_utc)]  # Determined's clients send some without a zone: they mean UTC
+Size = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class Metrics(Body):
+    avg_metrics: Json
+    batch_metrics: list[Json] | None = None
+
+
+class TrialMetrics(Body):
+    metrics: Metrics
+    trial_id: int = 0
+    trial_run_id: int = Field(1, ge=0, lt=2**31)
+    steps_completed: int = Field(0, ge=0, le=MAX_STEPS)
+    report_time: Moment | None = None
+
+
+class GroupMetrics(Body):
+    group: str
+    metrics: TrialMetrics
+
+
+class Progress(Body):
+    progress: float = Field(allow_inf_nan=False)
+    trial_id: int = 0
+    is_raw: bool = True
+
+
+class EarlyExit(Body):
+    reason: str
+
+
+class Checkpoint(Body):
+    uuid: str
+    resources: dict[str, Size]
+    metadata: Json
+    training: Json = {}  # noqa: RUF012
+    state: str = "STATE_COMPLETED"
+    task_id: str | None = None
+    allocation_id: str | None = None
+    report_time: Moment | None = None
+    storage_id: int | None = None
+
+
+class Left(Body):
+    resources: dict[str, Size] = {}  # noqa: RUF012
+
+
+class PatchCheckpoint(Body):
+    uuid: str
+    resources: Left | None = None
+
+
+class PatchCheckpoints(Body):
+    checkpoints: list[PatchCheckpoint] = Field(min_length=1)
+
+
+class RunStart(Body):
+    run_id: int
+    checkpoint_storage: Json | None = None
+
+
+class RunMetadata(Body):
+    metadata: Json
+    run_id: int = 0
+
+
+class TaskLog(Body):
+    """Both ways of writing: of `/api/v1/task/logs`, and of the older `/task-logs`, which says `rank`."""
+
+    log: str
+    task_id: str
+    id: int | None = None
+    allocation_id: str | None = None
+    agent_id: str | None = None
+    container_id: str | None = None
+    rank_id: int | None = Field(None, ge=0, lt=2**31)
+    rank: int | None = Field(None, ge=0, lt=2**31)
+    timestamp: Moment | None = None
+    level: str | None = None
+    source: str | None = None
+    stdtype: str | None = None
+
+
+class TaskLogs(Body):
+    logs: list[TaskLog]
+
+
+@router.post(f"{V1}/trials/{{trial_id}}/metrics")
+def report_metrics(trial_id: int, body: GroupMetrics, services: UsesServices, caller: AnyCaller) -> Json:
+    return _report(services, caller, trial_id, body.group, body.metrics)
+
+
+@router.post(f"{V1}/trials/{{trial_id}}/training_metrics")
+def report_training(trial_id: int, body: TrialMetrics, services: UsesServices, caller: AnyCaller) -> Json:
+    return _report(services, caller, trial_id, "training", body)
+
+
+@router.post(f"{V1}/trials/{{trial_id}}/validation_metrics")
+def report_validation(trial_id: int, body: TrialMetrics, services: UsesServices, caller: AnyCaller) -> Json:
+    return _report(services, caller, trial_id, "validation", body)
+
+
+def _report(services: Services, caller: AnyCaller, trial_id: int, group: str, body: TrialMetrics) -> Json:
+    measured = body.metrics
+    report = Report(
+        group, body.steps_completed, measured.avg_metrics, measured.batch_metrics, body.report_time or now()
+    )
+    run_id = body.trial_run_id or 1
+    reporting.take_metrics(services.store, services.settings, caller, trial_id, run_id, report)
+    return {}
+
+
+@router.post(f"{V1}/trials/{{trial_id}}/progress")
+def report_progress(trial_id: int, body: Progress, services: UsesServices, caller: AnyCaller) -> Json:
+    reporting.take_progress(services.store, services.settings, caller, trial_id, body.progress)
+    return {}
+
+
+@router.post(f"{V1}/trials/{{trial_id}}/early_exit")
+def report_early_exit(trial_id: int, body: EarlyExit, services: UsesServices, caller: AnyCaller) -> Json:
+    reporting.take_early_exit(services.store, services.settings, caller, trial_id, body.reason)
+    return {}
+
+
+@router.post(f"{V1}/checkpoints")
+def report_checkpoint(body: Checkpoint, services: UsesServices, caller: AnyCaller) -> Json:
+    if body.state not in ("STATE_COMPLETED", "STATE_UNSPECIFIED"):
+        raise Invalid(f"A checkpoint is reported when it is whole, as STATE_COMPLETED, not as {body.state}.")
+    new = reporting.NewCheckpoint(
+        body.uuid,
+        body.task_id or caller.task_id or "",
+        body.allocation_id,
+        body.resources,
+        body.metadata,
+        body.storage_id,
+        body.report_time,
+    )
+    reporting.take_checkpoint(services.store, services.settings, caller, new)
+    return {}
+
+
+@router.patch(f"{V1}/checkpoints")
+def patch_checkpoints(body: PatchCheckpoints, services: UsesServices, caller: AnyCaller) -> Json:
+    for change in body.checkpoints:
+        if change.resources is not None:
+            left = change.resources.resources
+            reporting.patch_checkpoint(services.store, services.settings, caller, change.uuid, left)
+    return {}
+
+
+@router.post(f"{V1}/runs/start")
+def run_start(body: RunStart, services: UsesServices, caller: AnyCaller) -> Json:
+    storage = body.checkpoint_storage
+    return {"storageId": reporting.prepare(services.store, services.settings, caller, body.run_id, storage)}
+
+
+@router.get(f"{V1}/runs/{{trial_id}}/metadata")
+def get_metadata(trial_id: int, services: UsesServices, caller: AnyCaller) -> Json:
+    return {"metadata": reporting.get_metadata(services.store, trial_id)}
+
+
+@router.post(f"{V1}/runs/{{trial_id}}/metadata")
+def set_metadata(trial_id: int, body: RunMetadata, services: UsesServices, caller: AnyCaller) -> Json:
+    kept = reporting.set_metadata(services.store, services.settings, caller, trial_id, body.metadata)
+    return {"metadata": kept}
+
+
+@router.post(f"{V1}/task/logs")
+def task_logs(body: TaskLogs, services: UsesServices, caller: AnyCaller) -> Json:
+    reporting.take_logs(services.store, caller, [_entry(line) for line in body.logs])
+    return {}
+
+
+@router.post("/task-logs")
+def old_task_logs(body: list[TaskLog], services: UsesServices, caller: AnyCaller) -> Json:
+    """How programs that run elsewhere send their output; unlike Determined's, it asks who calls."""
+    reporting.take_logs(services.store, caller, [_entry(line) for line in body])
+    return {}
+
+
+def _entry(sent: TaskLog) -> reporting.Entry:
+    level = (sent.level or "INFO").removeprefix("LOG_LEVEL_")
+    line = logs.Line(
+        log=sent.log.rstrip("\r\n"),
+        level="INFO" if level == "UNSPECIFIED" else level,
+        at=sent.timestamp,
+        rank=sent.rank_id if sent.rank_id is not None else sent.rank,
+        agent_id=sent.agent_id,
+        container_id=sent.container_id,
+        stdtype=sent.stdtype,
+        source=sent.source or "task",
+    )
+    return reporting.Entry(sent.task_id, line, sent.allocation_id)

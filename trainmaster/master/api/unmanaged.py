@@ -1,0 +1,104 @@
+"""Experiments and trials that run elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from trainmaster.config.secrets import masked
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, order_of
+from trainmaster.master.api.parameters import words
+from trainmaster.master.api.shapes import Body, Experiment
+from trainmaster.master.api.trials import TrialAnswer, answer_of
+from trainmaster.master.services import experiments, unmanaged
+from trainmaster.master.services.errors import Invalid
+
+router = APIRouter(prefix="/api/v1", tags=["unmanaged"])
+Json = dict[str, Any]
+STATES = (*unmanaged.RUNNING, "COMPLETED", "CANCELED", "ERROR")
+
+
+class CreateTrial(Body):
+    experiment_id: int = Field(ge=1, lt=2**31)
+    hparams: Json = {}  # noqa: RUF012
+    unmanaged: bool = True
+
+
+class PutTrial(Body):
+    create_trial_request: CreateTrial
+    external_trial_id: str = Field(min_length=1, max_length=500)
+
+
+class StartTrial(Body):
+    trial_id: int
+    resume: bool = False
+
+
+class PatchTrial(Body):
+    trial_id: int
+    state: str | None = None
+
+
+def created(services: Services, caller: UserCaller, body: CreateRequest, external_id: str | None) -> CreateAnswer:
+    order = order_of(body)
+    number, _ = unmanaged.create_experiment(services.store, services.defaults, caller, order, external_id)
+    view = experiments.get(services.store, number)
+    return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
+
+
+@router.put("/experiments/by-external-id/{external_experiment_id}")
+def put_experiment(
+    external_experiment_id: str, body: CreateRequest, services: UsesServices, caller: UserCaller
+) -> CreateAnswer:
+    """The experiment of this name, made if there is none."""
+    if not body.unmanaged:
+        raise Invalid("Only unmanaged experiments go by a name of their own; set unmanaged.")
+    return created(services, caller, body, external_experiment_id)
+
+
+@router.post("/trials")
+def create_trial(body: CreateTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
+    return _made(services, caller, body, None)
+
+
+@router.put("/trials")
+def put_trial(body: PutTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
+    """The trial of this name, made if there is none."""
+    return _made(services, caller, body.create_trial_request, body.external_trial_id)
+
+
+def _made(services: Services, caller: UserCaller, body: CreateTrial, external_id: str | None) -> TrialAnswer:
+    if not body.unmanaged:
+        raise Invalid("Trials of experiments that this master runs are made by their searcher; set unmanaged.")
+    wish = unmanaged.Wish(body.experiment_id, body.hparams, external_id)
+    return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, wish))
+
+
+@router.get("/trials/by-external-id/{external_experiment_id}/{external_trial_id}")
+def by_external_id(
+    external_experiment_id: str, external_trial_id: str, services: UsesServices, caller: UserCaller
+) -> TrialAnswer:
+    found = unmanaged.find_trial(services.store, caller, external_experiment_id, external_trial_id)
+    return answer_of(services, found)
+
+
+@router.post("/trials/{trial_id}/start")
+def start(trial_id: int, body: StartTrial, services: UsesServices, caller: UserCaller) -> Json:
+    """A new run, from the latest checkpoint."""
+    begun = unmanaged.start(services.store, services.settings, caller, trial_id, resume=body.resume)
+    return {
+        "trialRunId": begun.run_id,
+        "latestCheckpoint": begun.latest_checkpoint,
+        "stepsCompleted": begun.steps_completed,
+    }
+
+
+@router.patch("/trials/{trial_id}")
+def patch(trial_id: int, body: PatchTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
+    """A sign of life; or how it goes."""
+    state = next(iter(words([body.state], "STATE_", STATES)), None) if body.state else None
+    unmanaged.say(services.store, services.settings, caller, trial_id, state)
+    return answer_of(services, trial_id)

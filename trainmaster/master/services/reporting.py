@@ -1,0 +1,228 @@
+"""What a training reports for itself, call by call: Determined's harness in a job, or a program that runs elsewhere.
+
+Our own runtime sends numbered records instead (`allocations.take_reports`), which count once however often they come.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial
+from trainmaster.master.db.upkeep import Storage
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services import allocations, logs, metrics
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.conductor import Conductor, conducting
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.store import Settings, Store
+
+Json = dict[str, Any]
+
+
+def take_metrics(
+    store: Store, settings: Settings, caller: Caller, trial_id: int, run_id: int, report: metrics.Report
+) -> None:
+    """Raises Conflict for a run that another one has followed, Invalid, NotFound, Forbidden."""
+    clean = metrics.Report(
+        report.group,
+        report.steps,
+        allocations.finite(report.metrics),
+        allocations.finite(list(report.batch_metrics)) if report.batch_metrics else None,
+        report.at,
+    )
+    with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        if run_id < trial.attempts:
+            raise Conflict(f"Run {run_id} of trial {trial_id} is over: run {trial.attempts} has followed it.")
+        if run_id > max(trial.attempts, 1):
+            raise Invalid(f"Trial {trial_id} has no run {run_id} yet.")
+        allocations.store_reports(conductor, trial, run_id, [clean])
+
+
+def take_progress(store: Store, settings: Settings, caller: Caller, trial_id: int, fraction: float) -> None:
+    with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        conductor.progressed(trial, min(max(fraction, 0.0), 1.0))
+
+
+def take_early_exit(store: Store, settings: Settings, caller: Caller, trial_id: int, reason: str) -> None:
+    with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        allocations.early_exit(conductor, trial, reason)
+
+
+@dataclass(frozen=True)
+class NewCheckpoint:
+    """`task_id` says whose it is; `storage_id` is what `prepare` gave."""
+
+    key: str
+    task_id: str
+    allocation_id: str | None
+    resources: Mapping[str, int]
+    metadata: Mapping[str, Any]
+    storage_id: int | None
+    at: dt.datetime | None
+
+
+def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCheckpoint) -> None:
+    """Saying it again changes nothing. Raises Invalid, NotFound, Forbidden."""
+    key = _uuid(new.key)
+    steps = new.metadata.get("steps_completed")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps <= metrics.MAX_STEPS:
+        raise Invalid("The metadata of a checkpoint must hold steps_completed, a whole number from 0 on.")
+    with store.transaction() as session:
+        trial_id = session.scalar(select(Trial.id).where(Trial.task_id == new.task_id))
+        storage = session.get(Storage, new.storage_id) if new.storage_id else None
+    if trial_id is None:
+        raise NotFound(f"There is no task {new.task_id!r} with checkpoints.")
+    with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        known = conductor.session.get(Checkpoint, key)
+        if known is not None and known.trial_id != trial.id:
+            raise Conflict(f"There is a checkpoint {key} of another trial.")
+        row = Checkpoint(
+            uuid=key,
+            allocation_id=_allocation(conductor.session, trial, new.allocation_id),
+            report_time=new.at or now(),
+            steps_completed=steps,
+            resources=dict(new.resources),
+            ckpt_metadata=dict(new.metadata),
+            storage=dict(storage.config if storage else conductor.row.config["checkpoint_storage"]),
+        )
+        allocations.add_checkpoint(conductor, trial, row)
+
+
+def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str, left: Mapping[str, int]) -> None:
+    """Whoever wrote a checkpoint has removed files of it: `left` are those that are there still."""
+    wanted = _uuid(key)
+    with store.transaction() as session:
+        trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
+    if trial_id is None:
+        raise NotFound(f"There is no checkpoint {key}.")
+    with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        row = conductor.session.get_one(Checkpoint, wanted, with_for_update=True)
+        size, before = sum(left.values()), row.size
+        gone = not left and row.state != "DELETED"
+        for counted in (trial, conductor.row):
+            counted.checkpoint_size += size - before
+            counted.checkpoint_count -= int(gone)
+        row.size = size
+        if set(left) != set(row.resources):
+            row.state = "PARTIALLY_DELETED" if left else "DELETED"
+        row.resources = dict(left)
+        conductor.session.flush()
+        if gone and trial.latest_checkpoint == wanted:
+            trial.latest_checkpoint = allocations.latest_checkpoint(conductor.session, trial.id)
+
+
+def prepare(store: Store, settings: Settings, caller: Caller, trial_id: int, storage: Mapping[str, Any] | None) -> int:
+    """The number of the storage that a run writes its checkpoints to; its experiment's where it names none."""
+    with _reporting(store, settings, caller, trial_id) as (conductor, _):
+        config = dict(storage or conductor.row.config["checkpoint_storage"])
+        session = conductor.session
+        known = session.scalar(select(Storage.id).where(Storage.config == config).order_by(Storage.id).limit(1))
+        if known is not None:
+            return known
+        row = Storage(config=config)
+        session.add(row)
+        session.flush()
+        return row.id
+
+
+def get_metadata(store: Store, trial_id: int) -> Json:
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id)
+    if trial is None:
+        raise NotFound(f"There is no run {trial_id}.")
+    return trial.run_metadata or {}
+
+
+def set_metadata(store: Store, settings: Settings, caller: Caller, trial_id: int, metadata: Json) -> Json:
+    """Replaces what there is."""
+    with _reporting(store, settings, caller, trial_id) as (_, trial):
+        trial.run_metadata = metadata
+        return metadata
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a task's log, as whoever wrote it sends it."""
+
+    task_id: str
+    line: logs.Line
+    allocation_id: str | None = None
+
+
+def take_logs(store: Store, caller: Caller, entries: Sequence[Entry]) -> None:
+    """Raises NotFound, Forbidden."""
+    by_task: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_task.setdefault(entry.task_id, []).append(entry)
+    query = select(Trial, Experiment, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
+    query = query.join(Project, Project.id == Experiment.project_id)
+    with store.transaction() as session:
+        for task_id in sorted(by_task):
+            found = session.execute(query.where(Trial.task_id == task_id)).first()
+            if found is None:
+                raise NotFound(f"There is no task {task_id!r}.")
+            trial, experiment, home = found
+            _check(caller, trial, experiment, home)
+            mine = by_task[task_id]
+            allocation = _allocation(session, trial, mine[0].allocation_id)
+            logs.append(session, task_id, allocation, [entry.line for entry in mine])
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reporting(store: Store, settings: Settings, caller: Caller, trial_id: int) -> Iterator[tuple[Conductor, Trial]]:
+    """The trial under its lock, for its own job or for who may change it. What is reported of an unmanaged trial is a
+    sign of its life."""
+    with store.transaction() as session:
+        experiment_id = session.scalar(select(Trial.experiment_id).where(Trial.id == trial_id))
+    if experiment_id is None:
+        raise NotFound(f"There is no trial {trial_id}.")
+    with conducting(store, settings, experiment_id) as conductor:
+        session = conductor.session
+        home = session.get_one(Project, conductor.row.project_id).workspace_id
+        trial = session.get(Trial, trial_id, with_for_update=True)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        _check(caller, trial, conductor.row, home)
+        if State(conductor.row.state) in (State.DELETING, State.DELETE_FAILED):
+            raise Conflict(f"Experiment {conductor.row.id} is being deleted.")
+        if conductor.row.unmanaged:
+            trial.heartbeat_at = now()
+        yield conductor, trial
+
+
+def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: int) -> None:
+    if caller.allocation_id is not None:
+        if caller.trial_id != trial.id:
+            raise Forbidden(f"This token does not belong to trial {trial.id}.")
+        return
+    caller.require(Permission.UPDATE_EXPERIMENT, workspace_id)
+    if not caller.may_change(experiment.owner_id):
+        raise Forbidden(f"Trial {trial.id} belongs to somebody else.")
+
+
+def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> str | None:
+    """An attempt of this trial; programs that run elsewhere call themselves by their task."""
+    if not allocation_id:
+        return None
+    found = session.get(Allocation, allocation_id)
+    return allocation_id if found is not None and found.trial_id == trial.id else None
+
+
+def _uuid(key: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(key)
+    except ValueError:
+        raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
