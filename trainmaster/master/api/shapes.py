@@ -238,6 +238,7 @@ class Trial(Shape):
     searcher_metric_value: float | None
     summary_metrics: Json
     metadata: Json | None
+    log_policy_matched: str | None
     attempts: int  # ours: allocations so far
     stop_cause: str | None  # ours: why it is being, or was, stopped
 
@@ -268,6 +269,7 @@ class Trial(Shape):
             searcher_metric_value=row.searcher_metric,
             summary_metrics=row.summary_metrics,
             metadata=row.run_metadata,
+            log_policy_matched=row.log_policy,
             attempts=row.attempts,
             stop_cause=row.stop,
         )

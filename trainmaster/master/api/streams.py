@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
@@ -22,6 +23,25 @@ def line_of(message: dict[str, Any]) -> bytes:
 
 def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     return (line_of(message) for message in messages)
+
+
+async def log_fields(
+    store: Store, wakeups: Wakeups, task_id: str, *, follow: bool
+) -> AsyncIterator[dict[str, list[Any]]]:
+    """The values that a task's lines can be filtered by; `follow` says them again when there are more."""
+    said: dict[str, list[Any]] | None = None
+    with wakeups.listening(f"task:{task_id}") as woken:
+        while True:
+            woken.clear()
+            over = await run_in_threadpool(trials.is_over, store, task_id)
+            found = await run_in_threadpool(logs.fields, store, task_id)
+            if found != said:
+                yield found
+                said = found
+            if not follow or wakeups.closed or over:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), LOOK_AGAIN)
 
 
 async def log_lines(

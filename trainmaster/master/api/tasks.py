@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
+from pydantic.alias_generators import to_camel
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
-from trainmaster.master.api.streams import line_of, log_lines
+from trainmaster.master.api.streams import line_of, log_fields, log_lines
 from trainmaster.master.services import experiments, logs, trials
 from trainmaster.master.services.errors import Forbidden
 
@@ -87,6 +88,32 @@ async def trial_logs(
     task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
     await run_in_threadpool(logs.check, services.store, where)
     return _stream(services, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
+
+
+@router.get("/tasks/{task_id}/logs/fields")
+async def task_log_fields(
+    task_id: str, services: UsesServices, caller: UserCaller, follow: bool = False
+) -> StreamingResponse:
+    await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
+    return _fields(services, task_id, follow)
+
+
+@router.get("/trials/{trial_id}/logs/fields")
+async def trial_log_fields(
+    trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
+) -> StreamingResponse:
+    task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
+    return _fields(services, task_id, follow)
+
+
+def _fields(services: UsesServices, task_id: str, follow: bool) -> StreamingResponse:
+    """By what a task's lines can be told apart; with `follow` again whenever there is more."""
+
+    async def body() -> AsyncIterator[bytes]:
+        async for found in log_fields(services.store, services.wakeups, task_id, follow=follow):
+            yield line_of({to_camel(name): values for name, values in found.items()})
+
+    return StreamingResponse(body(), media_type="application/json")
 
 
 def _stream(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Gathering, Node, Stream, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.services import exits, logs, metrics
+from trainmaster.master.services import exits, log_watch, logs, metrics
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Invalid, NotFound
@@ -94,10 +94,27 @@ def take_reports(
 
     Raises Invalid for records that cannot be stored, NotFound."""
     try:
+        if stream != "core" and records:
+            heed_lines(store, allocation_id, stream, records)
         return _take_reports(store, settings, allocation_id, stream, first, records, replayed=replayed)
     except (DataError, TypeError, ValueError, OverflowError) as error:
         # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
         raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
+
+
+def heed_lines(store: Store, allocation_id: str, stream: str, records: Sequence[Json]) -> None:
+    """What the lines among `records` lead to; before they are stored."""
+
+    def lines() -> Iterator[log_watch.Line]:
+        with store.reading() as session:
+            node = session.scalar(
+                select(Node.name).where(Node.allocation_id == allocation_id, Node.node_rank == _rank_of(stream))
+            )
+        for record in records:
+            if "line" in record and record.get("source") != "runtime":
+                yield log_watch.Line(str(record["line"]), node or "")
+
+    log_watch.heed(store, allocation_id.rpartition(".")[0], lines)
 
 
 def _take_reports(

@@ -12,7 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -172,7 +172,7 @@ class Conductor:
         self.session.flush()
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
-            self.trial_event(trial, event)
+            self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
         wake(self.session, f"allocation:{allocation.id}")
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:

@@ -108,6 +108,7 @@ def _reopen(conductor: Conductor, trial: Trial) -> None:
     row.live_trials, row.progress, row.gc_due = 1, 0.0, False
     trial.state, trial.stop, trial.reason, trial.end_time = State.PAUSED.value, None, "", None
     trial.restarts = trial.setbacks = 0
+    trial.no_retries = None
     trial.progress, trial.searcher_told = 0.0, False
     (created,) = [action for action in actions if isinstance(action, Create)]
     trial.request_id, trial.hparams = created.request_id, created.hparams

@@ -183,6 +183,25 @@ def read(
     return [StoredLine(**{**row, "level": LEVELS[row["level"]]}) for row in rows]
 
 
+def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
+    """The values of each column that lines can be filtered by."""
+    t = task_logs.c
+    columns = {
+        "allocation_ids": t.allocation_id,
+        "agent_ids": t.agent_id,
+        "container_ids": t.container_id,
+        "rank_ids": t.rank_id,
+        "sources": t.source,
+        "stdtypes": t.stdtype,
+    }
+    parts = [
+        func.array_agg(column.distinct()).filter(column.is_not(None)).label(name) for name, column in columns.items()
+    ]
+    with store.reading() as session:
+        row = session.execute(select(*parts).where(t.task_id == task_id)).one()
+    return {name: sorted(getattr(row, name) or ()) for name in columns}
+
+
 def _clean(text: str) -> str:
     text = text.replace("\0", "�")  # PostgreSQL's text cannot hold NUL
     return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [cut: the line had {len(text)} characters]"

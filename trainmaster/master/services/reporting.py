@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import Storage
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import allocations, logs, metrics
+from trainmaster.master.services import allocations, log_watch, logs, metrics
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -164,21 +164,33 @@ def take_logs(store: Store, caller: Caller, entries: Sequence[Entry]) -> None:
     by_task: dict[str, list[Entry]] = {}
     for entry in entries:
         by_task.setdefault(entry.task_id, []).append(entry)
-    query = select(Trial, Experiment, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
-    query = query.join(Project, Project.id == Experiment.project_id)
+    _check_tasks(store, caller, sorted(by_task))
+    for task_id, mine in by_task.items():
+        lines = [log_watch.Line(entry.line.log, entry.line.agent_id or "") for entry in mine]
+        log_watch.heed(store, task_id, lines.copy)
     with store.transaction() as session:
         for task_id in sorted(by_task):
-            found = session.execute(query.where(Trial.task_id == task_id)).first()
-            if found is None:
-                raise NotFound(f"There is no task {task_id!r}.")
-            trial, experiment, home = found
-            _check(caller, trial, experiment, home)
             mine = by_task[task_id]
+            trial = session.scalar(select(Trial).where(Trial.task_id == task_id))
+            if trial is None:
+                raise NotFound(f"There is no task {task_id!r}.")
             allocation = _allocation(session, trial, mine[0].allocation_id)
             logs.append(session, task_id, allocation, [entry.line for entry in mine])
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _check_tasks(store: Store, caller: Caller, task_ids: Sequence[str]) -> None:
+    query = select(Trial, Experiment, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
+    query = query.join(Project, Project.id == Experiment.project_id)
+    with store.transaction() as session:
+        for task_id in task_ids:
+            found = session.execute(query.where(Trial.task_id == task_id)).first()
+            if found is None:
+                raise NotFound(f"There is no task {task_id!r}.")
+            trial, experiment, home = found
+            _check(caller, trial, experiment, home)
 
 
 @contextmanager

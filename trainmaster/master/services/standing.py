@@ -108,7 +108,8 @@ def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
 
 def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
     """Nodes that this attempt had better not run on: those that lost an earlier attempt of the same trial in the last
-    hour, and those that lost jobs of two trials. The worst first, not more than MOST_AVOIDED."""
+    hour, and those that lost jobs of two trials, the worst first, not more than MOST_AVOIDED; before them those
+    that a log policy excludes for its trial."""
     since = now() - dt.timedelta(seconds=AVOID_FOR)
     query = select(Allocation.trial_id, Allocation.observed).where(
         Allocation.dispatcher == cluster,
@@ -121,8 +122,8 @@ def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
         for trial, observed in session.execute(query).tuples():
             for node in (observed or {}).get("nodes") or ():
                 blamed[str(node)].add(trial or 0)
-        if not blamed:
-            return []
-        trial_id = session.scalar(select(Allocation.trial_id).where(Allocation.id == allocation_id))
+        mine = select(Trial.id, Trial.blocked_nodes).join(Allocation, Allocation.trial_id == Trial.id)
+        row = session.execute(mine.where(Allocation.id == allocation_id)).first()
+    trial_id, blocked = (row.id, list(row.blocked_nodes)) if row else (None, [])
     weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
-    return [node for node, _ in weight.most_common(MOST_AVOIDED)]
+    return list(dict.fromkeys([*blocked, *(node for node, _ in weight.most_common(MOST_AVOIDED))]))

@@ -1,0 +1,146 @@
+"""What a line in a log leads to: policies of the experiment, webhooks; and by what lines can be told apart."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from tests.api.http import Api
+from tests.api.jobs import Job, config, jobs_of
+from tests.api.listener import listening
+from tests.e2e.master import MasterProcess, wait_for
+
+NO_MORE = {"name": "hopeless", "pattern": "disk .* is full$", "action": "cancel_retries"}
+KEEP_AWAY = {"name": "broken GPU", "pattern": "ECC", "action": "exclude_node"}
+LABEL = {"name": "noise", "pattern": "(?i)loss is nan"}
+
+
+@pytest.fixture
+def watched(master: MasterProcess, user: Api, experiment: Callable[..., int]) -> Callable[..., Job]:
+    """A job with its lease, of an experiment with these policies."""
+
+    def make(*policies: dict[str, Any], **keys: Any) -> Job:
+        text = config(log_policies=list(policies), max_restarts=3, **keys)
+        found = jobs_of(master, user, experiment(text))[0]
+        assert found.lease().status == 200
+        return found
+
+    return make
+
+
+def says(job: Job, *lines: str, node: int = 0) -> None:
+    records = [{"t": time.time(), "stdtype": "stderr", "level": "ERROR", "rank": 0, "line": line} for line in lines]
+    answer = job.send(records, stream=f"log-{node}")
+    assert answer.status == 200, answer.content
+
+
+def trial(user: Api, job: Job) -> dict[str, Any]:
+    return dict(user.get(f"/api/v1/trials/{job.trial_id}").json["trial"])
+
+
+def test_a_label_is_shown_and_said_once(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched(LABEL)
+    says(job, "step 1", "Loss is NaN at step 2")
+    says(job, "Loss is NaN at step 3")
+    assert trial(user, job)["logPolicyMatched"] == "noise"
+    lines = [line["log"] for line in user.lines(f"/api/v1/trials/{job.trial_id}/logs")]
+    assert sum("log policy noise has matched" in line for line in lines) == 1
+    assert "Loss is NaN at step 3" in lines
+    story = user.get(f"/api/x1/trials/{job.trial_id}/story").content.decode()
+    assert "Loss is NaN at step 2" in story
+
+
+def test_after_some_lines_there_is_no_other_attempt(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched(NO_MORE)
+    says(job, "disk /scratch is full")
+    job.leave(exit_code=1)
+    ended = wait_for(
+        lambda: found if (found := trial(user, job))["state"] == "STATE_ERROR" else None, "the end of the trial"
+    )
+    assert (ended["attempts"], ended["restarts"]) == (1, 0)
+    assert "hopeless allows no restart" in ended["stateReason"]
+
+
+def test_where_nothing_matches_it_is_tried_again(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched(NO_MORE)
+    says(job, "disk /scratch is full, almost")
+    job.leave(exit_code=1)
+    wait_for(lambda: trial(user, job)["attempts"] == 2, "the next attempt")
+
+
+def test_further_attempts_keep_away_from_a_node(
+    master: MasterProcess, user: Api, watched: Callable[..., Job], engine: Engine
+) -> None:
+    job = watched(KEEP_AWAY)
+    says(job, "GPU 3: uncorrectable ECC error", "ECC again")
+    with engine.connect() as connection:
+        query = f"SELECT blocked_nodes FROM trials WHERE id = {job.trial_id}"
+        assert connection.execute(text(query)).scalar_one() == ["node-a"]
+    assert "keep away from node-a" in "".join(line["log"] for line in user.lines(f"/api/v1/trials/{job.trial_id}/logs"))
+
+
+def test_a_webhook_hears_of_a_line_once_for_each_task(admin: Api, watched: Callable[..., Job]) -> None:
+    with listening() as listener:
+        trigger = {"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "spike [0-9]+"}}
+        body = {"name": uuid.uuid4().hex, "url": listener.url, "triggers": [trigger]}
+        number = admin.post("/api/v1/webhooks", body).json["webhook"]["id"]
+        try:
+            job = watched()
+            says(job, "spike x", "spike 7 seen")
+            says(job, "spike 8 seen")
+            (heard,) = listener.wait()
+            told = heard.json["event_data"]["task_log"]
+            assert told == {"task_id": job.task_id, "node_name": "node-a", "triggering_log": "spike 7 seen"}
+            other = watched()
+            says(other, "spike 9 seen")
+            assert listener.wait(2)[1].json["event_data"]["task_log"]["task_id"] == other.task_id
+        finally:
+            admin.call("DELETE", f"/api/v1/webhooks/{number}")
+
+
+def test_a_pattern_that_would_keep_others_busy_for_hours_takes_no_time(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched({"name": "slow", "pattern": "(a+)+b$"})
+    began = time.monotonic()
+    says(job, *["a" * 5000] * 20)
+    assert time.monotonic() - began < 30
+
+
+# -- finding lines --------------------------------------------------------------------------------------------------
+
+
+def test_lines_are_found_by_what_they_are(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched()
+    says(job, "alpha 1", "beta 2", "alpha 3")
+    address = f"/api/v1/tasks/{job.task_id}/logs"
+
+    def found(**query: Any) -> list[str]:
+        return [line["log"] for line in user.lines(address, sources=["task"], **query)]
+
+    assert found(searchText="ALPHA") == ["alpha 1", "alpha 3"]
+    assert found(searchText="^alpha [12]", enableRegex=True) == ["alpha 1"]
+    assert found(searchText="alpha", limit=1, orderBy="ORDER_BY_DESC") == ["alpha 3"]
+    assert found(levels=["LOG_LEVEL_ERROR"], rankIds=[0], stdtypes=["stderr"], agentIds=["node-a"]) == found()
+    assert found(rankIds=[1]) == found(levels=["LOG_LEVEL_INFO"]) == []
+    assert found(timestampBefore="2020-01-01T00:00:00Z") == []
+    assert user.get(address, searchText="(", enableRegex=True).status == 400
+
+
+def test_by_what_lines_can_be_told_apart(user: Api, watched: Callable[..., Job]) -> None:
+    job = watched()
+    says(job, "one")
+    for address in (f"/api/v1/tasks/{job.task_id}/logs/fields", f"/api/v1/trials/{job.trial_id}/logs/fields"):
+        (fields,) = user.lines(address)
+        assert fields["allocationIds"] == [job.allocation_id]
+        assert fields["agentIds"] == ["node-a"]
+        assert fields["rankIds"] == [0]
+        assert fields["stdtypes"] == ["stderr"]
+        assert {"task", "master"} <= set(fields["sources"])
+    following = user.lines(f"/api/v1/trials/{job.trial_id}/logs/fields", follow=True)
+    assert next(following)["rankIds"] == [0]
+    job.send([{"t": time.time(), "line": "x", "rank": 3, "stdtype": "stdout"}], stream="log-0")
+    assert next(following)["rankIds"] == [0, 3]
