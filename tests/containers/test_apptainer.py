@@ -57,7 +57,7 @@ def test_the_words_of_a_start() -> None:
         "--mount type=bind,source=/data,destination=/mnt --pwd /jobs/det-1)"
     )
     assert words in script
-    assert "'/images/a b.sif' python3 /jobs/det-1/runtime.zip /jobs/det-1" in script
+    assert "'/images/a b.sif' python3 -S /jobs/det-1/runtime.zip /jobs/det-1" in script
     assert "APPTAINERENV_" in script
     subprocess.run(["bash", "-n"], input=script.encode(), check=True)
 

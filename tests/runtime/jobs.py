@@ -84,7 +84,7 @@ class StagedJob:
         **env: str,
     ) -> subprocess.Popen[str]:
         """Start one node's runtime as start.sh does."""
-        command = [python, str(self.folder / "runtime.zip"), str(self.folder)]
+        command = [python, "-S", str(self.folder / "runtime.zip"), str(self.folder)]
         if control_group is not None:
             enter = f'echo $$ > {control_group}/cgroup.procs && exec "$@"'
             command = ["sh", "-c", enter, "sh", *command]

@@ -180,5 +180,11 @@ class FakeMaster:
         return 200, {"acked": len(kept), "preempt": preempt, "gone": self.gone}
 
     def _exit(self, body: Any) -> tuple[int, Any]:
+        acked = {}
+        for last in body.pop("reports", ()):
+            status, answer = self._reports(last)
+            if status != 200:
+                return status, answer
+            acked[last["stream"]] = answer["acked"]
         self.exits[body["node_rank"]] = body
-        return 200, {}
+        return 200, {"acked": acked}

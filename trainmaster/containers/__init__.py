@@ -1,6 +1,6 @@
 """How the process of one node is wrapped: in an Apptainer container, or not at all.
 
-A container runtime writes `start.sh`, the script that starts `python3 <job folder>/runtime.zip <job folder>` on one
+A container runtime writes `start.sh`, the script that starts `python3 -S <job folder>/runtime.zip <job folder>` on one
 node. It is plain shell; there is no binding to a container tool.
 """
 

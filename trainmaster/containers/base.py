@@ -36,8 +36,9 @@ class Start:
 
     @property
     def process(self) -> tuple[str, ...]:
-        """The words that run the runtime."""
-        return (self.python, str(self.job_folder / "runtime.zip"), str(self.job_folder))
+        """The words that run the runtime. `-S`: it needs nothing that an image has installed, and what images make
+        Python import at every start would cost every job."""
+        return (self.python, "-S", str(self.job_folder / "runtime.zip"), str(self.job_folder))
 
 
 class ContainerRuntime(Protocol):

@@ -120,7 +120,7 @@ def container_body(start: DockerStart) -> dict[str, Any]:
     return {
         "Image": _plain(start.image),
         "Entrypoint": [_plain(start.python)],
-        "Cmd": [str(start.job_folder / "runtime.zip"), folder],
+        "Cmd": ["-S", str(start.job_folder / "runtime.zip"), folder],
         "User": f"{start.account.uid}:{start.account.gid}",
         "Env": [f"{name}={value}" for name, value in sorted(variables.items())],
         "WorkingDir": folder,

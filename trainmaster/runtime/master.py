@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
 import threading
 import time
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
 from trainmaster.runtime.url_file import read_url
 
@@ -59,11 +59,11 @@ class Master:
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         url = self.url
         try:
-            status, answer = self._exchange(url, method, path, payload, timeout)
+            status, answer, _ = self._exchange(url, method, path, payload, timeout)
         except ConnectionRefusedError:
             self.reread()
             raise Refused("nobody listens at %s" % url) from None
-        except (OSError, http.client.HTTPException) as error:
+        except OSError as error:
             self.reread()
             raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
         if 200 <= status < 300:
@@ -97,13 +97,11 @@ class Master:
             connection.close()
             self._local.connection = None
 
-    def _exchange(
-        self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float
-    ) -> Tuple[int, bytes]:
+    def _exchange(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Answer:
         kept = getattr(self._local, "connection", None) is not None and self._local.url == url
         try:
             return self._once(url, method, path, payload, timeout)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+        except (Closed, BrokenPipeError, ConnectionResetError):
             self.close()
             if not kept:
                 raise
@@ -117,41 +115,35 @@ class Master:
             self.close()
             raise
 
-    def _once(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Tuple[int, bytes]:
+    def _once(self, url: str, method: str, path: str, payload: Optional[bytes], timeout: float) -> Answer:
         connection = self._connection(url, timeout)
         headers: Dict[str, str] = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
         if payload is not None:
             headers["Content-Type"] = "application/json"
-        connection.request(method, urlsplit(url).path.rstrip("/") + path, body=payload, headers=headers)
-        response = connection.getresponse()
-        # Without a limit: before Python 3.10, `read(n)` sets aside n bytes, whatever comes.
-        answer = response.read()
-        if response.will_close:
+        target = urlsplit(url).path.rstrip("/") + path
+        answer = connection.request(method, target, headers, payload, timeout)
+        if not answer.kept:
             self.close()
-        return response.status, answer
+        return answer
 
-    def _connection(self, url: str, timeout: float) -> http.client.HTTPConnection:
-        connection: Optional[http.client.HTTPConnection] = getattr(self._local, "connection", None)
+    def _connection(self, url: str, timeout: float) -> Connection:
+        connection: Optional[Connection] = getattr(self._local, "connection", None)
         if connection is not None and self._local.url == url:
-            connection.timeout = timeout
-            if connection.sock is not None:
-                connection.sock.settimeout(timeout)
             return connection
         self.close()
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            secure, port = parts.scheme == "https", parts.port
+        except ValueError as error:
+            raise OSError("%r is no URL: %s" % (url, error)) from None
         if not parts.hostname:
             raise OSError("%r is no URL" % url)
-        if parts.scheme == "https":
-            connection = self._secure(parts.hostname, parts.port or 443, timeout)
-        else:
-            connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=timeout)
-        connection.connect()
-        # Headers and body go out in two writes; without this the second one waits for an ACK (Nagle).
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        wrap = self._wrap(parts.hostname) if secure else None
+        connection = Connection(parts.hostname, port or (443 if secure else 80), timeout, wrap)
         self._local.connection, self._local.url = connection, url
         return connection
 
-    def _secure(self, host: str, port: int, timeout: float) -> http.client.HTTPConnection:
+    def _wrap(self, host: str) -> Callable[[socket.socket], socket.socket]:
         import ssl  # absent from some minimal Pythons, and needed only here
 
         if self._cert_file and self._cert_file.lower() == "noverify":
@@ -159,14 +151,7 @@ class Master:
             context = ssl._create_unverified_context()  # noqa: S323
         else:
             context = ssl.create_default_context(cafile=self._cert_file or None)
-        name = self._cert_name or host
-
-        class Connection(http.client.HTTPSConnection):
-            def connect(self) -> None:
-                http.client.HTTPConnection.connect(self)
-                self.sock = context.wrap_socket(self.sock, server_hostname=name)
-
-        return Connection(host, port, timeout=timeout, context=context)
+        return lambda plain: context.wrap_socket(plain, server_hostname=self._cert_name or host)
 
 
 def _message(answer: bytes) -> str:

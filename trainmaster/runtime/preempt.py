@@ -17,6 +17,7 @@ from trainmaster.runtime.master import Master
 FLAG = "preempt"  # in the run folder; JSON {"reason"}
 ACKED = "preempt_acked"  # in the run folder; made by core when the user's code has seen the flag
 _POLL = 60  # seconds of one long poll
+_FIRST = 2.0  # seconds after the lease, which has just told: a short job never asks
 _SOONEST = 1.0  # seconds between two answers that came at once: a proxy may cut long polls short
 
 
@@ -77,6 +78,7 @@ class PreemptWatch(threading.Thread):
 
     def run(self) -> None:
         backoff = Backoff()
+        self._stop.wait(_FIRST)
         while not self._stop.is_set() and self._preemption.reason is None:
             asked = time.monotonic()
             try:

@@ -98,6 +98,8 @@ def end_descendants(grace: float) -> List[int]:
 
     To be called when the user's process has ended. Reaps what became ours.
     """
+    if not reap():
+        return []  # nobody has this process as its parent, and so nobody is below it
     seen: Set[int] = set()
     deadline = time.monotonic() + grace
     final = deadline + 10.0  # a process in uninterruptible sleep may not go at all
@@ -117,14 +119,15 @@ def end_descendants(grace: float) -> List[int]:
         time.sleep(0.02)
 
 
-def reap() -> None:
-    """Collect the status of children that ended. Only when no `Popen` of ours is still to be waited for."""
+def reap() -> bool:
+    """Collect the status of children that ended; whether there are others. Only when no `Popen` of ours is still to be
+    waited for."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
+                return True
         except ChildProcessError:
-            return
+            return False
 
 
 def shell_status(returncode: int) -> int:

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.core_socket import CoreSocket
-from trainmaster.runtime.errors import Away, MasterError
+from trainmaster.runtime.errors import Away, MasterError, Rejected
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job
 from trainmaster.runtime.master import Master
-from trainmaster.runtime.shipper import LAST_CALL, Shipper
+from trainmaster.runtime.shipper import LAST_CALL, NOT_ABOUT_RECORDS, Shipper
 from trainmaster.runtime.spool import Stream
 
 _LOG_LINGER = 0.5  # seconds that a log line waits for company
 _WITHOUT_DISK = 120.0  # seconds that a master that is away is waited for when nobody else can be told
+_GOES_WITH_EXIT = 200  # records at the end of a stream that are sent with the exit record
 _CORE_LINGER = 0.1  # the same for a report that nobody waits for
 
 
@@ -116,21 +117,37 @@ class Reporting:
         on_disk = on_disk and not any(stream.degraded for stream in self._streams)
         patience = 0.0 if hurry else self._patience if on_disk else max(self._patience, _WITHOUT_DISK)
         for shipper in self._shippers:
-            shipper.finish(patience)
+            shipper.finish(patience, _GOES_WITH_EXIT)
         online = all([shipper.finished() for shipper in self._shippers])
+        rests = [(shipper, shipper.rest()) for shipper in self._shippers] if online else []
+        left = {rest["stream"]: (shipper, rest) for shipper, rest in rests if rest is not None}
+        body = record.to_json()
         try:
-            self._master.insist(
-                "POST",
-                self._allocation + "/exit",
-                record.to_json(),
-                patience=patience if online else 0.0,
-                timeout=max(patience, LAST_CALL) if online else LAST_CALL,
-            )
+            try:
+                answer = self._say_exit({**body, "reports": [rest for _, rest in left.values()]}, patience, online)
+            except Rejected as error:
+                if not left or error.http_status in NOT_ABOUT_RECORDS:
+                    raise
+                # One of the records cannot be stored; the ordinary way finds out which.
+                online = all([shipper.send_rest() for shipper, _ in left.values()])
+                answer = self._say_exit(body, patience, online)
         except MasterError as error:
             where = "the exit record and the reports stay in the job folder"
             print_notice("%s: %s" % (where, error) if isinstance(error, Away) else str(error))
             return False
+        for stream, acked in (answer.get("acked") or {}).items():
+            if stream in left:
+                left[stream][0].taken(int(acked))
         return online
+
+    def _say_exit(self, body: Mapping[str, Any], patience: float, online: bool) -> Any:
+        return self._master.insist(
+            "POST",
+            self._allocation + "/exit",
+            body,
+            patience=patience if online else 0.0,
+            timeout=max(patience, LAST_CALL) if online else LAST_CALL,
+        )
 
     def close(self) -> None:
         """Let go of files and the socket."""

@@ -15,7 +15,7 @@ from trainmaster.runtime.spool import MAX_RECORDS, Stream
 _LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
 LAST_CALL = 5.0  # seconds for an answer when no more time is to be spent
 _FINAL_WAIT = 2.0  # longest wait between two attempts at the end
-_NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
+NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
 
 
 class Shipper(threading.Thread):
@@ -54,6 +54,7 @@ class Shipper(threading.Thread):
         self._nudged = False  # ends a wait for a master that is away
         self._hurry = 0  # how many wait in `sync`
         self._finishing: Optional[float] = None  # patience in seconds
+        self._leaves = 0  # how many records at the end are left to `rest`
         self._asked_to_finish = 0.0
         self._last_good = time.monotonic()  # when the master last took something
         self._stopped = False
@@ -94,11 +95,12 @@ class Shipper(threading.Thread):
                 self._hurry -= 1
             return self._stream.acked >= number
 
-    def finish(self, patience: float) -> None:
+    def finish(self, patience: float, leave: int = 0) -> None:
         """Send what is left, then end. Gives up when the master stays away for `patience` seconds; as long as
-        it takes records, all are sent. Returns at once; `finished` waits."""
+        it takes records, all are sent. At most `leave` last ones are not: they are for `rest`. Returns at once;
+        `finished` waits."""
         with self._changed:
-            self._finishing = patience
+            self._finishing, self._leaves = patience, leave
             self._asked_to_finish = time.monotonic()
             self._nudged = self._pending = True
             self._changed.notify_all()
@@ -113,6 +115,22 @@ class Shipper(threading.Thread):
             if left <= 0:
                 return False
             self.join(left)
+        return self.online
+
+    def rest(self) -> Optional[Dict[str, Any]]:
+        """After `finished`: what was left, as the body of a report; None when nothing was."""
+        lines = self._stream.read(self._stream.acked, self._leaves) if self._leaves else []
+        return self._body(lines) if lines else None
+
+    def taken(self, acked: int) -> None:
+        """After `rest`: the master has the first `acked` records."""
+        self._stream.ack(acked)
+        self._stream.save_acked()
+
+    def send_rest(self) -> bool:
+        """After `rest`, when it was refused: the ordinary way, in the caller's thread; whether the master has all."""
+        self._leaves, self._stopped = 0, False
+        self.run()
         return self.online
 
     def stop(self) -> None:
@@ -130,9 +148,9 @@ class Shipper(threading.Thread):
             lines = self._stream.read(self._stream.acked, self._batch)
             now = time.monotonic()
             beat = self._heartbeat is not None and now >= next_beat
+            if self._finishing is not None and self._may_leave(lines):
+                break
             if not lines and not beat:
-                if self._finishing is not None:
-                    break
                 self._rest(_LOOK_AGAIN if self._heartbeat is None else min(_LOOK_AGAIN, next_beat - now))
                 continue
             if self._post(lines):
@@ -155,16 +173,21 @@ class Shipper(threading.Thread):
         self._stream.save_acked()
         self._master.close()
 
+    def _may_leave(self, lines: List[bytes]) -> bool:
+        """Whether `lines` are all that is left, and few enough to be left."""
+        if not lines:
+            return True
+        left = self._stream.lines() - self._stream.acked
+        return self.online and left == len(lines) <= self._leaves
+
     def _post(self, lines: List[bytes]) -> bool:
         """Post one batch. True when the master took it or at least answered usefully."""
         first = self._stream.acked + 1
-        records = [self._record(line, first + place) for place, line in enumerate(lines)]
-        body = {"stream": self._stream.name, "first": first, "records": records, "node_rank": self._node_rank}
         try:
-            answer = self._master.call("POST", self._path, body, timeout=60.0)
+            answer = self._master.call("POST", self._path, self._body(lines), timeout=60.0)
             acked = int(answer["acked"])
         except Rejected as error:
-            if error.http_status in _NOT_ABOUT_RECORDS or not lines:
+            if error.http_status in NOT_ABOUT_RECORDS or not lines:
                 self._offline(error)
             elif len(lines) > 1:
                 self._batch = max(1, len(lines) // 2)
@@ -196,6 +219,11 @@ class Shipper(threading.Thread):
             return False
         self._backoff.reset()
         return True
+
+    def _body(self, lines: List[bytes]) -> Dict[str, Any]:
+        first = self._stream.acked + 1
+        records = [self._record(line, first + place) for place, line in enumerate(lines)]
+        return {"stream": self._stream.name, "first": first, "records": records, "node_rank": self._node_rank}
 
     def _record(self, line: bytes, number: int) -> Any:
         refused = self._unacceptable.get(number)

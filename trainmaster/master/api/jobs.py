@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
 from trainmaster.master.api.shapes import Body, Storable
 from trainmaster.master.services import allocations, leases, trials
+from trainmaster.master.services.allocations import Piece
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.leases import LeaseRequest
 
@@ -24,6 +25,7 @@ T = TypeVar("T")
 
 LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
 MAX_NODES = 100_000
+MAX_STREAMS = 8  # of one node
 END_OF_TIME = 2**37  # epoch seconds; later ones overflow a date
 Rank = Annotated[int, Field(ge=0, lt=MAX_NODES)]
 
@@ -61,6 +63,7 @@ class ExitRecord(Storable):
     model_config = ConfigDict(extra="allow")
     node_rank: Rank = 0
     exit_code: int
+    reports: list[Reports] = Field([], max_length=MAX_STREAMS)
 
 
 @router.post("/api/x1/allocations/{allocation_id}/lease")
@@ -96,9 +99,11 @@ def reports(allocation_id: str, body: Reports, services: UsesServices, caller: A
 
 @router.post("/api/x1/allocations/{allocation_id}/exit")
 def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, caller: AnyCaller) -> Json:
+    """How a node ended, with what is left of its report streams. The answer says how much of these is taken in."""
     own_allocation(caller, allocation_id)
-    allocations.take_exit(services.store, allocation_id, body.model_dump())
-    return {}
+    last = [Piece(piece.stream, piece.first, piece.records) for piece in body.reports]
+    record = body.model_dump(exclude={"reports"})
+    return {"acked": allocations.take_exit(services.store, services.settings, allocation_id, record, last)}
 
 
 class GatherRequest(Body):

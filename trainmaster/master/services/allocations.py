@@ -152,23 +152,53 @@ def _take_reports(
     return ReportAnswer(acked, preempt, gone)
 
 
-def take_exit(store: Store, allocation_id: str, said: object) -> None:
-    """The runtime of one node says how it ended. The controller draws the conclusion.
+@dataclass(frozen=True)
+class Piece:
+    """Records number `first`.. of a stream."""
 
-    Raises Invalid for what no runtime says, NotFound."""
+    stream: str
+    first: int
+    records: Sequence[Json]
+
+
+def take_exit(
+    store: Store, settings: Settings, allocation_id: str, said: object, last: Sequence[Piece] = ()
+) -> dict[str, int]:
+    """The runtime of one node says how it ended, and brings what was left of its streams. The controller draws the
+    conclusion. Returns how much of these streams has been taken in.
+
+    Raises Invalid for what no runtime says and for records that cannot be stored, NotFound."""
     record = exits.checked(said)
+    acked = {
+        piece.stream: take_reports(store, settings, allocation_id, piece.stream, piece.first, piece.records).acked
+        for piece in last
+        if piece.stream == "core"
+    }
+    lines = [piece for piece in last if piece.stream != "core"]
+    for piece in lines:
+        heed_lines(store, allocation_id, piece.stream, piece.records)
+    try:
+        with store.transaction() as session:
+            allocation = _locked(session, allocation_id)
+            _note_exit(session, allocation, record)
+            session.flush()  # the log's lock must be the last one taken
+            for piece in sorted(lines, key=lambda piece: piece.stream):
+                acked[piece.stream] = _take_lines(session, allocation, piece.stream, piece.first, piece.records)
+    except (DataError, TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"The last records cannot be stored: {error!r:.300}.") from error
+    return acked
+
+
+def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any]) -> None:
     rank = str(record["node_rank"])
-    with store.transaction() as session:
-        allocation = _locked(session, allocation_id)
-        if allocation.ended_at is not None or rank in allocation.exits:
-            return
-        if allocation.lease_job not in (None, record.get("job_id")):
-            return  # a double that left something in the folder does not speak for the job that runs
-        allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
-        if record.get("preempt_acked"):
-            allocation.preempt_acked = True
-        wake(session, f"exit:{allocation_id}")
-        wake(session, "controller")
+    if allocation.ended_at is not None or rank in allocation.exits:
+        return
+    if allocation.lease_job not in (None, record.get("job_id")):
+        return  # a double that left something in the folder does not speak for the job that runs
+    allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
+    if record.get("preempt_acked"):
+        allocation.preempt_acked = True
+    wake(session, f"exit:{allocation.id}", "controller")
 
 
 def set_trial_status(store: Store, trial_id: int, status: str) -> None:

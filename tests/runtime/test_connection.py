@@ -1,0 +1,137 @@
+"""The job's HTTP: what a server or a proxy in between may answer."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from trainmaster.runtime.connection import BadAnswer, Closed, Connection
+
+JSON = b'{"a": 1}'
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+class Server:
+    """Answers each request on a connection with the next of `answers`, byte for byte, and then closes it."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self.asked: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._answers = answers
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection = self._listener.accept()[0]
+        with connection, connection.makefile("rb") as lines:
+            for answer in self._answers:
+                request = b""
+                while not request.endswith(b"\r\n\r\n"):
+                    if not (line := lines.readline()):
+                        return
+                    request += line
+                size = next((int(h[15:]) for h in request.split(b"\r\n") if h.startswith(b"Content-Length:")), 0)
+                self.asked.append(request + lines.read(size))
+                connection.sendall(answer)
+
+    def close(self) -> None:
+        self._thread.join(10)
+        self._listener.close()
+
+
+@pytest.fixture
+def served() -> Iterator[dict[str, object]]:
+    held: dict[str, object] = {}
+    yield held
+    for part in held.values():
+        part.close()  # type: ignore[attr-defined]
+
+
+def connect(served: dict[str, object], *answers: bytes) -> tuple[Connection, Server]:
+    server = Server(*answers)
+    connection = Connection("127.0.0.1", server.port, 10)
+    served["connection"], served["server"] = connection, server
+    return connection, server
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept"),
+    [
+        (OK + b"Content-Length: 8\r\n\r\n" + JSON, True),
+        (OK + b"content-length:8\r\nConnection: Close\r\n\r\n" + JSON, False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\n" + JSON, False),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 8\r\n\r\n" + JSON, True),
+        (OK + b'Transfer-Encoding: chunked\r\n\r\n3\r\n{"a\r\n5;x=y\r\n": 1}\r\n0\r\nTrailer: t\r\n\r\n', True),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK + b"Content-Length: 8\r\n\r\n" + JSON, True),
+        (OK + b"\r\n" + JSON, False),
+    ],
+    ids=["length", "closes", "1.0", "1.0 kept", "chunked", "early hints", "until the end"],
+)
+def test_answers(served: dict[str, object], answer: bytes, kept: bool) -> None:
+    connection, server = connect(served, answer)
+    got = connection.request("POST", "/api", {"Accept": "application/json"}, b"{}", 10)
+    assert (got.status, got.body, got.kept) == (200, JSON, kept)
+    assert server.asked == [
+        b"POST /api HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept-Encoding: identity\r\n"
+        b"Accept: application/json\r\nContent-Length: 2\r\n\r\n{}" % server.port
+    ]
+
+
+def test_one_after_the_other(served: dict[str, object]) -> None:
+    nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
+    connection, server = connect(served, OK + b"Content-Length: 8\r\n\r\n" + JSON, nothing)
+    assert connection.request("GET", "/1", {}, None, 10).body == JSON
+    assert connection.request("POST", "/2", {}, None, 10) == (204, b"", True)
+    assert b"Content-Length" not in server.asked[0]
+    assert b"Content-Length: 0" in server.asked[1]
+    with pytest.raises((Closed, ConnectionResetError, BrokenPipeError)):
+        connection.request("GET", "/3", {}, None, 10)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "is not HTTP"),
+        (b"HTTP/1.1 abc\r\n\r\n", "is not HTTP"),
+        (OK + b"Content-Le", "breaks off in its headers"),
+        (OK + b"Content-Length: 9\r\n\r\n" + JSON, "after 8 of 9 bytes"),
+        (OK + b"Content-Length: -1\r\n\r\n", "no length"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "no length"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n", "longer than it says"),
+        (OK + b"A: b\r\n" * 300 + b"\r\n", "more than 200 headers"),
+        (OK + b"A: " + b"b" * 70000 + b"\r\n\r\n", "breaks off in its headers"),
+    ],
+)
+def test_answers_that_are_none(served: dict[str, object], answer: bytes, sentence: str) -> None:
+    connection, _ = connect(served, answer)
+    with pytest.raises(BadAnswer, match=sentence):
+        connection.request("GET", "/", {}, None, 10)
+
+
+def test_a_length_sets_nothing_aside(served: dict[str, object]) -> None:
+    connection, _ = connect(served, OK + b"Content-Length: 99999999999999\r\n\r\n" + JSON)
+    with pytest.raises(BadAnswer, match="after 8 of 99999999999999"):
+        connection.request("GET", "/", {}, None, 10)
+
+
+@pytest.mark.parametrize("token", ["a\r\nX: y", "a\nb", "ä"])
+def test_a_header_is_one_line(served: dict[str, object], token: str) -> None:
+    connection, server = connect(served)
+    with pytest.raises(BadAnswer, match="may not hold"):
+        connection.request("GET", "/", {"Authorization": token}, None, 10)
+    connection.close()
+    server.close()
+    assert server.asked == []
+
+
+def test_who_hangs_is_not_waited_for(served: dict[str, object]) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    served["listener"] = listener
+    connection = Connection("127.0.0.1", listener.getsockname()[1], 10)
+    served["connection"] = connection
+    with pytest.raises(TimeoutError):
+        connection.request("GET", "/", {}, None, 0.05)

@@ -1,0 +1,141 @@
+"""A keep-alive connection that speaks the client's half of HTTP/1.1 (RFC 9112), as far as a job needs it.
+
+`http.client` does all of this and more, and costs every job 20 ms of CPU before it has begun: with it come the whole of
+`email`, and `ssl` also where there is no TLS.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+
+_LONGEST_LINE = 65536  # bytes
+_MOST_HEADERS = 200
+_BLOCK = 1 << 20  # bytes read at once: a length that the other side claims sets nothing aside
+
+
+class BadAnswer(OSError):
+    """What came is not HTTP, or ends too soon."""
+
+
+class Closed(BadAnswer):
+    """The other side closed the connection without a byte of an answer."""
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    kept: bool  # whether another request may follow on the connection
+
+
+class Connection:
+    """One connection to `host`:`port`, made at once. `wrap`, when given, puts TLS around the socket.
+
+    Raises OSError from every method; after one the connection is of no more use.
+    """
+
+    def __init__(
+        self, host: str, port: int, timeout: float, wrap: Optional[Callable[[socket.socket], socket.socket]] = None
+    ) -> None:
+        plain = socket.create_connection((host, port), timeout)
+        try:
+            # Otherwise a body that follows its headers in a segment of its own waits for an ACK (Nagle).
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = wrap(plain) if wrap is not None else plain
+        except BaseException:
+            plain.close()
+            raise
+        self._reader = self._socket.makefile("rb")
+        name = "[%s]" % host if ":" in host else host
+        self._host = name if port == (443 if wrap is not None else 80) else "%s:%d" % (name, port)
+
+    def request(
+        self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float
+    ) -> Answer:
+        """One request and its answer. `timeout` (seconds) is for each wait. Raises Closed, BadAnswer, OSError."""
+        self._socket.settimeout(timeout)
+        lines = ["%s %s HTTP/1.1" % (method, target), "Host: " + self._host, "Accept-Encoding: identity"]
+        lines += ["%s: %s" % header for header in headers.items()]
+        if body is not None or method != "GET":
+            lines.append("Content-Length: %d" % len(body or b""))
+        head = "\r\n".join(lines)
+        if not head.isascii() or head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
+            raise BadAnswer("the path or a header holds a character that it may not hold")
+        self._socket.sendall((head + "\r\n\r\n").encode("ascii") + (body or b""))
+        while True:
+            version, status = self._status()
+            fields = self._fields()
+            if status >= 200:
+                break  # what comes before is not the answer (100 Continue, 103 Early Hints)
+        said = fields.get("connection", "").lower()
+        kept = said != "close" if version == b"HTTP/1.1" else said == "keep-alive"
+        if method == "HEAD" or status in (204, 304):
+            return Answer(status, b"", kept)
+        if fields.get("transfer-encoding", "").lower() == "chunked":
+            return Answer(status, self._chunks(), kept)
+        if "content-length" in fields:
+            return Answer(status, self._exactly(_number(fields["content-length"], 10)), kept)
+        return Answer(status, self._reader.read(), False)
+
+    def close(self) -> None:
+        """Never raises."""
+        for part in (self._reader, self._socket):
+            try:
+                part.close()
+            except OSError:
+                continue
+
+    def _status(self) -> Tuple[bytes, int]:
+        line = self._reader.readline(_LONGEST_LINE)
+        if not line:
+            raise Closed("the connection was closed without an answer")
+        words = line.split(None, 2)
+        if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+            raise BadAnswer("the answer is not HTTP: %r" % line[:60])
+        return words[0], int(words[1])
+
+    def _fields(self) -> Dict[str, str]:
+        fields: Dict[str, str] = {}
+        for _ in range(_MOST_HEADERS):
+            line = self._line()
+            if not line:
+                return fields
+            name, _, value = line.decode("latin-1").partition(":")
+            fields[name.lower()] = value.strip()
+        raise BadAnswer("the answer has more than %d headers" % _MOST_HEADERS)
+
+    def _line(self) -> bytes:
+        line = self._reader.readline(_LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            raise BadAnswer("the answer breaks off in its headers")
+        return line.rstrip(b"\r\n")
+
+    def _chunks(self) -> bytes:
+        body = io.BytesIO()
+        while True:
+            size = _number(self._line().partition(b";")[0].decode("latin-1"), 16)
+            if size == 0:
+                self._fields()  # trailers
+                return body.getvalue()
+            body.write(self._exactly(size))
+            if self._line():
+                raise BadAnswer("a chunk of the answer is longer than it says")
+
+    def _exactly(self, size: int) -> bytes:
+        body = io.BytesIO()
+        while body.tell() < size:
+            block = self._reader.read(min(size - body.tell(), _BLOCK))
+            if not block:
+                raise BadAnswer("the answer breaks off after %d of %d bytes" % (body.tell(), size))
+            body.write(block)
+        return body.getvalue()
+
+
+def _number(text: str, base: int) -> int:
+    try:
+        if not text.strip().isalnum():
+            raise ValueError(text)
+        return int(text, base)
+    except ValueError:
+        raise BadAnswer("%r is no length" % text[:30]) from None
