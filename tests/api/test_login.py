@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.conftest import log_in
 from tests.api.http import Api
-from tests.api.jobs import Job
+from tests.api.jobs import Job, jobs_of
 from tests.e2e.master import MasterProcess
 from trainmaster.client.master import hashed
 
@@ -88,3 +91,22 @@ def test_a_job_cannot_do_what_users_do(job: Job) -> None:
     ):
         assert job.api.call(method, path, {} if method == "POST" else None).status == 403, path
     assert job.api.get(f"/api/v1/trials/{job.trial_id}").status == 200
+
+
+def test_a_jobs_token_is_good_for_its_own_attempt(
+    master: MasterProcess, user: Api, job: Job, experiment: Callable[..., int]
+) -> None:
+    other = jobs_of(master, user, experiment())[0]
+    attempt, trial = (f"allocations/{other.allocation_id}", f"trials/{other.trial_id}")
+    for answer in (
+        replace(other, api=job.api).lease(),
+        replace(other, api=job.api).send([other.validation(1, loss=0.0)]),
+        job.api.post(f"/api/x1/{attempt}/exit", {"node_rank": 0, "exit_code": 0}),
+        job.api.post(f"/api/v1/{attempt}/all_gather", {"requestUuid": "x", "numPeers": 1, "data": {}}),
+        job.api.post(f"/api/v1/{attempt}/signals/ack_preemption"),
+        job.api.get(f"/api/v1/{attempt}/signals/preemption"),
+        job.api.get(f"/api/v1/{attempt}"),
+        job.api.post(f"/api/v1/{trial}/runner/metadata", {"state": "mine"}),
+        job.api.get(f"/api/v1/tasks/{other.task_id}/context_directory"),
+    ):
+        assert answer.status == 403, answer.content

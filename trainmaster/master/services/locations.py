@@ -51,7 +51,7 @@ def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
             query = QUERIES[name](key)
         except ValueError:
             raise Invalid(f"{key!r} is not the number or UUID of a {word}.") from None
-        with store.transaction() as session:
+        with store.reading() as session:
             home = session.scalar(query)
         if home is None and name != "template_name":  # which may be the name of one that is to be made
             raise NotFound(f"There is no {word} {key}.")

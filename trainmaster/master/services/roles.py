@@ -51,7 +51,7 @@ def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
     """What a user's roles allow, and where (None: everywhere). Administrators may do everything."""
     if admin:
         return _EVERYWHERE
-    with store.transaction() as session:
+    with store.reading() as session:
         rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
     found: dict[Permission, set[int] | None] = {}
     for row in rows:
@@ -166,14 +166,14 @@ def _reaches(user_id: int) -> ColumnElement[bool]:
 
 
 def _listed(store: Store, which: ColumnElement[bool]) -> list[Assignment]:
-    with store.transaction() as session:
+    with store.reading() as session:
         rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
         return [Assignment.of(row) for row in rows]
 
 
 def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
     """Those that reach the caller, and those that the caller could give."""
-    with store.transaction() as session:
+    with store.reading() as session:
         mine = set(session.scalars(groups.of_user(caller.user_id)))
     return [
         one
