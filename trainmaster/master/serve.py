@@ -28,6 +28,7 @@ from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
@@ -138,7 +139,8 @@ def make_services(
         longest_poll=config.longest_poll,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
     )
-    return Services(store, settings, site.clusters, site.defaults, Wakeups()), site
+    shown = config.model_dump(mode="json", exclude_none=True)
+    return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
 
 
 def creators_role(config: MasterConfig) -> int | None:
@@ -275,6 +277,7 @@ class _Server(uvicorn.Server):
 def configure_logging(level: str) -> None:
     """Log lines on stderr: time, level, where from, what."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger().addHandler(RECENT)
     set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -28,6 +28,7 @@ class Services:
     defaults: SiteDefaults
     wakeups: Wakeups
     features: Sequence[str] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
 
 
 async def _services(request: Request) -> Services:

@@ -24,6 +24,7 @@ _BY_STATUS = {
     403: (7, "PermissionDenied"),
     404: (5, "NotFound"),
     405: (12, "Unimplemented"),
+    408: (1, "Canceled"),
     409: (6, "AlreadyExists"),
     413: (8, "ResourceExhausted"),
     422: (3, "InvalidArgument"),

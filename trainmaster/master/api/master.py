@@ -65,6 +65,7 @@ def info(services: UsesServices) -> dict[str, Any]:
     }
 
 
+@router.get("/api/v1/health", tags=["master"])
 @router.get("/health", tags=["master"])
 def health(services: UsesServices) -> JSONResponse:
     """Whether the database and the clusters answer; status 503 when one does not."""
@@ -164,6 +165,25 @@ def job_queues(
         _job(job, whole=others if job.external else caller.holds(SEES_JOBS, job.workspace_id)) for job in found.items
     ]
     return {"jobs": jobs, "pagination": Pagination.of(found.window).model_dump(by_alias=True)}
+
+
+@router.get("/api/v1/job-queues", tags=["queue"])
+def old_job_queues(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    resourcePool: str = "",
+    offset: int = 0,
+    limit: int = 0,
+) -> dict[str, Any]:
+    """The same without those of which the caller may see only a part."""
+    found = job_queues(services, caller, descending, resourcePool)
+    whole = [job["full"] for job in found["jobs"] if "full" in job]
+    window = cut(offset, limit, len(whole))
+    return {
+        "jobs": whole[window.start : window.end],
+        "pagination": Pagination.of(window).model_dump(by_alias=True),
+    }
 
 
 def _job(job: queue.QueuedJob, *, whole: bool) -> dict[str, Any]:

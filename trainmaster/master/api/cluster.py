@@ -1,0 +1,315 @@
+"""The master as a whole: its configuration and log, its tasks, what its slots were used for."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import datetime as dt
+import io
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from pydantic import AfterValidator
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.parameters import words
+from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
+from trainmaster.master.api.streams import line_of
+from trainmaster.master.lifecycle.states import AllocationState
+from trainmaster.master.services import queue, usage
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.logs import LEVELS
+from trainmaster.master.services.master_log import RECENT, LogEntry
+
+router = APIRouter(tags=["cluster"])
+Json = dict[str, Any]
+V1 = "/api/v1"
+LOOK_AGAIN = 0.5  # seconds between two looks of somebody who follows the master's log
+SECRET = ("password", "secret", "token", "access_key")  # keys of the configuration with these words in them
+HIDDEN = "********"
+
+
+def _utc(time: dt.datetime) -> dt.datetime:
+    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+
+
+Moment = Annotated[dt.datetime, AfterValidator(_utc)]
+
+# -- configuration and log ----------------------------------------------------------------------------------------
+
+
+@router.get(f"{V1}/master/config")
+def config(services: UsesServices, caller: UserCaller) -> Json:
+    """As it was read, without passwords; with the key that signs what webhooks are told."""
+    shown = _masked(services.config)
+    level = logging.getLevelName(logging.getLogger().level).lower()
+    log = {**(shown.get("log") or {}), "level": level}
+    return {"config": {**shown, "log": log, "webhooks": {"signing_key": services.settings.webhook_key}}}
+
+
+class LogConfig(Body):
+    level: str | None = None
+    color: bool | None = None
+
+
+class Config(Body):
+    log: LogConfig = LogConfig()
+
+
+class FieldMask(Body):
+    paths: list[str] = []  # noqa: RUF012
+
+
+class PatchConfig(Body):
+    config: Config = Config()
+    field_mask: FieldMask | str = FieldMask()
+
+
+@router.patch(f"{V1}/master/config")
+def patch_config(body: PatchConfig, services: UsesServices, caller: UserCaller) -> Json:
+    """The level of the master's log, until it is started again."""
+    mask = body.field_mask.split(",") if isinstance(body.field_mask, str) else body.field_mask.paths
+    if strange := [path for path in mask if path not in ("log", "log.level", "log.color")]:
+        raise Invalid(f"{strange[0]} cannot be changed while the master runs; log.level can.")
+    level = body.config.log.level
+    if level is not None and ("log" in mask or "log.level" in mask or not mask):
+        for word in words([level.upper()], "LOG_LEVEL_", LEVELS):
+            logging.getLogger().setLevel("DEBUG" if word == "TRACE" else word)
+    return {}
+
+
+@router.get(f"{V1}/master/telemetry")
+def telemetry(services: UsesServices, caller: UserCaller) -> Json:
+    return {"enabled": False, "segmentKey": ""}
+
+
+@router.get(f"{V1}/master/logs")
+async def logs(
+    services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
+) -> StreamingResponse:
+    """What this process has logged lately; a negative offset counts from the end."""
+
+    async def body() -> AsyncIterator[bytes]:
+        number, sent = offset, 0
+        while True:
+            entries = RECENT.after(number)
+            for entry in entries:
+                yield line_of({"logEntry": _log_entry(entry)})
+                sent, number = sent + 1, entry.id + 1
+                if 0 < limit <= sent:
+                    return
+            if not follow or services.wakeups.closed:
+                return
+            number = max(number, 0)
+            await asyncio.sleep(LOOK_AGAIN)
+
+    return StreamingResponse(body(), media_type="application/json")
+
+
+def _log_entry(entry: LogEntry) -> Json:
+    level = entry.level if entry.level in LEVELS else "UNSPECIFIED"
+    return {"id": entry.id, "timestamp": rfc3339(entry.at), "level": f"LOG_LEVEL_{level}", "message": entry.text}
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            key: HIDDEN if isinstance(inner, str) and any(word in key for word in SECRET) else _masked(inner)
+            for key, inner in value.items()
+        }
+    return [_masked(inner) for inner in value] if isinstance(value, list) else value
+
+
+# -- tasks and queue ----------------------------------------------------------------------------------------------
+
+
+@router.get(f"{V1}/tasks")
+def tasks(services: UsesServices, caller: UserCaller) -> Json:
+    """Attempts that have not ended, by their names."""
+    pools = {entry.pool.name: entry.cluster.kind for entry in services.clusters.pools()}
+    found = {}
+    for row, name, priority in usage.live_attempts(services.store, caller.workspaces):
+        nodes = list((row.observed or {}).get("nodes") or ())
+        resources = [
+            {"resourcesId": node, "allocationId": row.id, "agentDevices": {node: {"devices": []}}} for node in nodes
+        ]
+        found[row.id] = {
+            "taskId": row.task_id,
+            "allocationId": row.id,
+            "name": name,
+            "registeredTime": rfc3339(row.created_at),
+            "resources": resources,
+            "slotsNeeded": row.slots,
+            "resourcePool": row.pool,
+            "schedulerType": pools.get(row.pool, ""),
+            "priority": priority,
+            "proxyPorts": [],
+            "state": ALLOCATION_STATES[AllocationState(row.state)],
+        }
+    return {"allocationIdToSummary": found}
+
+
+@router.get(f"{V1}/tasks/count")
+def count_tasks(services: UsesServices, caller: UserCaller) -> Json:
+    """Of commands, notebooks and the like there are none."""
+    return {"commands": 0, "notebooks": 0, "shells": 0, "tensorboards": 0}
+
+
+@router.get(f"{V1}/job-queues/stats")
+def queue_stats(
+    services: UsesServices,
+    caller: UserCaller,
+    pools: Annotated[list[str], Query(alias="resourcePools")] = [],  # noqa: B006
+) -> Json:
+    waits = usage.queue_stats(services.store)
+    counts = queue.counts(services.store)
+    names = [entry.pool.name for entry in services.clusters.pools()]
+    results = []
+    for name in names:
+        if pools and name not in pools:
+            continue
+        queued, scheduled = counts.get(name, (0, 0))
+        results.append(
+            {
+                "resourcePool": name,
+                "stats": {"queuedCount": queued, "scheduledCount": scheduled},
+                "aggregates": [{"periodStart": str(day), "seconds": seconds} for day, seconds in waits.get(name, ())],
+            }
+        )
+    return {"results": results}
+
+
+# -- what slots were used for -------------------------------------------------------------------------------------
+
+
+@router.get(f"{V1}/resources/allocation/raw")
+def raw(
+    services: UsesServices,
+    caller: UserCaller,
+    after: Annotated[Moment | None, Query(alias="timestampAfter")] = None,
+    before: Annotated[Moment | None, Query(alias="timestampBefore")] = None,
+    after_snake: Annotated[Moment | None, Query(alias="timestamp_after")] = None,
+    before_snake: Annotated[Moment | None, Query(alias="timestamp_before")] = None,
+) -> Json:
+    found = usage.between(services.store, *_span(after or after_snake, before or before_snake))
+    return {"resourceEntries": [_raw(use) for use in found]}
+
+
+@router.get("/resources/allocation/raw")
+def raw_csv(
+    services: UsesServices, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
+) -> PlainTextResponse:
+    header = ["experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds"]
+    rows = (
+        [use.experiment_id, "trial", use.username, ",".join(use.labels), use.slots, rfc3339(use.start),
+         rfc3339(use.end), f"{use.seconds:.3f}"]
+        for use in usage.between(services.store, timestamp_after, timestamp_before)
+    )  # fmt: skip
+    return _csv(header, rows)
+
+
+@router.get("/resources/allocation/allocations-csv")
+def allocations_csv(
+    services: UsesServices, caller: UserCaller, timestamp_after: Moment, timestamp_before: Moment
+) -> PlainTextResponse:
+    header = [
+        "allocation_id", "task_type", "username", "workspace_name", "experiment_id", "task_id", "resource_pool",
+        "slots", "start_time", "end_time", "seconds",
+    ]  # fmt: skip
+    rows = (
+        [use.allocation_id, "TRIAL", use.username, use.workspace, use.experiment_id, use.task_id, use.pool, use.slots,
+         rfc3339(use.start), "" if use.running else rfc3339(use.end), f"{use.seconds:.3f}"]
+        for use in usage.between(services.store, timestamp_after, timestamp_before)
+    )  # fmt: skip
+    return _csv(header, rows)
+
+
+@router.get(f"{V1}/resources/allocation/aggregated")
+def aggregated(
+    services: UsesServices,
+    caller: UserCaller,
+    first: Annotated[dt.date | None, Query(alias="startDate")] = None,
+    last: Annotated[dt.date | None, Query(alias="endDate")] = None,
+    first_snake: Annotated[dt.date | None, Query(alias="start_date")] = None,
+    last_snake: Annotated[dt.date | None, Query(alias="end_date")] = None,
+    period: str = "",
+) -> Json:
+    monthly = _monthly(period)
+    found = _sums(services, first or first_snake, last or last_snake, monthly)
+    entries = [
+        {
+            "periodStart": str(one.start),
+            "period": f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{'MONTHLY' if monthly else 'DAILY'}",
+            "seconds": one.seconds,
+            "byUsername": dict(one.by_user),
+            "byExperimentLabel": dict(one.by_label),
+            "byResourcePool": dict(one.by_pool),
+            "byAgentLabel": {},
+        }
+        for one in found
+    ]
+    return {"resourceEntries": entries}
+
+
+@router.get("/resources/allocation/aggregated")
+def aggregated_csv(
+    services: UsesServices, caller: UserCaller, start_date: dt.date, end_date: dt.date, period: str = ""
+) -> PlainTextResponse:
+    header = ["aggregation_type", "aggregation_key", "date", "seconds"]
+    rows: list[Sequence[Any]] = []
+    for one in _sums(services, start_date, end_date, _monthly(period)):
+        rows.append(["total", "total", one.start, f"{one.seconds:.3f}"])
+        parts = {"username": one.by_user, "experiment_label": one.by_label, "resource_pool": one.by_pool}
+        rows += [
+            [kind, key, one.start, f"{seconds:.3f}"]
+            for kind, by in parts.items()
+            for key, seconds in sorted(by.items())
+        ]
+    return _csv(header, rows)
+
+
+def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[usage.Sum]:
+    if first is None or last is None:
+        raise Invalid("Say the first day and the last, as startDate=2026-01-01&endDate=2026-01-31.")
+    return usage.aggregated(services.store, first, last, monthly=monthly)
+
+
+def _monthly(period: str) -> bool:
+    found = words([period], "RESOURCE_ALLOCATION_AGGREGATION_PERIOD_", ("DAILY", "MONTHLY")) if period else []
+    return found == ["MONTHLY"]
+
+
+def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.datetime, dt.datetime]:
+    if after is None or before is None:
+        raise Invalid("Say the time as timestampAfter and timestampBefore, two RFC 3339 times.")
+    return after, before
+
+
+def _raw(use: usage.Use) -> Json:
+    return {
+        "kind": "trial",
+        "startTime": rfc3339(use.start),
+        "endTime": rfc3339(use.end),
+        "experimentId": use.experiment_id,
+        "username": use.username,
+        "userId": use.user_id,
+        "labels": use.labels,
+        "seconds": use.seconds,
+        "slots": use.slots,
+    }
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> PlainTextResponse:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([_cell(cell) for cell in row] for row in rows)
+    return PlainTextResponse(text.getvalue(), media_type="text/csv")
+
+
+def _cell(value: Any) -> Any:
+    """A label that a spreadsheet would take for a formula is kept a text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@") else value

@@ -1,0 +1,101 @@
+"""What Determined's harness in a container calls, beside what our own runtime does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.shapes import Body
+from trainmaster.master.services import harness
+
+router = APIRouter(prefix="/api/v1", tags=["jobs"])
+Json = dict[str, Any]
+LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
+
+
+class Accelerators(Body):
+    container_id: str | None = None
+    allocation_id: str | None = None
+    node_name: str | None = None
+    task_id: str | None = None
+    accelerator_type: str | None = None
+    accelerator_uuids: list[str] = []  # noqa: RUF012
+    resource_pool: str | None = None
+
+
+class PostAccelerators(Body):
+    accelerator_data: Accelerators
+    allocation_id: str = ""
+
+
+class ProxyAddress(Body):
+    proxy_address: str = ""
+    allocation_id: str = ""
+
+
+@router.post("/allocations/{allocation_id}/acceleratorData")
+def accelerators(allocation_id: str, body: PostAccelerators, services: UsesServices, caller: AnyCaller) -> Json:
+    own_allocation(caller, allocation_id)
+    data = body.accelerator_data.model_dump(by_alias=True, exclude_none=True)
+    harness.note_accelerators(services.store, allocation_id, data)
+    return {}
+
+
+@router.get("/tasks/{task_id}/acceleratorData")
+def task_accelerators(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+    return {"acceleratorData": harness.accelerators(services.store, task_id)}
+
+
+@router.post("/allocations/{allocation_id}/proxy_address")
+def proxy_address(allocation_id: str, body: ProxyAddress, services: UsesServices, caller: AnyCaller) -> Json:
+    """Heard and not kept: nothing is proxied into jobs, and the nodes' addresses come with their lease."""
+    own_allocation(caller, allocation_id)
+    return {}
+
+
+@router.post("/allocations/{allocation_id}/ready")
+def ready(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    """Heard: a job is ready when its nodes have their lease."""
+    own_allocation(caller, allocation_id)
+    return {}
+
+
+@router.post("/allocations/{allocation_id}/waiting")
+def waiting(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    """Heard: nodes that wait for others hold their job like all others."""
+    own_allocation(caller, allocation_id)
+    return {}
+
+
+@router.post("/allocations/{allocation_id}/resources/{resources_id}/daemon")
+def daemon(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> Json:
+    """Heard: an attempt ends with its batch job, daemons or not."""
+    own_allocation(caller, allocation_id)
+    return {}
+
+
+@router.get("/allocations/{allocation_id}/resources/{resources_id}/rendezvous")
+async def rendezvous(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> JSONResponse:
+    """Where all nodes are; waits for them, and answers 408 when they have not come: ask again."""
+    own_allocation(caller, allocation_id)
+    deadline = time.monotonic() + services.settings.longest_poll
+    with services.wakeups.listening(f"allocation:{allocation_id}") as woken:
+        while True:
+            woken.clear()
+            found = await run_in_threadpool(harness.rendezvous, services.store, allocation_id, resources_id)
+            left = deadline - time.monotonic()
+            if found is not None:
+                shown = {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}
+                return JSONResponse({"rendezvousInfo": shown})
+            if left <= 0 or services.wakeups.closed:
+                return envelope(408, "Not all nodes have come yet: ask again.")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), min(left, LOOK_AGAIN))

@@ -1,0 +1,49 @@
+"""The master's own latest log lines, kept for who asks: this process's, as long as it lives."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+KEPT = 5000
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    id: int  # from 0 on
+    at: dt.datetime
+    level: str
+    text: str
+
+
+class Recent(logging.Handler):
+    """A handler that remembers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._guard = threading.Lock()
+        self._entries: deque[LogEntry] = deque(maxlen=KEPT)
+        self._next = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except (TypeError, ValueError):  # arguments that do not fit the message: stderr's handler complains of them
+            text = str(record.msg)
+        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
+        with self._guard:
+            self._entries.append(LogEntry(self._next, at, record.levelname, text))
+            self._next += 1
+
+    def after(self, number: int) -> list[LogEntry]:
+        """Entries from `number` on; a negative one counts from the end."""
+        with self._guard:
+            first = max(self._next + number, 0) if number < 0 else number
+            return [entry for entry in self._entries if entry.id >= first]
+
+
+RECENT = Recent()
+RECENT.setFormatter(logging.Formatter("%(name)s: %(message)s"))
