@@ -144,6 +144,9 @@ def test_many_are_activated_at_once(admin: Api, user: Api, ada: Person) -> None:
     ]
     found = {one["id"]: one["active"] for one in admin.get(USERS, active=False).json["users"]}
     assert (found[ada.id], found[other.id]) == (False, False)
+    by_name = {"userIds": [], "filters": {"name": ada.name}, "activate": True}
+    assert admin.call("PATCH", USERS, by_name).json["results"] == [{"id": ada.id, "error": ""}]
+    assert admin.get(ada.path).json["user"]["active"]
 
 
 def stay_alone(admin: Api) -> int:

@@ -85,10 +85,17 @@ class PostUser(Body):
     is_hashed: bool = False
 
 
+class UserFilters(Body):
+    name: str = ""
+    admin: bool | None = None
+
+
 class PatchUsers(Body):
-    user_ids: list[int]
+    """With filters: all whom these fit but the caller, instead of those that are named."""
+
+    user_ids: list[int] = []  # noqa: RUF012
     activate: bool
-    filters: Json | None = None
+    filters: UserFilters | None = None
 
 
 class Outcome(Shape):
@@ -136,7 +143,11 @@ def create(body: PostUser, services: UsesServices, caller: UserCaller) -> UserAn
 @router.patch("/users")
 def activate(body: PatchUsers, services: UsesServices, caller: UserCaller) -> OutcomesAnswer:
     """Activate or deactivate many."""
-    found = users.set_active(services.store, caller, body.user_ids, body.activate)
+    chosen = body.user_ids
+    if body.filters is not None:
+        page = users.list_page(services.store, UserQuery(body.filters.name, admin=body.filters.admin), 0, 0)
+        chosen = [row.id for row in page.items if row.id != caller.user_id]
+    found = users.set_active(services.store, caller, chosen, body.activate)
     return OutcomesAnswer(results=[Outcome(id=user_id, error=error) for user_id, error in found])
 
 
