@@ -14,13 +14,15 @@ from determined.cli import cli
 from determined.common import api
 done = []
 for arguments in json.loads(sys.argv[1]):
-    out, err, status = io.StringIO(), io.StringIO(), 0
+    # With a buffer beneath it, as some commands write there.
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    err, status = io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             cli.main(arguments)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
-    done.append([status, out.getvalue(), err.getvalue()])
+    done.append([status, out.buffer.getvalue().decode(), err.getvalue()])
 answer(done)
 """
 

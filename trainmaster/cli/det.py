@@ -27,6 +27,8 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "model": (("m",), "trainmaster.cli.model", "the model registry"),
     "template": (("tpl",), "trainmaster.cli.template", "parts of configurations that are shared"),
     "config-policies": (("cp",), "trainmaster.cli.config_policies", "what all configurations must hold"),
+    "resources": (("res",), "trainmaster.cli.resources", "what slots were used for"),
+    "task": ((), "trainmaster.cli.task", "what waits or runs, and its logs"),
     "resource-pool": (("rp",), "trainmaster.cli.resource_pool", "which pools are kept for which workspaces"),
     "user": (("u",), "trainmaster.cli.user", "log in and out; list, make and change users"),
     "user-group": ((), "trainmaster.cli.user_group", "groups of users"),

@@ -8,7 +8,8 @@ from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, session
-from trainmaster.cli.verbs import Verbs
+from trainmaster.cli.verbs import LEVELS, Verbs, natural
+from trainmaster.client.cluster import ClusterView
 from trainmaster.client.policies import Policies
 
 
@@ -22,6 +23,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "resume", _resume, "go on with a pool that rests after failures (administrators)", "det master resume gpu"
     )
     p.add_argument("pool", metavar="POOL")
+    p = verbs.add("logs", _logs, "print its own log (administrators)", "det master logs --tail 20 -f")
+    p.add_argument("-f", "--follow", action="store_true", help="go on as it comes")
+    p.add_argument("--tail", type=natural, default=0, metavar="N", help="the last N lines")
+    config = verbs.group("config", "its configuration (administrators)")
+    p = config.add("show", _show_config, "print it without passwords", "det master config show")
+    p.add_argument("--json", action="store_true", help="print JSON")
+    p = config.add("set", _set_config, "change it until it is started again", "det master config set --log.level DEBUG")
+    p.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, required=True, help="how much it logs")
     message = verbs.group("cluster-message", "the banner that everybody sees")
     p = message.add("get", _get_message, "show it", "det master cluster-message get")
     p.add_argument("--json", action="store_true", help="print JSON")
@@ -33,6 +42,25 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     end.add_argument("-e", "--end", metavar="TIME", help="RFC 3339 time (default: until it is taken down)")
     end.add_argument("-d", "--duration", metavar="TIME", help="such as 2w, 1d or 2h30m")
     message.add("clear", _clear_message, "take it down (administrators)", "det master cluster-message clear")
+
+
+def _logs(args: argparse.Namespace) -> None:
+    for entry in ClusterView(session(args)).master_log(offset=-args.tail, follow=args.follow):
+        level = entry["level"].removeprefix("LOG_LEVEL_")
+        print(f"{entry['timestamp']} [{level}]: {entry['message']}", flush=args.follow)
+
+
+def _show_config(args: argparse.Namespace) -> None:
+    config = ClusterView(session(args)).config()
+    if args.json:
+        render.show_json(config)
+    else:
+        print(render.yaml(config), end="")
+
+
+def _set_config(args: argparse.Namespace) -> None:
+    ClusterView(session(args)).set_log_level(args.level)
+    print(f"The master logs {args.level} and above until it is started again.")
 
 
 def _get_message(args: argparse.Namespace) -> None:

@@ -291,6 +291,9 @@ def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.dat
 def _raw(use: usage.Use) -> Json:
     return {
         "kind": "trial",
+        "allocationId": use.allocation_id,
+        "workspaceName": use.workspace,
+        "resourcePool": use.pool,
         "startTime": rfc3339(use.start),
         "endTime": rfc3339(use.end),
         "experimentId": use.experiment_id,
