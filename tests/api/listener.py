@@ -34,6 +34,18 @@ class Listener:
         """What was heard, once it is that much."""
         return wait_for(lambda: self.heard if len(self.heard) >= count else None, f"{count} messages to a webhook")
 
+    def of(self, experiment: int) -> list[Heard]:
+        """What was heard of one experiment's end: those of other tests end too."""
+        told = [(heard, heard.json.get("event_data", {}).get("experiment", {})) for heard in self.heard]
+        return [heard for heard, about in told if about.get("id") == experiment]
+
+    def wait_of(self, experiment: int, count: int = 1) -> list[Heard]:
+        """`of`, once it is that much."""
+        return wait_for(
+            lambda: found if len(found := self.of(experiment)) >= count else None,
+            f"{count} messages about experiment {experiment}",
+        )
+
 
 @contextmanager
 def listening() -> Iterator[Listener]:

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, text
 from tests.api.http import Api
 from tests.api.jobs import Job, config
 from tests.api.listener import Listener, listening
+from tests.api.people import workspace_of
 from tests.e2e.master import MasterProcess, free_port, wait_for
 from trainmaster.master.services.identity import webhook_key
 
@@ -76,7 +77,7 @@ def test_the_end_of_an_experiment_is_told_once_and_signed(
     hook(f"{listener.url}/ends?a=b", ends("CANCELED"), ends("COMPLETED"))
     number = experiment(config(name="to be killed"), activate=False)
     kill(user, number)
-    (heard,) = listener.wait()
+    (heard,) = listener.wait_of(number)
     assert heard.path == "/ends?a=b"
     event = heard.json
     assert (event["event_type"], event["condition"]) == ("EXPERIMENT_STATE_CHANGE", {"state": "CANCELED"})
@@ -96,7 +97,7 @@ def test_the_end_of_an_experiment_is_told_once_and_signed(
             return connection.execute(text(left)).scalar_one() == 0
 
     wait_for(delivered, "an empty outbox")
-    assert len(listener.heard) == 1
+    assert len(listener.of(number)) == 1
 
 
 def test_only_those_hear_who_asked(
@@ -108,10 +109,14 @@ def test_only_those_hear_who_asked(
     hook(f"{listener.url}/elsewhere", ends("CANCELED"), workspaceId=other)
     named = hook(f"{listener.url}/named", ends("CANCELED"), mode="WEBHOOK_MODE_SPECIFIC", workspaceId=1)
     hook(f"{listener.url}/all", ends("CANCELED"))
-    for webhooks in ({"exclude": True}, {"webhook_name": [named["name"]]}):
-        kill(user, experiment(config(integrations={"webhooks": webhooks}), activate=False))
-    listener.wait(2)
-    assert sorted(heard.path for heard in listener.heard) == ["/all", "/named"]
+    silent, told = (
+        experiment(config(integrations={"webhooks": webhooks}), activate=False)
+        for webhooks in ({"exclude": True}, {"webhook_name": [named["name"]]})
+    )
+    for number in (silent, told):
+        kill(user, number)
+    assert sorted(heard.path for heard in listener.wait_of(told, 2)) == ["/all", "/named"]
+    assert listener.of(silent) == []
 
 
 def test_an_alert_of_the_training_code(
@@ -214,15 +219,17 @@ def test_names_are_free_for_one(admin: Api, user: Api, hook: Callable[..., Any])
 
 
 def test_an_event_outlives_the_master(
-    master: MasterProcess, user: Api, engine: Engine, listener: Listener, hook: Callable[..., Any],
+    master: MasterProcess, user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any],
     experiment: Callable[..., int],
 ) -> None:  # fmt: skip
     """What stands in the outbox when a master ends is delivered by the next one; an attempt that was counted and not
     made counts."""
+    workspace, project = workspace_of(admin)
     listener.answers += [503]
-    hook(listener.url, ends("CANCELED"))
-    kill(user, experiment(activate=False))
-    listener.wait()
+    hook(listener.url, ends("CANCELED"), workspaceId=workspace)
+    number = experiment(activate=False, projectId=project)
+    kill(user, number)
+    listener.wait_of(number)
     with engine.begin() as connection:
         row = wait_for(
             lambda: connection.execute(
@@ -234,5 +241,5 @@ def test_an_event_outlives_the_master(
     master.kill()
     engine.dispose()  # its database ended with the master
     master.start()
-    first, second = listener.wait(2)
+    first, second = listener.wait_of(number, 2)
     assert second.body == first.body
