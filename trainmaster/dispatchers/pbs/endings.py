@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 
 from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.batch.endings import named_signal
 from trainmaster.dispatchers.pbs.parse import Job
 from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import Exit, terminated_by
@@ -67,11 +67,11 @@ def in_words(state: JobState, job: Job) -> str:
             return f"The job used more CPUs (ncpus) than it had asked for{where} and was ended."
         case JobState.FAILED if exit.signal == int(signal.SIGKILL):
             return (
-                f"The job was ended by {_signal(exit.signal)}{where}: it may have used more memory than it had "
+                f"The job was ended by {named_signal(exit.signal)}{where}: it may have used more memory than it had "
                 "asked for, or somebody ended it."
             )
         case JobState.FAILED if exit.signal:
-            return f"The job was ended by {_signal(exit.signal)}{where}."
+            return f"The job was ended by {named_signal(exit.signal)}{where}."
         case JobState.FAILED if exit.code == 127:
             return (
                 f"The job ended with status 127{where}: a command was not found. When it left no output at all, its "
@@ -108,9 +108,3 @@ def _infrastructure(job: Job, where: str) -> str:
 def _comment(job: Job) -> str:
     told = re.sub(r"^Job run at .*? on \(.*?\)(\+\(.*?\))*( and failed)?", "", job.comment).strip(" .")
     return f" (PBS says: {told})" if told else ""
-
-
-def _signal(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return f"signal {number} ({signal.Signals(number).name})"
-    return f"signal {number}"

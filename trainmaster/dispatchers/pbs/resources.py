@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
+from trainmaster.dispatchers.batch.resources import even_share
 
 # Of Resource_List and not of a chunk (pbs_resources(7B)).
 JOB_WIDE = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput", "pmem", "pvmem", "file",
@@ -52,7 +53,7 @@ def plan(
         return Request(chunks=1)
     each = slots if single_node else slots_per_node
     if each is None and node_size:
-        each = next(share for share in range(min(slots, node_size), 0, -1) if slots % share == 0)
+        each = even_share(slots, node_size)
     chunks = -(-slots // (each or 1))
     if slot_type is SlotType.CPU:
         return Request(chunks=chunks, cpus=each or 1)

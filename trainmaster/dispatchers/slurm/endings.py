@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import pwd
 import re
-import signal
 from collections.abc import Sequence
 
 from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.batch.endings import named_signal
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import Exit
 
@@ -36,7 +36,7 @@ def in_words(
         case JobState.FAILED if reason == "BadConstraints" and not nodes:
             return f"Slurm refused the job. {explain_reason(reason).sentence}"
         case JobState.FAILED if exit is not None and exit.signal:
-            return f"The job was ended by {_signal(exit.signal)}{where}."
+            return f"The job was ended by {named_signal(exit.signal)}{where}."
         case JobState.FAILED if exit is not None:
             return f"The job ended with status {exit.code}{where}."
         case JobState.FAILED:
@@ -77,9 +77,3 @@ def _who(raw: str) -> str:
     with contextlib.suppress(KeyError):
         return f"uid {uid} ({pwd.getpwuid(uid).pw_name})"
     return f"uid {uid}"
-
-
-def _signal(number: int) -> str:
-    with contextlib.suppress(ValueError):
-        return f"signal {number} ({signal.Signals(number).name})"
-    return f"signal {number}"

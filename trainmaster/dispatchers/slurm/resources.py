@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
+from trainmaster.dispatchers.batch.resources import even_share
 
 
 class GpuDialect(enum.Enum):
@@ -64,7 +65,7 @@ def plan(
     if single_node:
         each = slots
     elif each is None and node_size:
-        each = _even_share(slots, node_size)
+        each = even_share(slots, node_size)
     if slot_type is SlotType.CPU:
         nodes = _ceil(slots, each or 1)
         return Request(nodes=nodes, slots_each=each or 0, cores_each=each or 1)
@@ -105,7 +106,3 @@ def merge_gres(words: list[str], gres: str | None) -> list[str]:
 
 def _ceil(slots: int, each: int) -> int:
     return -(-slots // each)
-
-
-def _even_share(slots: int, node_size: int) -> int:
-    return next(each for each in range(min(slots, node_size), 0, -1) if slots % each == 0)
