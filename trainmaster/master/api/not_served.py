@@ -40,13 +40,7 @@ REFUSED: Mapping[str, str] = {
         for place in ("oauth2", "scim/v2")
     },
     f"GET {V1}/user/projects/activity": _LATER,
-    f"POST {V1}/experiments/{{experiment_id}}/file": _LATER,
-    f"GET {V1}/experiments/{{experiment_id}}/file_tree": _LATER,
-    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/batches": _LATER,
-    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-sample": _LATER,
-    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-snapshot": _LATER,
     f"POST {V1}/trials/profiler/metrics": _LATER,
-    f"GET {V1}/trials/time-series": _LATER,
     f"GET {V1}/trials/{{trial_id}}/profiler/metrics": _LATER,
     f"GET {V1}/trials/{{trial_id}}/profiler/available_series": _LATER,
     f"POST {V1}/runs": _LATER,

@@ -258,6 +258,13 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     "GET /resources/allocation/aggregated": P.VIEW_CLUSTER_USAGE,
     "GET /resources/allocation/allocations-csv": P.VIEW_CLUSTER_USAGE,
     f"GET {V1}/health": OPEN,
+    # series, files
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/batches": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-sample": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {V1}/experiments/{{experiment_id}}/metrics-stream/trials-snapshot": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {V1}/trials/time-series": P.VIEW_EXPERIMENT_METADATA,
+    f"GET {V1}/experiments/{{experiment_id}}/file_tree": P.VIEW_EXPERIMENT_ARTIFACTS,
+    f"POST {V1}/experiments/{{experiment_id}}/file": P.VIEW_EXPERIMENT_ARTIFACTS,
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }

@@ -1,0 +1,250 @@
+"""Series of metrics for plots, and the files of an experiment for reading."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.parameters import words
+from trainmaster.master.api.shapes import Body, Trial, rfc3339
+from trainmaster.master.api.streams import line_of
+from trainmaster.master.services import model_files, series
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.metrics import MAX_STEPS
+from trainmaster.master.services.series import Named, Point, Stretch
+
+router = APIRouter(prefix="/api/v1", tags=["metrics"])
+Json = dict[str, Any]
+TYPES = ("TRAINING", "VALIDATION", "PROFILING")
+PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
+
+Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
+Count = Annotated[int, Query(ge=0, le=series.MOST_POINTS)]
+Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
+
+
+def _group(group: str, metric_type: str) -> str:
+    """The group, which older clients say as a type of metric."""
+    found = words([metric_type], "METRIC_TYPE_", TYPES) if metric_type else []
+    return group or (found[0].lower() if found else "")
+
+
+def _metric(
+    metricName: str = "",
+    group: str = "",
+    metricType: str = "",
+) -> Named:
+    named = _group(group, metricType)
+    if not named:
+        raise Invalid("Say which group the metric is of, as group=validation.")
+    return Named(named, metricName)
+
+
+Metric = Annotated[Named, Depends(_metric)]
+
+
+def _stretch(startBatches: Steps = 0, endBatches: Steps = 0, maxDatapoints: Count = 0) -> Stretch:
+    return Stretch(startBatches, endBatches or MAX_STEPS, maxDatapoints)
+
+
+Part = Annotated[Stretch, Depends(_stretch)]
+
+
+@router.get("/experiments/{experiment_id}/metrics-stream/batches")
+async def batches(
+    experiment_id: int, services: UsesServices, caller: UserCaller, metric: Metric, period: Period = 0.0
+) -> StreamingResponse:
+    """At which steps there is a value; then those that come, until the experiment has ended."""
+    seen: set[int] = set()
+
+    def look() -> tuple[Json | None, bool]:
+        found, live = series.batches(services.store, experiment_id, metric)
+        fresh = [steps for steps in found if steps not in seen]
+        seen.update(fresh)
+        return ({"batches": fresh} if fresh else None), live
+
+    return await _looking(services, look, period)
+
+
+@router.get("/experiments/{experiment_id}/metrics-stream/trials-sample")
+async def trials_sample(
+    experiment_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    metric: Metric,
+    stretch: Part,
+    most: Annotated[int, Query(alias="maxTrials", ge=0, le=series.MOST_TRIALS)] = 0,
+    period: Period = 0.0,
+) -> StreamingResponse:
+    """The best trials with their series; again when something has changed, until the experiment has ended."""
+    shown: set[int] = set()
+    before: list[Any] = []
+
+    def look() -> tuple[Json | None, bool]:
+        found, live = series.sample(services.store, experiment_id, metric, stretch, most)
+        ids = {one.trial.id for one in found}
+        message = {
+            "trials": [
+                {"trialId": one.trial.id, "hparams": one.trial.hparams, "data": _data({metric.name: one.points})}
+                for one in found
+            ],
+            "promotedTrials": sorted(ids - shown),
+            "demotedTrials": sorted(shown - ids),
+        }
+        shown.clear()
+        shown.update(ids)
+        if before == [message["trials"]]:
+            return None, live
+        before[:] = [message["trials"]]
+        return message, live
+
+    return await _looking(services, look, period)
+
+
+@router.get("/experiments/{experiment_id}/metrics-stream/trials-snapshot")
+async def trials_snapshot(
+    experiment_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    metric: Metric,
+    batchesProcessed: Steps = 0,
+    batchesMargin: Steps = 0,
+    period: Period = 0.0,
+) -> StreamingResponse:
+    """What each trial measured at one number of steps; again when there is more, until the experiment has ended."""
+    before: list[Json] = []
+
+    def look() -> tuple[Json | None, bool]:
+        found, live = series.snapshot(services.store, experiment_id, metric, batchesProcessed, batchesMargin)
+        trials = [
+            {"trialId": one.trial_id, "hparams": one.hparams, "metric": one.value, "batchesProcessed": one.steps}
+            for one in found
+        ]
+        message = {"trials": trials}
+        if before == [message]:
+            return None, live
+        before[:] = [message]
+        return message, live
+
+    return await _looking(services, look, period)
+
+
+@router.get("/trials/time-series")
+def compare(
+    services: UsesServices,
+    caller: UserCaller,
+    stretch: Part,
+    trial_ids: Annotated[list[int], Query(alias="trialIds")] = [],  # noqa: B006
+    names: Annotated[list[str], Query(alias="metricNames")] = [],  # noqa: B006
+    ids: Annotated[list[str], Query(alias="metricIds")] = [],  # noqa: B006
+    group: str = "",
+    metricType: str = "",
+) -> Json:
+    """`metricIds` are GROUP.NAME; `metricNames` are names in `group`, or in both training and validation."""
+    wanted = [Named(*_split(one)) for one in ids]
+    groups = [_group(group, metricType)] if group or metricType else ["training", "validation"]
+    wanted += [Named(one, name) for one in groups for name in names]
+    found = series.compare(services.store, caller, trial_ids, wanted, stretch)
+    time = now()
+    return {
+        "trials": [
+            {
+                "trial": Trial.of(row, now=time).model_dump(by_alias=True, mode="json"),
+                "metrics": [_downsampled(name, points) for name, points in _by_group(measured).items()],
+            }
+            for row, measured in found
+        ]
+    }
+
+
+def _split(metric_id: str) -> tuple[str, str]:
+    group, dot, name = metric_id.partition(".")
+    if not dot or not group or not name:
+        raise Invalid(f"{metric_id!r} is no metric; write GROUP.NAME, such as validation.loss.")
+    return group, name
+
+
+def _by_group(measured: Mapping[Named, Sequence[Point]]) -> dict[str, dict[str, Sequence[Point]]]:
+    found: dict[str, dict[str, Sequence[Point]]] = {}
+    for metric, points in measured.items():
+        found.setdefault(metric.group, {})[metric.name] = points
+    return found
+
+
+def _downsampled(group: str, measured: Mapping[str, Sequence[Point]]) -> Json:
+    kind = group.upper() if group in ("training", "validation") else "UNSPECIFIED"
+    return {"group": group, "type": f"METRIC_TYPE_{kind}", "data": _data(measured)}
+
+
+def _data(measured: Mapping[str, Sequence[Point]]) -> list[Json]:
+    """One entry for each number of steps, with the values of all metrics that have one there."""
+    found: dict[int, Json] = {}
+    for name, points in measured.items():
+        for point in points:
+            entry = found.setdefault(
+                point.steps, {"batches": point.steps, "time": rfc3339(point.at), "epoch": point.epoch, "values": {}}
+            )
+            entry["values"][name] = point.value
+    return [found[steps] for steps in sorted(found)]
+
+
+async def _looking(
+    services: Services, look: Callable[[], tuple[Json | None, bool]], period: float
+) -> StreamingResponse:
+    """A message for each look that finds something new, until nothing can come any more. The first look is made before
+    the answer begins, so that what is wrong with the request has its status."""
+    message, live = await run_in_threadpool(look)
+
+    async def body() -> AsyncIterator[bytes]:
+        found, more = message, live
+        while True:
+            if found is not None:
+                yield line_of(found)
+            if not more or services.wakeups.closed:
+                return
+            left = math.ceil(period or PERIOD)
+            while left > 0 and not services.wakeups.closed:
+                await asyncio.sleep(min(left, 1))
+                left -= 1
+            found, more = await run_in_threadpool(look)
+
+    return StreamingResponse(body(), media_type="application/json")
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+class FileRequest(Body):
+    path: str
+    experiment_id: int | None = None
+
+
+@router.get("/experiments/{experiment_id}/file_tree")
+def file_tree(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    return {"files": [_node(node) for node in model_files.tree(services.store, experiment_id)]}
+
+
+@router.post("/experiments/{experiment_id}/file")
+def file(experiment_id: int, body: FileRequest, services: UsesServices, caller: UserCaller) -> Json:
+    """One file of the experiment's folder, in base64."""
+    return {"file": model_files.content(services.store, experiment_id, body.path)}
+
+
+def _node(node: model_files.Node) -> Json:
+    return {
+        "path": node.path,
+        "name": node.path.rpartition("/")[2],
+        "modifiedTime": rfc3339(node.modified),
+        "contentLength": node.size,
+        "isDir": node.folder,
+        "contentType": node.media_type,
+        "files": [_node(child) for child in node.children],
+    }
