@@ -17,7 +17,7 @@ _KUBERNETES = (
 _SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
 _TASKS = "Commands, notebooks, shells and TensorBoards are not served by this version."
 _GENERIC = "Generic tasks are not served by this version; run an experiment with the searcher `single`."
-_LATER = "This is not served by this version."
+_PROFILER = "What a profiler measures is reported as metrics of the groups gpu, cpu, memory, disk and network."
 
 V1 = "/api/v1"
 REFUSED: Mapping[str, str] = {
@@ -39,47 +39,29 @@ REFUSED: Mapping[str, str] = {
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
         for place in ("oauth2", "scim/v2")
     },
-    f"GET {V1}/user/projects/activity": _LATER,
-    f"POST {V1}/trials/profiler/metrics": _LATER,
-    f"GET {V1}/trials/{{trial_id}}/profiler/metrics": _LATER,
-    f"GET {V1}/trials/{{trial_id}}/profiler/available_series": _LATER,
-    f"POST {V1}/runs": _LATER,
-    f"POST {V1}/runs/archive": _LATER,
-    f"POST {V1}/runs/delete": _LATER,
-    f"POST {V1}/runs/kill": _LATER,
-    f"POST {V1}/runs/move": _LATER,
-    f"POST {V1}/runs/pause": _LATER,
-    f"POST {V1}/runs/resume": _LATER,
-    f"POST {V1}/runs/unarchive": _LATER,
+    f"POST {V1}/trials/profiler/metrics": _PROFILER,
     f"POST {V1}/generic-tasks": _GENERIC,
     f"GET {V1}/tasks/{{task_id}}/config": _GENERIC,
     f"POST {V1}/tasks/{{task_id}}/kill": _GENERIC,
     f"POST {V1}/tasks/{{task_id}}/pause": _GENERIC,
     f"POST {V1}/tasks/{{task_id}}/unpause": _GENERIC,
-    f"GET {V1}/commands": _TASKS,
     f"POST {V1}/commands": _TASKS,
     f"GET {V1}/commands/{{command_id}}": _TASKS,
     f"POST {V1}/commands/{{command_id}}/kill": _TASKS,
     f"POST {V1}/commands/{{command_id}}/set_priority": _TASKS,
-    f"GET {V1}/notebooks": _TASKS,
     f"POST {V1}/notebooks": _TASKS,
     f"GET {V1}/notebooks/{{notebook_id}}": _TASKS,
     f"POST {V1}/notebooks/{{notebook_id}}/kill": _TASKS,
     f"PUT {V1}/notebooks/{{notebook_id}}/report_idle": _TASKS,
     f"POST {V1}/notebooks/{{notebook_id}}/set_priority": _TASKS,
-    f"GET {V1}/shells": _TASKS,
     f"POST {V1}/shells": _TASKS,
     f"GET {V1}/shells/{{shell_id}}": _TASKS,
     f"POST {V1}/shells/{{shell_id}}/kill": _TASKS,
     f"POST {V1}/shells/{{shell_id}}/set_priority": _TASKS,
-    f"GET {V1}/tensorboards": _TASKS,
     f"POST {V1}/tensorboards": _TASKS,
     f"GET {V1}/tensorboards/{{tensorboard_id}}": _TASKS,
     f"POST {V1}/tensorboards/{{tensorboard_id}}/kill": _TASKS,
     f"POST {V1}/tensorboards/{{tensorboard_id}}/set_priority": _TASKS,
-    f"GET {V1}/projects/{{project_id}}/columns": _LATER,
-    f"GET {V1}/projects/{{project_id}}/experiments/metric-ranges": _LATER,
-    f"GET {V1}/projects/{{project_id}}/metadata/{{key}}": _LATER,
 }
 
 router = APIRouter()

@@ -135,6 +135,13 @@ def create(workspace_id: int, body: PostProject, services: UsesServices, caller:
     return ProjectAnswer(project=Project.of(view))
 
 
+@router.get("/user/projects/activity")
+def recent(services: UsesServices, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
+    """The projects that the caller has worked in lately."""
+    found = projects.recent_of(services.store, caller, limit or 5)
+    return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in found]}
+
+
 @router.get("/projects/key/{key}")
 def get_by_key(key: str, services: UsesServices, caller: UserCaller) -> ProjectAnswer:
     return ProjectAnswer(project=Project.of(projects.get_by_key(services.store, caller, key)))

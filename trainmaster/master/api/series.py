@@ -15,15 +15,17 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
 from trainmaster.master.api.streams import line_of
-from trainmaster.master.services import model_files, series
+from trainmaster.master.services import model_files, profiler, series, trials
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.metrics import MAX_STEPS
+from trainmaster.master.services.profiler import Series
 from trainmaster.master.services.series import Named, Point, Stretch
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
 TYPES = ("TRAINING", "VALIDATION", "PROFILING")
+LOOK_AGAIN = 2.0  # seconds between two looks of who follows the profiler
 PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
@@ -247,4 +249,82 @@ def _node(node: model_files.Node) -> Json:
         "isDir": node.folder,
         "contentType": node.media_type,
         "files": [_node(child) for child in node.children],
+    }
+
+
+# -- the profiler -------------------------------------------------------------------------------------------------
+
+
+@router.get("/trials/{trial_id}/profiler/available_series")
+async def profiler_series(
+    trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
+) -> StreamingResponse:
+    """Of what there are measurements; with `follow` again when there is more, until the trial has ended."""
+    seen: list[Series] = []
+
+    def look() -> tuple[Json | None, bool]:
+        live = _lives(services, trial_id) and follow
+        found = list(profiler.read(services.store, trial_id))
+        if found == seen and seen:
+            return None, live
+        seen[:] = found
+        return {"labels": [_labels(trial_id, one) for one in found]}, live
+
+    return await _looking(services, look, LOOK_AGAIN)
+
+
+@router.get("/trials/{trial_id}/profiler/metrics")
+async def profiler_metrics(
+    trial_id: int,
+    services: UsesServices,
+    caller: UserCaller,
+    name: Annotated[str, Query(alias="labels.name")] = "",
+    agent: Annotated[str, Query(alias="labels.agentId")] = "",
+    gpu: Annotated[str, Query(alias="labels.gpuUuid")] = "",
+    follow: bool = False,
+) -> StreamingResponse:
+    """What was measured of the machines of a trial, a line for each series; with `follow` also what comes."""
+
+    def fits(one: Series) -> bool:
+        return name in ("", one.name) and agent in ("", one.agent) and gpu in ("", one.gpu)
+
+    live = await run_in_threadpool(_lives, services, trial_id)  # there is such a trial
+
+    async def body() -> AsyncIterator[bytes]:
+        told: dict[Series, int] = {}
+        more = live
+        while True:
+            for one, measured in (await run_in_threadpool(profiler.read, services.store, trial_id)).items():
+                first = told.get(one, 0)
+                if fits(one) and len(measured.values) > first:
+                    told[one] = len(measured.values)
+                    yield line_of({"batch": _batch(trial_id, one, measured, first)})
+            if not (follow and more) or services.wakeups.closed:
+                return
+            await asyncio.sleep(LOOK_AGAIN)
+            more = await run_in_threadpool(_lives, services, trial_id)
+
+    return StreamingResponse(body(), media_type="application/json")
+
+
+def _lives(services: Services, trial_id: int) -> bool:
+    return trials.get(services.store, trial_id)[0].end_time is None
+
+
+def _labels(trial_id: int, one: Series) -> Json:
+    return {
+        "trialId": trial_id,
+        "name": one.name,
+        "agentId": one.agent,
+        "gpuUuid": one.gpu,
+        "metricType": "PROFILER_METRIC_TYPE_SYSTEM",
+    }
+
+
+def _batch(trial_id: int, one: Series, measured: profiler.Measured, first: int) -> Json:
+    return {
+        "labels": _labels(trial_id, one),
+        "values": measured.values[first:],
+        "batches": measured.steps[first:],
+        "timestamps": [rfc3339(at) for at in measured.times[first:]],
     }

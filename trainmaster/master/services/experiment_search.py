@@ -9,7 +9,7 @@ the best trial, where GROUP is training, validation or a metric group and STAT m
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,8 @@ from trainmaster.master.services.store import Store
 Json = Mapping[str, Any]
 USUAL = 100  # entries where no limit is given
 DEEPEST = 20  # groups inside groups
-_STATS = ("min", "max", "mean", "last")
-_SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # as trials keep their summaries
+STATS = ("min", "max", "mean", "last")
+SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # as trials keep their summaries
 
 _e = Experiment.__table__.c
 _NUMBERS: dict[str, ColumnElement[Any]] = {
@@ -55,23 +55,26 @@ _TIMES: dict[str, ColumnElement[Any]] = {"startTime": _e.start_time, "endTime": 
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """How a column is compared: `kind` is number, text, time, tags, or json for what may be a number or a text."""
 
     value: ColumnElement[Any]
     kind: str
 
 
+Find = Callable[[str], Column]
+
+
 def search(
     store: Store, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
 ) -> Page[tuple[ExperimentView, Trial | None]]:
     """Experiments with their best trials. `limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
-    tree = _parsed(wanted)
+    tree = parsed(wanted)
     statement = (
         select(Experiment.id)
         .join(User, User.id == Experiment.owner_id)
         .outerjoin(Trial, Trial.id == Experiment.best_trial_id)
-        .where(_group(tree.get("filterGroup") or {}, 0))
+        .where(condition(tree.get("filterGroup") or {}, _column))
     )
     if not tree.get("showArchived", False):
         statement = statement.where(~Experiment.archived)
@@ -80,10 +83,10 @@ def search(
     if caller.workspaces is not None:
         mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
         statement = statement.where(Experiment.project_id.in_(mine))
-    order = [*_order(sort), Experiment.id.desc()]
+    order = [*order_of(sort, _column), Experiment.id.desc()]
     with store.transaction() as session:
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
-        window = _window(offset, limit, total)
+        window = window_of(offset, limit, total)
         ids = list(session.scalars(statement.order_by(*order).offset(window.start).limit(window.size)))
         views = {view.row.id: view for view in experiments.views_of(session, ids)}
         best_ids = [view.row.best_trial_id for view in views.values()]
@@ -91,13 +94,15 @@ def search(
     return Page([(views[key], best.get(views[key].row.best_trial_id or 0)) for key in ids], window)
 
 
-def _window(offset: int, limit: int, total: int) -> Window:
+def window_of(offset: int, limit: int, total: int) -> Window:
+    """`limit` 0 stands for 100, -1 for everything, -2 for the count alone."""
     if limit == -2:
         return Window(offset, limit, 0, 0, total)
     return cut(offset, {0: USUAL, -1: 0}.get(limit, limit), total)
 
 
-def _parsed(wanted: str) -> dict[str, Any]:
+def parsed(wanted: str) -> dict[str, Any]:
+    """The filter as its JSON says. Raises Invalid."""
     try:
         tree = json.loads(wanted) if wanted else {}
     except (ValueError, RecursionError) as error:
@@ -107,13 +112,16 @@ def _parsed(wanted: str) -> dict[str, Any]:
     return tree
 
 
-def _group(group: Json, depth: int) -> ColumnElement[bool]:
+def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
+    """A tree of conditions; `find` knows the columns. Raises Invalid."""
     if depth > DEEPEST:
         raise Invalid(f"filter: groups are nested more than {DEEPEST} deep.")
     children = group.get("children") or []
     if not isinstance(children, list) or not all(isinstance(child, dict) for child in children):
         raise Invalid("filter: children must be a list of groups and fields.")
-    parts = [_group(child, depth + 1) if child.get("kind") == "group" else _field(child) for child in children]
+    parts = [
+        condition(child, find, depth + 1) if child.get("kind") == "group" else _field(child, find) for child in children
+    ]
     if not parts:
         return true()
     conjunction = group.get("conjunction", "and")
@@ -122,9 +130,9 @@ def _group(group: Json, depth: int) -> ColumnElement[bool]:
     return and_(*parts) if conjunction == "and" else or_(*parts)
 
 
-def _field(field: Json) -> ColumnElement[bool]:
+def _field(field: Json, find: Find) -> ColumnElement[bool]:
     name, operator, value = str(field.get("columnName") or ""), str(field.get("operator") or "="), field.get("value")
-    column = _column(name)
+    column = find(name)
     if operator in ("isEmpty", "notEmpty"):
         empty = column.value == literal([], JSONB) if column.kind == "tags" else column.value.is_(None)
         return empty if operator == "isEmpty" else not_(empty)
@@ -135,7 +143,7 @@ def _field(field: Json) -> ColumnElement[bool]:
     return _compared(column, name, operator, value)
 
 
-def _about_tags(column: _Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
+def _about_tags(column: Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
     has: ColumnElement[bool] = column.value.op("@>")(literal([str(value)], JSONB))
     if operator in ("contains", "="):
         return has
@@ -144,11 +152,11 @@ def _about_tags(column: _Column, name: str, operator: str, value: Any) -> Column
     raise _odd_operator(name, operator)
 
 
-def _compared(column: _Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
+def _compared(column: Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:
     if column.kind == "json":
         number = isinstance(value, int | float) and not isinstance(value, bool)
         plain: ColumnElement[Any] = column.value.op("#>>")(literal([], ARRAY(Text)))
-        column = _Column(_as_number(column.value), "number") if number else _Column(plain, "text")
+        column = Column(as_number(column.value), "number") if number else Column(plain, "text")
     target = column.value
     if operator in ("contains", "notContains"):
         within = cast(target, Text).icontains(str(value), autoescape=True)
@@ -183,42 +191,50 @@ def _odd_operator(name: str, operator: str) -> Invalid:
     return Invalid(f"filter: {name} cannot be compared with {operator!r}.")
 
 
-def _column(name: str) -> _Column:
+def _column(name: str) -> Column:
     if name in _NUMBERS:
-        return _Column(_NUMBERS[name], "number")
+        return Column(_NUMBERS[name], "number")
     if name in _TEXTS:
-        return _Column(_TEXTS[name], "text")
+        return Column(_TEXTS[name], "text")
     if name in _TIMES:
-        return _Column(_TIMES[name], "time")
+        return Column(_TIMES[name], "time")
     if name in ("tags", "labels"):
-        return _Column(_e.labels, "tags")
+        return Column(_e.labels, "tags")
     if name == "archived":
-        return _Column(cast(_e.archived, Text), "text")
-    head, _, rest = name.partition(".")
-    if head == "hp" and rest:
-        value = func.jsonb_extract_path(Trial.__table__.c.hparams, *rest.split("."), type_=JSONB)
-        return _Column(value, "json")
-    metric, _, stat = rest.rpartition(".")
-    if metric and stat in _STATS:
-        key = _SUMMARY.get(head, head)
-        value = func.jsonb_extract_path(Trial.__table__.c.summary_metrics, key, metric, stat, type_=JSONB)
-        return _Column(_as_number(value), "number")
+        return Column(cast(_e.archived, Text), "text")
+    if found := measured_column(name):
+        return found
     raise Invalid(
         f"There is no column {name!r}; there are {', '.join(sorted({**_NUMBERS, **_TEXTS, **_TIMES}))}, tags, "
         "archived, hp.NAME and GROUP.METRIC.min (or max, mean, last)."
     )
 
 
-def _as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
+def measured_column(name: str) -> Column | None:
+    """`hp.NAME` or `GROUP.METRIC.STAT` of the joined trial; None for any other name."""
+    head, _, rest = name.partition(".")
+    if head == "hp" and rest:
+        value = func.jsonb_extract_path(Trial.__table__.c.hparams, *rest.split("."), type_=JSONB)
+        return Column(value, "json")
+    metric, _, stat = rest.rpartition(".")
+    if metric and stat in STATS:
+        key = SUMMARY.get(head, head)
+        value = func.jsonb_extract_path(Trial.__table__.c.summary_metrics, key, metric, stat, type_=JSONB)
+        return Column(as_number(value), "number")
+    return None
+
+
+def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
     return case((func.jsonb_typeof(value) == "number", cast(value, Double)))
 
 
-def _order(sort: str) -> list[ColumnElement[Any]]:
+def order_of(sort: str, find: Find) -> list[ColumnElement[Any]]:
+    """`column=asc,column=desc` for ORDER BY. Raises Invalid."""
     found: list[ColumnElement[Any]] = []
     for part in filter(None, sort.split(",")):
         name, _, direction = part.partition("=")
         if direction not in ("", "asc", "desc"):
             raise Invalid(f"sort: {part!r} is not COLUMN=asc or COLUMN=desc.")
-        value = _column(name.strip()).value
+        value = find(name.strip()).value
         found.append(value.desc().nulls_last() if direction == "desc" else value.asc().nulls_last())
     return found

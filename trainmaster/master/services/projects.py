@@ -84,6 +84,17 @@ def list_page(store: Store, caller: Caller, query: ProjectQuery, offset: int, li
     return Page([found[key] for key in ids], window)
 
 
+def recent_of(store: Store, caller: Caller, limit: int) -> list[ProjectView]:
+    """Those in which the caller has made experiments, the latest first."""
+    last = func.max(Experiment.start_time)
+    query = select(Project.id).join(Experiment, Experiment.project_id == Project.id)
+    query = query.where(Experiment.owner_id == caller.user_id, ~Project.archived).group_by(Project.id)
+    with store.transaction() as session:
+        ids = list(session.scalars(query.order_by(last.desc(), Project.id).limit(limit)))
+        found = {view.row.id: view for view in _views(session, select(Project.id).where(Project.id.in_(ids)))}
+    return [found[key] for key in ids]
+
+
 def get(store: Store, project_id: int) -> ProjectView:
     with store.transaction() as session:
         return _view(session, project_id)

@@ -1,0 +1,244 @@
+"""Runs: trials as a list of their own; and what a project's table can show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter
+
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
+from trainmaster.master.api.parameters import words
+from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
+from trainmaster.master.lifecycle import experiment as lifecycle
+from trainmaster.master.services import experiment_edits, experiments, project_columns, runs, trials
+from trainmaster.master.services.runs import Run, Selection
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+Json = dict[str, Any]
+Action = Callable[[int, int], object]
+
+
+class RunExperiment(Shape):
+    id: int
+    name: str
+    description: str
+    searcher_type: str
+    searcher_metric: str
+    forked_from: int | None
+    resource_pool: str
+    progress: float
+    is_multitrial: bool
+    unmanaged: bool
+    external_experiment_id: str | None
+
+
+class FlatRun(Shape):
+    id: int
+    state: str
+    start_time: Time
+    end_time: Time | None
+    duration: int | None
+    labels: list[str]
+    checkpoint_size: Int64
+    checkpoint_count: int
+    searcher_metric_value: float | None
+    external_run_id: str | None
+    hyperparameters: Json
+    summary_metrics: Json
+    metadata: Json | None
+    user_id: int
+    project_id: int
+    project_name: str
+    workspace_id: int
+    workspace_name: str
+    parent_archived: bool
+    archived: bool
+    local_id: str
+    log_policy_matched: str | None
+    experiment: RunExperiment
+
+    @classmethod
+    def of(cls, run: Run) -> FlatRun:
+        trial, experiment, project = run.trial, run.experiment, run.project
+        return cls(
+            id=trial.id,
+            state=f"STATE_{trial.state}",
+            start_time=trial.start_time,
+            end_time=trial.end_time,
+            duration=run.duration,
+            labels=experiment.labels,
+            checkpoint_size=trial.checkpoint_size,
+            checkpoint_count=trial.checkpoint_count,
+            searcher_metric_value=trial.searcher_metric,
+            external_run_id=trial.external_id,
+            hyperparameters=trial.hparams,
+            summary_metrics=trial.summary_metrics,
+            metadata=trial.run_metadata,
+            user_id=experiment.owner_id,
+            project_id=project.id,
+            project_name=project.name,
+            workspace_id=run.workspace.id,
+            workspace_name=run.workspace.name,
+            parent_archived=project.archived or run.workspace.archived,
+            archived=experiment.archived,
+            local_id=f"{project.key}-{trial.id}",
+            log_policy_matched=trial.log_policy,
+            experiment=RunExperiment(
+                id=experiment.id,
+                name=experiment.name,
+                description=experiment.description or "",
+                searcher_type=experiment.searcher_type,
+                searcher_metric=experiment.searcher_metric,
+                forked_from=experiment.parent_id,
+                resource_pool=experiment.resource_pool,
+                progress=experiment.progress,
+                is_multitrial=experiment.num_trials > 1,
+                unmanaged=experiment.unmanaged,
+                external_experiment_id=experiment.external_id,
+            ),
+        )
+
+
+class RunsAnswer(Shape):
+    runs: list[FlatRun]
+    pagination: Pagination
+
+
+class SearchRequest(Body):
+    filter: str = ""
+    sort: str = ""
+    limit: int = 0
+    offset: int = 0
+    project_id: int | None = None
+
+
+class BulkRequest(Body):
+    run_ids: list[int] = []  # noqa: RUF012
+    filter: str = ""
+    project_id: int | None = None
+
+    def selection(self) -> Selection:
+        return Selection(self.run_ids, self.filter, self.project_id)
+
+
+class MoveRequest(Body):
+    run_ids: list[int] = []  # noqa: RUF012
+    filter: str = ""
+    source_project_id: int | None = None
+    destination_project_id: int
+    skip_multitrial: bool = False
+
+
+class Outcome(Shape):
+    id: int
+    error: str
+
+
+class ResultsAnswer(Shape):
+    results: list[Outcome]
+
+
+@router.post("/runs")
+def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> RunsAnswer:
+    page = runs.search(services.store, caller, body.project_id, body.filter, body.sort, body.offset, body.limit)
+    return RunsAnswer(runs=[FlatRun.of(run) for run in page.items], pagination=Pagination.of(page.window))
+
+
+@router.post("/runs/pause")
+def pause(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Pause()))
+
+
+@router.post("/runs/resume")
+def resume(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Activate()))
+
+
+@router.post("/runs/kill")
+def kill(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    def action(run_id: int, _: int) -> None:
+        trials.kill(services.store, services.settings, caller, run_id)
+
+    return _act(services, caller, body.selection(), action, each=True)
+
+
+@router.post("/runs/archive")
+def archive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    def action(_: int, experiment_id: int) -> None:
+        experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, True)
+
+    return _act(services, caller, body.selection(), action)
+
+
+@router.post("/runs/unarchive")
+def unarchive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    def action(_: int, experiment_id: int) -> None:
+        experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, False)
+
+    return _act(services, caller, body.selection(), action)
+
+
+@router.post("/runs/delete")
+def delete(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    def action(_: int, experiment_id: int) -> None:
+        experiments.delete(services.store, services.settings, caller, experiment_id)
+
+    return _act(services, caller, body.selection(), action)
+
+
+@router.post("/runs/move")
+def move(body: MoveRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
+    """The whole experiment goes with a run of a search, unless `skipMultitrial`."""
+
+    def action(_: int, experiment_id: int) -> None:
+        experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
+
+    selection = Selection(body.run_ids, body.filter, body.source_project_id)
+    return _act(services, caller, selection, action, each=not body.skip_multitrial)
+
+
+def _command(services: Services, caller: UserCaller, event: lifecycle.Event) -> Action:
+    def action(_: int, experiment_id: int) -> None:
+        experiments.command(services.store, services.settings, caller, experiment_id, event)
+
+    return action
+
+
+def _act(
+    services: Services, caller: UserCaller, selection: Selection, action: Action, *, each: bool = False
+) -> ResultsAnswer:
+    found = runs.act(services.store, caller, selection, action, each=each)
+    return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in found])
+
+
+# -- a project's table --------------------------------------------------------------------------------------------
+
+
+@router.get("/projects/{project_id}/columns")
+def columns(project_id: int, services: UsesServices, caller: UserCaller, tableType: str = "") -> Json:
+    """By what the experiments of a project, or its runs, can be shown, sorted and filtered."""
+    of_runs = words([tableType], "TABLE_TYPE_", ("EXPERIMENT", "RUN")) == ["RUN"] if tableType else False
+    found = project_columns.columns(services.store, project_id, of_runs=of_runs)
+    return {
+        "columns": [
+            {
+                "column": one.name,
+                "location": f"LOCATION_TYPE_{one.location}",
+                "type": f"COLUMN_TYPE_{one.kind}",
+                "displayName": one.shown,
+            }
+            for one in found
+        ]
+    }
+
+
+@router.get("/projects/{project_id}/experiments/metric-ranges")
+def ranges(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
+    found = project_columns.ranges(services.store, project_id)
+    return {"ranges": [{"metricsName": one.name, "min": one.low, "max": one.high} for one in found]}
+
+
+@router.get("/projects/{project_id}/metadata/{key}")
+def metadata_values(project_id: int, key: str, services: UsesServices, caller: UserCaller) -> Json:
+    return {"values": project_columns.metadata_values(services.store, project_id, key)}

@@ -1,0 +1,178 @@
+"""Runs: trials as a list of their own, across the experiments of a project.
+
+A run of an experiment with one trial and its experiment are one thing to a user: what is done to the run is done to the
+experiment. A trial of a search can only be killed by itself.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Text, cast, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+
+from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
+from trainmaster.master.services.errors import Invalid, ServiceError
+from trainmaster.master.services.experiment_search import (
+    Column,
+    condition,
+    measured_column,
+    order_of,
+    parsed,
+    window_of,
+)
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.paging import Page
+from trainmaster.master.services.store import Store
+
+_t, _e = Trial.__table__.c, Experiment.__table__.c
+_local: ColumnElement[Any] = Project.__table__.c.key + "-" + cast(_t.id, Text)
+_COLUMNS: dict[str, Column] = {
+    "id": Column(_t.id, "number"),
+    "projectId": Column(_e.project_id, "number"),
+    "experimentId": Column(_e.id, "number"),
+    "forkedFrom": Column(_e.parent_id, "number"),
+    "checkpointCount": Column(_t.checkpoint_count, "number"),
+    "checkpointSize": Column(_t.checkpoint_size, "number"),
+    "searcherMetricsVal": Column(_t.searcher_metric, "number"),
+    "experimentProgress": Column(_e.progress, "number"),
+    "duration": Column(func.extract("epoch", func.coalesce(_t.end_time, func.now()) - _t.start_time), "number"),
+    "state": Column(_t.state, "text"),
+    "experimentName": Column(_e.name, "text"),
+    "experimentDescription": Column(_e.description, "text"),
+    "resourcePool": Column(_e.resource_pool, "text"),
+    "searcherType": Column(_e.searcher_type, "text"),
+    "searcherMetric": Column(_e.searcher_metric, "text"),
+    "externalRunId": Column(_t.external_id, "text"),
+    "externalExperimentId": Column(_e.external_id, "text"),
+    "localId": Column(_local, "text"),
+    "user": Column(User.__table__.c.username, "text"),
+    "archived": Column(cast(_e.archived, Text), "text"),
+    "isExpMultitrial": Column(cast(_e.num_trials > 1, Text), "text"),
+    "logPolicyMatched": Column(_t.log_policy, "text"),
+    "startTime": Column(_t.start_time, "time"),
+    "endTime": Column(_t.end_time, "time"),
+    "tags": Column(_e.labels, "tags"),
+    "labels": Column(_e.labels, "tags"),
+}
+NAMES = tuple(_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Run:
+    trial: Trial
+    experiment: Experiment
+    project: Project
+    workspace: Workspace
+
+    @property
+    def duration(self) -> int | None:
+        end: dt.datetime | None = self.trial.end_time
+        return int((end - self.trial.start_time).total_seconds()) if end else None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which runs: those that `filter` finds, or, without one, `ids`; of a project, or of all."""
+
+    ids: Sequence[int] = ()
+    filter: str = ""
+    project_id: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """`error` is empty where it worked."""
+
+    run_id: int
+    error: str
+
+
+def search(
+    store: Store, caller: Caller, project_id: int | None, wanted: str, sort: str, offset: int, limit: int
+) -> Page[Run]:
+    """`limit` 0 stands for 100, -1 for everything, -2 for the count alone. Raises Invalid."""
+    statement = _chosen(caller, project_id, wanted)
+    with store.transaction() as session:
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = window_of(offset, limit, total)
+        page = statement.order_by(*order_of(sort, _column), Trial.id.desc()).offset(window.start).limit(window.size)
+        ids = list(session.scalars(page))
+        query = (
+            select(Trial, Experiment, Project, Workspace)
+            .join(Experiment, Experiment.id == Trial.experiment_id)
+            .join(Project, Project.id == Experiment.project_id)
+            .join(Workspace, Workspace.id == Project.workspace_id)
+            .where(Trial.id.in_(ids))
+        )
+        found = {row[0].id: Run(*row) for row in session.execute(query).tuples()}
+    return Page([found[key] for key in ids], window)
+
+
+def act(
+    store: Store,
+    caller: Caller,
+    selection: Selection,
+    action: Callable[[int, int], object],
+    *,
+    each: bool = False,
+) -> list[Result]:
+    """Do something to each run: `action` gets the run and its experiment. `each`: it can be done to one trial among
+    several. Every one succeeds or fails on its own."""
+    statement = _chosen(caller, selection.project_id, selection.filter)
+    if not selection.filter:
+        statement = statement.where(Trial.id.in_(selection.ids))
+    with store.transaction() as session:
+        rows = session.execute(statement.add_columns(Experiment.id, Experiment.num_trials).order_by(Trial.id)).all()
+    results = []
+    for run_id, experiment_id, trials in rows:
+        if trials > 1 and not each:
+            why = f"Run {run_id} is one of {trials} trials of experiment {experiment_id}; do it to the experiment."
+            results.append(Result(run_id, why))
+            continue
+        try:
+            action(run_id, experiment_id)
+            results.append(Result(run_id, ""))
+        except ServiceError as error:
+            results.append(Result(run_id, error.message))
+    known = {result.run_id for result in results}
+    missing = [] if selection.filter else [key for key in selection.ids if key not in known]
+    return results + [Result(key, f"There is no run {key} here.") for key in missing]
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _chosen(caller: Caller, project_id: int | None, wanted: str) -> Select[Any]:
+    tree = parsed(wanted)
+    statement = (
+        select(Trial.id)
+        .join(Experiment, Experiment.id == Trial.experiment_id)
+        .join(Project, Project.id == Experiment.project_id)
+        .join(User, User.id == Experiment.owner_id)
+        .where(condition(tree.get("filterGroup") or {}, _column))
+    )
+    if wanted and not tree.get("showArchived", False):
+        statement = statement.where(~Experiment.archived)
+    if project_id:
+        statement = statement.where(Experiment.project_id == project_id)
+    if caller.workspaces is not None:
+        statement = statement.where(Project.workspace_id.in_(caller.workspaces))
+    return statement
+
+
+def _column(name: str) -> Column:
+    if name in _COLUMNS:
+        return _COLUMNS[name]
+    if name.startswith("metadata."):
+        path = name.removeprefix("metadata.").split(".")
+        return Column(func.jsonb_extract_path(Trial.__table__.c.metadata, *path, type_=JSONB), "json")
+    if found := measured_column(name):
+        return found
+    raise Invalid(
+        f"There is no column {name!r}; there are {', '.join(sorted(_COLUMNS))}, hp.NAME, metadata.NAME and "
+        "GROUP.METRIC.min (or max, mean, last)."
+    )
