@@ -134,7 +134,7 @@ def test_durations(text: str, seconds: int | None) -> None:
     ],
 )
 def test_host_lists(text: str, hosts: list[str]) -> None:
-    assert parse.expand_hosts(text) == hosts
+    assert list(parse.expand_hosts(text)) == hosts
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ class _Facts:
             reason=shown.get("Reason", ""),
             exit=Exit.parse(shown.get("ExitCode", "")),
             derived=Exit.parse(shown.get("DerivedExitCode", "")),
-            nodes=tuple(expand_hosts(shown.get("NodeList", ""))),
+            nodes=expand_hosts(shown.get("NodeList", "")),
         )
 
     @classmethod
@@ -310,7 +310,7 @@ class _Facts:
             reason=row["reason"],
             exit=Exit.parse(row["exit"]),
             derived=Exit.parse(row["derived"]),
-            nodes=tuple(expand_hosts(row["nodes"])),
+            nodes=expand_hosts(row["nodes"]),
         )
 
     def explanation(self) -> Explanation:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
-from trainmaster.dispatchers.slurm.states import Exit
+from trainmaster.dispatchers.slurm.states import REMEMBERED, Exit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
@@ -123,7 +124,7 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
                 ends_at=epoch(end),
                 preempted_at=epoch(preempt),
                 restarts=int(restarts) if restarts.isdigit() else 0,
-                nodes=tuple(expand_hosts(nodes)),
+                nodes=expand_hosts(nodes),
                 cluster="" if cluster in ABSENT else cluster,
                 user=user,
                 partition=partition,
@@ -136,6 +137,7 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
     return jobs, odd
 
 
+@lru_cache(REMEMBERED)
 def epoch(text: str) -> float | None:
     """Epoch seconds as printed under SLURM_TIME_FORMAT=%s; None for "N/A" and zero."""
     return float(text) if re.fullmatch(r"\d{1,12}", text) and int(text) > 0 else None
@@ -150,14 +152,13 @@ def duration(text: str) -> int | None:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def expand_hosts(text: str) -> list[str]:
+@lru_cache(REMEMBERED)
+def expand_hosts(text: str) -> tuple[str, ...]:
     """Host names behind "n[1-3,07],gpu4". What is not understood stays as it is."""
     if text in ABSENT:
-        return []
-    hosts: list[str] = []
-    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
-        hosts += _expand_one(part)
-    return hosts
+        return ()
+    parts = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text)
+    return tuple(host for part in parts for host in _expand_one(part))
 
 
 def _expand_one(part: str) -> list[str]:
@@ -191,6 +192,7 @@ def gpus(text: str) -> tuple[int, tuple[str, ...]]:
     return total, tuple(types)
 
 
+@lru_cache(REMEMBERED)
 def job_gpus(allocated: str, per_job: str, per_node: str, *, nodes: int) -> int:
     """GPUs of a job: "cpu=4,node=1,gres/gpu=2" where the site tracks them, else what "gres:gpu:2" asks for."""
     if found := re.search(r"(?:^|,)gres/gpu=(\d+)", allocated):

@@ -147,7 +147,7 @@ def line(job: Mapping[str, Any]) -> QueueLine:
         ends_at=_time(job["end_time"]),
         preempted_at=_time(job["preempt_time"]),
         restarts=job["requeue_count"] or 0,
-        nodes=tuple(expand_hosts(job["allocated_nodes"] or "")),
+        nodes=expand_hosts(job["allocated_nodes"] or ""),
         cluster=job["cluster"] or "",
         name=job["name"] or "",
         user=job["user_name"] or "",

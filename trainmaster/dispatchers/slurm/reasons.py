@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+
+from trainmaster.dispatchers.slurm.states import REMEMBERED
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ _FAMILY_NEVER = ("QOSMin", "QOSMaxWall", "AssocMaxWall", "MaxMemPer")
 _PER_JOB = ("PerJobLimit", "PerJob")
 
 
+@lru_cache(REMEMBERED)
 def explain_reason(word: str) -> Reason:
     """Slurm's reason word in a sentence; an unknown word is repeated, "None" and "" give an empty sentence."""
     key = word.strip().strip("()").split(",", 1)[0].strip()

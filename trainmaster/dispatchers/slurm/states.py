@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from trainmaster.dispatchers.base import JobState
 
@@ -54,6 +55,7 @@ _WORDS = {
 }
 LAUNCH_FAILURE_SIGNAL = 53  # exit "0:53": slurmstepd could not start the script (ESLURMD_* in a signal's place)
 OUT_OF_MEMORY_SIGNAL = 125  # exit "0:125": SIG_OOM, Slurm's own number
+REMEMBERED = 4096  # readings of a text: of thousands of jobs in a listing, most say the same
 REQUEUED_HELD = "job requeued in held state"  # a description, not one of Slurm's reason words
 HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", REQUEUED_HELD})
 
@@ -72,6 +74,7 @@ class Exit:
         return cls(code=0, signal=number) if number else cls(code=(status >> 8) & 0xFF)
 
     @classmethod
+    @lru_cache(REMEMBERED)
     def parse(cls, text: str) -> Exit | None:
         """From "code:signal" or the raw status; None when it is neither."""
         if re.fullmatch(r"\d+", text):
@@ -83,6 +86,7 @@ class Exit:
         return cls(code=0, signal=number) if number else cls(code=code & 0xFF)
 
 
+@lru_cache(REMEMBERED)
 def map_state(raw: str, *, reason: str = "", exit: Exit | None = None, derived: Exit | None = None) -> JobState:
     """The state behind Slurm's word.
 
