@@ -43,6 +43,7 @@ TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined fo
 UNREACHABLE_DELAY = 30.0
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 CHUNK = 1000  # records of a spool taken in by one transaction
+COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
 COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
 COLLECTED_AT_ONCE = 20
 IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
@@ -106,7 +107,8 @@ class ClusterLoop:
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
                 log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
                 self._stop.wait(1.0)
-            self._wake.wait(self._pause())
+            if self._wake.wait(self._pause()):
+                self._stop.wait(COMPANY)
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())
