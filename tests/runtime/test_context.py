@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import os
 import tarfile
+import zlib
 
 import pytest
 
@@ -98,6 +100,41 @@ def test_a_truncated_archive_is_refused(target):
     whole = base64.b64decode(pack(("big", os.urandom(100_000))))
     with pytest.raises(BadContext):
         unpack_context(base64.b64encode(whole[:50_000]).decode(), target)
+
+
+def header(name, **fields):
+    """The header of an entry whose number fields are written without a look at what is true."""
+    info = tarfile.TarInfo(name)
+    for key, value in fields.items():
+        setattr(info, key, value)
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("tar", "words"),
+    [
+        (header("liar", size=10**6) + b"x" * 512, "cannot be unpacked"),
+        (header("ahead", size=0) + header("back", size=-1024), "'back' has a size below zero"),
+        (header("long", size=10**15) + b"x" * 512, "unpacks to more than"),
+        (header("late", mtime=2**70), "cannot be unpacked"),
+        (b"\0" * 2**21, "goes on after its end"),
+    ],
+)
+def test_headers_that_lie_are_refused(target, tar, words):
+    with pytest.raises(BadContext, match=words):
+        unpack_context(base64.b64encode(gzip.compress(tar + b"\0" * 1024)).decode(), target)
+
+
+def test_compressed_data_with_a_wrong_byte_is_refused(target):
+    whole = bytearray(base64.b64decode(pack(("big", os.urandom(100_000)))))
+    for place in range(2_000, len(whole), 10_000):
+        broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
+        with pytest.raises(BadContext):
+            unpack_context(base64.b64encode(broken).decode(), target)
+    fixed = zlib.compressobj(wbits=31)
+    start = fixed.compress(b"x" * 2000) + fixed.flush(zlib.Z_SYNC_FLUSH)
+    with pytest.raises(BadContext):
+        unpack_context(base64.b64encode(start + b"\xff" * 1000).decode(), target)
 
 
 def test_a_job_with_a_bad_context_says_so(stage):

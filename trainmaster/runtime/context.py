@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import gzip
 import io
 import os
 import posixpath
 import tarfile
+import zlib
 from pathlib import Path
 from typing import List, Tuple
 
@@ -15,6 +17,9 @@ from trainmaster.runtime.errors import BadContext
 
 MAX_BYTES = 4 * 1024**3  # unpacked; the master limits the packed size
 MAX_ENTRIES = 200_000
+MAX_PADDING = 1 << 20  # bytes after the last entry; tar fills up to 10240
+# Besides its own errors, tarfile lets those of what it reads and of numbers and names in headers through.
+_BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError)
 
 
 def unpack_context(b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> int:
@@ -34,11 +39,13 @@ def unpack_context(b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, ma
     left = max_bytes
     entries = 0
     try:
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
             for entry in archive:
                 entries += 1
                 if entries > max_entries:
                     raise BadContext("the context has more than %d entries" % max_entries)
+                if entry.size < 0:  # tarfile would go backwards, and on for ever
+                    raise BadContext("the context entry %r has a size below zero" % entry.name)
                 name = _inside(entry.name, "entry")
                 path = os.path.join(root, name)
                 if entry.isdir():
@@ -52,8 +59,11 @@ def unpack_context(b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, ma
                     links.append((name, entry))
                 else:
                     raise BadContext("the context holds %r, which is a device or a pipe" % entry.name)
+            # tarfile stops before the padding; gzip's checksum comes after it.
+            if len(plain.read(MAX_PADDING)) == MAX_PADDING:
+                raise BadContext("the context archive goes on after its end")
             _link(root, links)
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except _BROKEN as error:
         raise BadContext("the context cannot be unpacked: %s" % error) from error
     return entries
 

@@ -45,8 +45,9 @@ class Storable(BaseModel):
     @model_validator(mode="after")
     def _storable(self) -> Self:
         for name, value in self:
-            if isinstance(value, str) and _UNSTORABLE.search(value):
-                raise ValueError(f"{name} holds a NUL character or half a surrogate pair, which no text may")
+            if isinstance(value, str) and (odd := _UNSTORABLE.search(value)):
+                around = ascii(value[max(odd.start() - 20, 0) : odd.end() + 20])
+                raise ValueError(f"{name} ({around}) holds a NUL character or half a surrogate pair, which no text may")
         return self
 
 

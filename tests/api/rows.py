@@ -1,0 +1,23 @@
+"""What is in the database that only calls write: whoever was refused has changed none of it."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, text
+
+# The controller, the jobs of other tests and sessions write the other tables at any time; in the second kind they
+# change rows, but make none.
+_QUIET = (
+    *("cluster_message", "config_policies", "group_members", "groups", "model_versions", "models", "pool_bindings"),
+    *("projects", "role_assignments", "templates", "trial_sources", "user_settings", "webhook_triggers", "webhooks"),
+    *("workspace_pins", "workspaces"),
+)
+_COUNTED = ("checkpoints", "experiments", "jobs", "model_definitions", "tasks", "trials", "users")
+
+
+def written(engine: Engine) -> dict[str, str]:
+    """A digest of each table's rows, or how many there are."""
+    digest = "coalesce(md5(string_agg(t::text, '' order by t::text)), '')"
+    queries = [f"select '{name}', {digest} from \"{name}\" t" for name in _QUIET]
+    queries += [f"select '{name}', count(*)::text from \"{name}\"" for name in _COUNTED]
+    with engine.connect() as connection:
+        return {name: found for name, found in connection.execute(text(" union all ".join(queries)))}
