@@ -78,6 +78,9 @@ def test_a_later_change_is_held_to_the_limits_too(user: Api, admin: Api, home: d
         answer = user.call("PATCH", address, {"id": number, "resources": resources})
         assert (answer.status, home["name"] in answer.sentence) == (400, True)
     assert user.call("PATCH", address, {"id": number, "resources": {"maxSlots": 3, "priority": 40}}).status == 200
+    job = user.get(address).json["experiment"]["jobId"]
+    answer = user.post("/api/v1/job-queues", {"updates": [{"jobId": job, "priority": 39}]})
+    assert (answer.status, home["name"] in answer.sentence) == (400, True)
     user.post(f"{address}/kill")
 
 

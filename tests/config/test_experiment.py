@@ -251,7 +251,7 @@ BAD: list[tuple[str, list[str]]] = [
     ("optimizations: {mixed_precision: O4}",
      [":4: optimizations.mixed_precision: must be one of O0, O1, O2, O3; found the text 'O4'"]),
     ("log_policies: [{name: a, pattern: '('}]",
-     [":4: log_policies[0].pattern: is not a regular expression: missing ), unterminated subpattern at position 0"]),
+     [":4: log_policies[0].pattern: is not a regular expression (of RE2's kind): missing ): ("]),
     ("log_policies: [{pattern: x}]", [":4: log_policies[0]: needs a name"]),
     ("log_policies: [{name: a, action: exclude_nod}]",
      [":4: log_policies[0].action: must be one of cancel_retries, exclude_node; found the text 'exclude_nod'; did you mean exclude_node?"]),

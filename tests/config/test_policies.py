@@ -100,3 +100,8 @@ def test_files_that_cannot_be(text: str, words: str) -> None:
 def test_a_file_about_tasks_may_hold_what_experiments_have_not() -> None:
     text = "invariant_config: {resources: {slots: 1}, idle_timeout: 30m}\nconstraints: {priority_limit: 3}"
     assert parse_policy(text, experiments=False).constraints == {"priority_limit": 3}
+
+
+def test_a_pattern_that_no_line_would_be_matched_by_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"log_policies\[0\]\.pattern: is not a regular expression"):
+        config(TEXT + "log_policies: [{name: a, pattern: '(?=x)y'}]\n")

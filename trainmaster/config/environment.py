@@ -189,10 +189,12 @@ def _action(value: Any) -> Any:
 
 
 def _pattern(value: str) -> str:
+    from .patterns import BadPattern, compiled  # the library is loaded where there is a pattern
+
     try:
-        re.compile(value)
-    except re.error as error:
-        raise wrong(f"is not a regular expression: {error}") from None
+        compiled(value)
+    except BadPattern as error:
+        raise wrong(f"is not a regular expression (of RE2's kind): {error}") from None
     return value
 
 

@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
+from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Story, Trial
 from trainmaster.master.db.webhooks import Webhook, WebhookMatch, WebhookTrigger
 from trainmaster.master.services import logs, webhooks
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.patterns import BadPattern, compiled
 from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]

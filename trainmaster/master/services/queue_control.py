@@ -13,7 +13,7 @@ from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.hub import AgentHub, NotLeading
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.states import Submission
-from trainmaster.master.services import bindings
+from trainmaster.master.services import bindings, policies
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
@@ -48,6 +48,7 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
     if settings.roles and settings.strict_queue:
         caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
     _check(wanted)
+    _heed_policies(store, experiment, wanted)
     slots = int(experiment.config["resources"]["slots_per_trial"])
     if wanted.resource_pool is not None and wanted.resource_pool != experiment.resource_pool:
         served = clusters.resolve(wanted.resource_pool, slots)
@@ -90,6 +91,18 @@ def _check(wanted: QueueChange) -> None:
         raise Invalid(f"A weight is a number above 0, not {wanted.weight:g}.")
     if wanted.ahead_of and wanted.behind_of:
         raise Invalid("A job can be put ahead of another or behind another, not both at once.")
+
+
+def _heed_policies(store: Store, experiment: Experiment, wanted: QueueChange) -> None:
+    """A job that goes ahead of another takes its priority. Raises Invalid."""
+    anchor = wanted.ahead_of or wanted.behind_of
+    priority = _find(store, anchor).config["resources"].get("priority") if anchor else wanted.priority
+    if priority is None:
+        return
+    asked = {**experiment.config, "resources": {**experiment.config["resources"], "priority": priority}}
+    with store.transaction() as session:
+        home = session.get_one(Project, experiment.project_id).workspace_id
+        policies.refuse(session, home, asked)
 
 
 def _hub_of(clusters: Clusters, experiment: Experiment, slots: int) -> AgentHub:

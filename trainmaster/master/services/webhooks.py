@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.patterns import BadPattern, compiled
 from trainmaster.master.services.store import Store, wake
 
 KINDS = ("DEFAULT", "SLACK")
