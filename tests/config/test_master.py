@@ -236,3 +236,17 @@ def test_what_holds_when_nobody_says_anything() -> None:
 def test_a_policy_without_a_pattern_switches_the_inherited_one_off() -> None:
     policies = {policy["name"]: policy["pattern"] for policy in experiment("other")["log_policies"]}
     assert policies == {"ECC Error": None, "CUDA OOM": ".*CUDA out of memory.*"}
+
+
+@pytest.mark.parametrize(
+    ("text", "context", "whole"),
+    [("", 95, 159), ("limits: {context: 300}", 300, 433), ("limits: {context: 30, request: 41}", 30, 41)],
+)
+def test_a_request_may_bring_the_largest_context(text: str, context: int, whole: int) -> None:
+    limits = parse_master(text).limits
+    assert (limits.context, limits.request_mb) == (context, whole)
+
+
+def test_a_limit_of_requests_below_the_one_of_contexts_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r":2: limits\.request: must be at least 127, which 95 MB of files take"):
+        parse_master("limits:\n  request: 100\n")

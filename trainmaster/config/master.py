@@ -131,6 +131,27 @@ class Retention(Section):
     schedule: Line | None = None
 
 
+class Limits(Section):
+    """How much a request may bring, in MB of 2**20 bytes."""
+
+    context: Annotated[Whole, Field(ge=1, le=2048)] = 95
+    """The files of one experiment, before they are compressed."""
+    request: Annotated[Whole, Field(ge=1, le=4096)] | None = None
+    """The body of any request; None: what takes the largest context."""
+
+    @property
+    def request_mb(self) -> int:
+        """`request`, worked out where nobody says it: files travel in base64, each with its path and date."""
+        return self.request if self.request is not None else self.context * 4 // 3 + 33
+
+    @model_validator(mode="after")
+    def _room(self) -> Self:
+        least = self.context * 4 // 3 + 1
+        if self.request is not None and self.request < least:
+            raise wrong(f"must be at least {least}, which {self.context} MB of files take on their way", "request")
+        return self
+
+
 _SUPERFLUOUS = (
     "telemetry",
     "logging",
@@ -172,6 +193,7 @@ class MasterConfig(Section):
     """How jobs reach the master; None: derived from host and port."""
     longest_poll: float = Field(default=60.0, ge=1, le=3600)
     """Seconds that a request may stay open without an answer; less than proxies on the way allow."""
+    limits: Limits = Limits()
     resource_manager: ResourceManager = LocalManager(type="local")
     additional_resource_managers: list[ResourceManager] = Field(default_factory=list)
     resource_pools: list[ResourcePool] = Field(default_factory=list)

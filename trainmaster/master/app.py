@@ -22,6 +22,7 @@ from trainmaster.master.api import (
     failures,
     harness,
     jobs,
+    limits,
     master,
     not_served,
     policies,
@@ -102,6 +103,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     )
     app.state.services = services
     failures.install(app)
+    app.add_middleware(limits.BodyLimit, limit=services.settings.max_request_bytes)
     docs.install(app)
     for part in PARTS:
         app.include_router(part.router)

@@ -137,6 +137,8 @@ def make_services(
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
+        max_context_bytes=config.limits.context * 2**20,
+        max_request_bytes=config.limits.request_mb * 2**20,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
     )
     shown = config.model_dump(mode="json", exclude_none=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -46,12 +47,12 @@ _STATUS = {
 RESPONSES: dict[int | str, dict[str, Any]] = {"default": {"model": Error, "description": "Anything that went wrong"}}
 
 
-def envelope(status: int, message: str, details: Any = None) -> JSONResponse:
+def envelope(status: int, message: str, details: Any = None, headers: Mapping[str, str] | None = None) -> JSONResponse:
     code, reason = _BY_STATUS.get(status, (2, "Unknown"))
     error: dict[str, Any] = {"code": code, "reason": reason, "error": message}
     if details:
         error["details"] = details
-    return JSONResponse({"error": error, "message": message}, status)
+    return JSONResponse({"error": error, "message": message}, status, headers)
 
 
 class _NoNul:
@@ -82,7 +83,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
         message = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
-        return envelope(error.status_code, message)
+        return envelope(error.status_code, message, headers=error.headers)
 
     async def database_away(request: Request, error: Exception) -> JSONResponse:
         # One that is known to be away has its line in the log.

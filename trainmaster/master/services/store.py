@@ -38,7 +38,8 @@ class Settings:
     lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
     preemption_timeout: float = 3600.0
     longest_poll: float = 60.0  # seconds that a request may wait for something to happen
-    max_context_bytes: int = 95 * 1024 * 1024
+    max_context_bytes: int = 95 * 2**20
+    max_request_bytes: int = 160 * 2**20
     log_retention_days: int | None = None  # where nobody says it; None is for ever
     roles: bool = False  # whether roles say who may do what
     creators_role: int | None = None  # what whoever makes a workspace gets in it

@@ -1,0 +1,124 @@
+"""A request that is too large is answered with 413 and a sentence, however it is sent, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import Engine
+
+from tests.api.http import Api
+from tests.api.rows import written
+
+DEADLINE = 60.0  # seconds
+PIECE = b"x" * 2**20
+TARGETS = [
+    ("POST", "/api/v1/experiments"),
+    ("POST", "/api/v1/auth/login"),
+    ("PATCH", "/api/v1/users/1"),
+    ("PUT", "/api/v1/experiments/by-external-id/x"),
+    ("DELETE", "/api/v1/templates/x"),
+    ("GET", "/api/v1/experiments"),
+    ("POST", "/api/v1/users/1/password"),
+    ("POST", "/no/such/thing"),
+]
+
+
+class Raw:
+    """A connection on which a test writes what it wants to, as slowly as it wants to."""
+
+    def __init__(self, api: Api) -> None:
+        parts = urlsplit(api.url)
+        assert parts.hostname
+        assert parts.port
+        self._socket = socket.create_connection((parts.hostname, parts.port), timeout=DEADLINE)
+        self._token = api.token
+
+    def __enter__(self) -> Raw:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def head(self, method: str, path: str, *lines: str) -> None:
+        fields = ("Host: master", f"Authorization: Bearer {self._token}", "Content-Type: application/json", *lines)
+        self.send("\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode())
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and content of the next answer."""
+        with self._socket.makefile("rb") as file:
+            status = int(file.readline().split()[1])
+            headers = {}
+            while line := file.readline().strip():
+                key, _, value = line.decode().partition(":")
+                headers[key.lower()] = value.strip()
+            return status, headers, file.read(int(headers.get("content-length", 0)))
+
+    def closed(self) -> bool:
+        return self._socket.recv(1) == b""
+
+
+def refused(found: tuple[int, dict[str, str], bytes]) -> None:
+    status, headers, content = found
+    assert status == 413
+    assert headers["connection"] == "close"
+    error = json.loads(content)["error"]
+    assert (error["code"], error["reason"]) == (8, "ResourceExhausted")
+    assert "limits.request" in error["error"]
+    assert "MB" in error["error"]
+
+
+@pytest.mark.parametrize(("method", "path"), TARGETS, ids=lambda part: part.rpartition("/")[2])
+def test_a_body_that_is_announced_as_too_large_is_refused_before_it_comes(
+    user: Api, engine: Engine, method: str, path: str
+) -> None:
+    before = written(engine)
+    with Raw(user) as raw:
+        raw.head(method, path, f"Content-Length: {10 * 2**30}")
+        refused(raw.answer())
+    assert written(engine) == before
+
+
+def test_a_client_that_asks_first_need_not_send_it(user: Api) -> None:
+    with Raw(user) as raw:
+        raw.head("POST", "/api/v1/experiments", f"Content-Length: {10 * 2**30}", "Expect: 100-continue")
+        refused(raw.answer())
+        assert raw.closed()
+
+
+def test_a_client_that_sends_everything_before_it_reads_gets_the_sentence(user: Api) -> None:
+    with Raw(user) as raw:
+        raw.head("POST", "/api/v1/experiments", f"Content-Length: {170 * 2**20}")
+        for _ in range(170):
+            raw.send(PIECE)
+        refused(raw.answer())
+        assert raw.closed()
+
+
+@pytest.mark.parametrize("path", ["/api/v1/experiments", "/api/v1/users/1/password"])
+def test_a_body_without_a_length_is_refused_as_soon_as_it_is_too_large(user: Api, engine: Engine, path: str) -> None:
+    before = written(engine)
+    with Raw(user) as raw:
+        raw.head("POST", path, "Transfer-Encoding: chunked")
+        for _ in range(170):
+            raw.send(b"%x\r\n%b\r\n" % (len(PIECE), PIECE))
+        refused(raw.answer())  # before the last piece
+        raw.send(b"0\r\n\r\n")
+        assert raw.closed()
+    assert written(engine) == before
+
+
+def test_pieces_of_a_body_that_is_small_enough_are_taken(user: Api) -> None:
+    with Raw(user) as raw:
+        raw.head("POST", "/api/v1/preview-hp-search", "Transfer-Encoding: chunked")
+        for piece in (b'{"config": {}', b', "seed": 1}'):
+            raw.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        raw.send(b"0\r\n\r\n")
+        status, _, content = raw.answer()
+        assert status == 400
+        assert "searcher" in json.loads(content)["error"]["error"]
