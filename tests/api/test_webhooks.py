@@ -144,9 +144,10 @@ def test_an_alert_of_the_training_code(
 def test_who_answers_badly_is_told_again(
     user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
+    workspace, project = workspace_of(admin)
     listener.answers += [503, 302]
-    made = hook(listener.url, ends("CANCELED"))
-    kill(user, experiment(activate=False))
+    made = hook(listener.url, ends("CANCELED"), workspaceId=workspace)
+    kill(user, experiment(activate=False, projectId=project))
     wait_for(lambda: "tried again" in shown(admin, made["id"])["failure"], "the failure to show")
 
     def later() -> bool:
@@ -164,8 +165,9 @@ def test_a_refusal_is_final_and_shows(
     user: Api, admin: Api, engine: Engine, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
     listener.answers += [410]
-    made = hook(listener.url, ends("CANCELED"))
-    kill(user, experiment(activate=False))
+    workspace, project = workspace_of(admin)
+    made = hook(listener.url, ends("CANCELED"), workspaceId=workspace)
+    kill(user, experiment(activate=False, projectId=project))
     wait_for(lambda: "status 410; given up" in shown(admin, made["id"])["failure"], "the failure to show")
 
 
