@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine, text
 
 # The controller, the jobs of other tests and sessions write the other tables at any time; in the second kind they
-# change rows, but make none.
+# change rows and delete experiments, but make none.
 _QUIET = (
     *("cluster_message", "config_policies", "group_members", "groups", "model_versions", "models", "pool_bindings"),
     *("projects", "role_assignments", "templates", "trial_sources", "user_settings", "webhook_triggers", "webhooks"),
@@ -21,3 +21,9 @@ def written(engine: Engine) -> dict[str, str]:
     queries += [f"select '{name}', count(*)::text from \"{name}\"" for name in _COUNTED]
     with engine.connect() as connection:
         return {name: found for name, found in connection.execute(text(" union all ".join(queries)))}
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """The tables that a call must have written between the two."""
+    quiet = [name for name in _QUIET if after[name] != before[name]]
+    return quiet + [name for name in _COUNTED if int(after[name]) > int(before[name])]
