@@ -36,6 +36,7 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "token": (("tkn",), "trainmaster.cli.token", "access tokens for programs"),
     "master": ((), "trainmaster.cli.master", "the master and its resource pools"),
     "preview-search": ((), "trainmaster.cli.search", "how many trials of which length a search would run"),
+    "completion": ((), "trainmaster.cli.completion", "let your shell complete commands and options"),
     "version": ((), "trainmaster.cli.version", "versions of this client and of the master"),
 }
 
@@ -45,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
         return _print_version()
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks, in the middle of a line
+        return _complete()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names in any script, also where the terminal knows only one
@@ -88,6 +91,14 @@ def _run(arguments: list[str]) -> int:
     except ClientError as error:
         print(f"det: {error}", file=sys.stderr)
         return 1
+
+
+def _complete() -> int:
+    from trainmaster.cli.completion import answer
+
+    aliases = [alias for names, _, _ in NOUNS.values() for alias in names]
+    answer(lambda words: _parser(_noun(_first_word(words))), aliases)
+    return 1  # not reached: the answer ends the process
 
 
 def _print_version() -> int:
