@@ -92,6 +92,7 @@ def test_more_than_the_limit_is_refused_by_the_file_that_goes_over_it(user: Api,
     assert answer.error["code"] == 8
     assert "data/2.bin" in answer.sentence
     assert "95 MB" in answer.sentence
+    assert user.get("/api/v1/master").json["maxContextBytes"] == 95 * MEGABYTE
     assert ".detignore" in answer.sentence
     assert not changes(before, written(engine))
 

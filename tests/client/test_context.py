@@ -86,6 +86,15 @@ def test_too_much_names_the_largest_and_reads_nothing(tmp_path: Path) -> None:
     assert "data/small.bin" in names(tmp_path)
 
 
+def test_a_master_may_take_more(tmp_path: Path) -> None:
+    tree(tmp_path, "train.py")
+    with (tmp_path / "large.bin").open("wb") as file:
+        file.truncate(LIMIT)
+    with pytest.raises(ClientError, match=r"have 95\.0 MB; the master takes 95 MB"):
+        collect(tmp_path)
+    assert {file["path"] for file in collect(tmp_path, limit=lambda: 2 * LIMIT)} == {"large.bin", "train.py"}
+
+
 def test_links(tmp_path: Path) -> None:
     tree(tmp_path, "code/train.py", "elsewhere/data.txt")
     (tmp_path / "code/data").symlink_to(tmp_path / "elsewhere")

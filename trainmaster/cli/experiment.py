@@ -96,7 +96,7 @@ def _create(args: argparse.Namespace) -> int:
         raise UsageError("--follow-first-trial and --paused exclude each other: a paused experiment has no first trial")
     file = ConfigFile.of(args)
     text = file.to_send()
-    files = context.collect(args.model_def, args.include)
+    files = context.collect(args.model_def, args.include, lambda: int(connect(args).info()["maxContextBytes"]))
     master = connect(args)
     if not args.json:
         size = render.size(context.total_size(files))

@@ -40,6 +40,7 @@ class MasterAnswer(Shape):
     strict_job_queue_control: bool = False
     has_custom_logo: bool = False
     cluster_message: dict[str, Any] | None = None
+    max_context_bytes: int  # ours: what an experiment's files may have together
 
 
 class PoolsAnswer(Shape):
@@ -100,6 +101,7 @@ def master(services: UsesServices) -> MasterAnswer:
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
         rbac_enabled=settings.roles,
+        max_context_bytes=settings.max_context_bytes,
         strict_job_queue_control=settings.roles and settings.strict_queue,
     )
 
