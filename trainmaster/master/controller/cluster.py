@@ -12,6 +12,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ from trainmaster.dispatchers.base import (
 )
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.db.presence import AWAY, in_short
+from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services import agenda, allocations, endings, jobspec, sightings, standing, submission
 from trainmaster.master.services.clock import now
@@ -46,6 +48,8 @@ CHUNK = 1000  # records of a spool taken in by one transaction
 COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
 COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
 COLLECTED_AT_ONCE = 20
+ENDED_TOGETHER = 50  # attempts of one experiment whose ends are written down in one transaction
+LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
 IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
 
 
@@ -264,7 +268,10 @@ class ClusterLoop:
         Returns what is known now."""
         silent = endings.silent(found)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
-        for allocation_id, ref, said in silent:
+        in_time = self._for_a_while()
+        for allocation_id, ref, said in sorted(silent, key=lambda one: one[0] in self._asked):
+            if not next(in_time):
+                break
             remains = self._read(ref.token, ref.user)
             told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
             if allocation_id in self._asked or (said is None and any(told)):
@@ -283,14 +290,45 @@ class ClusterLoop:
     # -- concluding -------------------------------------------------------------------------------------------
 
     def _conclude(self, over: list[endings.Ending]) -> None:
+        """Those of one experiment end together: thousands may have been cancelled at once."""
+        ends: dict[int, dict[str, Outcome]] = {}
+        in_time = self._for_a_while()
         for found in endings.verdicts(self._store, self._settings, over):
+            if not next(in_time):
+                break
             if not found.complete and not self._replayed(found):
                 continue
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
-            if found.experiment_id is not None:
-                endings.end_in(self._store, self._settings, found.experiment_id, found.allocation_id, found.outcome)
             self._unread.pop(found.allocation_id, None)
+            if found.experiment_id is not None:
+                together = ends.setdefault(found.experiment_id, {})
+                together[found.allocation_id] = found.outcome
+                if len(together) == ENDED_TOGETHER:
+                    self._end(found.experiment_id, ends.pop(found.experiment_id))
+        for experiment_id, together in ends.items():
+            self._end(experiment_id, together)
+
+    def _end(self, experiment_id: int, outcomes: dict[str, Outcome]) -> None:
+        """One that cannot end holds up no other."""
+        try:
+            endings.end_together(self._store, self._settings, experiment_id, outcomes)
+        except AWAY:
+            raise
+        except Exception:
+            log.exception("attempts of experiment %d cannot be ended: %s", experiment_id, ", ".join(outcomes))
+            if len(outcomes) > 1:
+                for allocation_id, outcome in outcomes.items():
+                    self._end(experiment_id, {allocation_id: outcome})
+
+    def _for_a_while(self) -> Iterator[bool]:
+        """Whether this pass should go on with what it does; what is left, the next pass does."""
+        until = time.monotonic() + LONGEST_STEP
+        while not self._stop.is_set() and time.monotonic() < until:
+            yield True
+        self._wake.set()
+        while True:
+            yield False
 
     def _replayed(self, found: endings.Verdict) -> bool:
         """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, Submission
 from trainmaster.master.services import logs
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.conductor import conducting
+from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.store import Settings, Store
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
@@ -95,17 +95,15 @@ class Verdict:
     leased: bool
 
 
-def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> list[Verdict]:
-    """Attempts whose end is certain by now."""
+def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
+    """Attempts whose end is certain by now, one after the other."""
     time = epoch(now())
-    found = []
     for one in endings:
         row = one.allocation
         outcome = verdict(attempt_of(row), time, settings.lost_after)
         if outcome is not None:
             leased, complete = row.lease_job is not None, _complete(store, row)
-            found.append(Verdict(row.id, one.experiment_id, row.token, row.run_as, outcome, complete, leased))
-    return found
+            yield Verdict(row.id, one.experiment_id, row.token, row.run_as, outcome, complete, leased)
 
 
 def _complete(store: Store, allocation: Allocation) -> bool:
@@ -129,20 +127,25 @@ def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) 
             .where(Allocation.id == allocation_id)
         )
     if experiment_id is not None:
-        end_in(store, settings, experiment_id, allocation_id, outcome)
+        end_together(store, settings, experiment_id, {allocation_id: outcome})
 
 
-def end_in(store: Store, settings: Settings, experiment_id: int, allocation_id: str, outcome: Outcome) -> None:
-    """The same of an attempt whose experiment is known."""
+def end_together(store: Store, settings: Settings, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
+    """The same for several attempts (by id) of one experiment: all or none of them."""
     with conducting(store, settings, experiment_id) as conductor:
-        allocation = conductor.session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
-        if allocation.ended_at is not None:
-            return
-        if outcome.exit_code is not None:
-            allocation.exit_code = outcome.exit_code
-        trial = conductor.session.get_one(Trial, allocation.trial_id)
-        saved = trial.checkpoint_count > allocation.checkpoints_before
-        conductor.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
+        for allocation_id in sorted(outcomes):
+            _end(conductor, allocation_id, outcomes[allocation_id])
+
+
+def _end(conductor: Conductor, allocation_id: str, outcome: Outcome) -> None:
+    allocation = conductor.session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+    if allocation.ended_at is not None:
+        return
+    if outcome.exit_code is not None:
+        allocation.exit_code = outcome.exit_code
+    trial = conductor.session.get_one(Trial, allocation.trial_id)
+    saved = trial.checkpoint_count > allocation.checkpoints_before
+    conductor.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
 
 
 def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
