@@ -200,6 +200,7 @@ def forgets_soon(slurm_cluster: Cluster) -> Iterator[Cluster]:
 def test_a_controller_that_hangs_dies_and_loses_its_memory(forgets_soon: Cluster) -> None:
     with site(forgets_soon) as spoiled:
         master = spoiled.start()
+        wait_for(master.pools, "the pools")
         forgets_soon.pause_controller()
         try:
             number = spoiled.create(master, 6, epochs=30, pause=0.5)
