@@ -143,6 +143,17 @@ def test_a_record_that_the_master_cannot_store_holds_up_nothing(stage, tmp_path)
     assert "a record cannot be stored" in kept[4]["why"]
 
 
+def test_a_last_line_that_the_master_cannot_store_holds_up_neither_the_others_nor_the_end(stage):
+    job, master = stage("echo first; echo second; echo third")
+    master.refuse_record = lambda record: record.get("line") == "second"
+    status, _ = job.run()
+    assert status == 0
+    assert master.exits[0]["exit_code"] == 0
+    assert master.exits[0]["spool"]["log-0"] == len(master.streams["log-0"])
+    assert [line for line in master.lines() if line in ("first", "second", "third")] == ["first", "third"]
+    assert [record["kind"] for record in master.streams["log-0"] if "kind" in record] == ["unreadable"]
+
+
 def test_an_allocation_that_is_gone_ends_the_training(stage):
     job, master = stage("sleep 600")
     process = job.start()

@@ -315,7 +315,7 @@ class ClusterLoop:
             endings.end_together(self._store, self._settings, experiment_id, outcomes)
         except AWAY:
             raise
-        except Exception:
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
             log.exception("attempts of experiment %d cannot be ended: %s", experiment_id, ", ".join(outcomes))
             if len(outcomes) > 1:
                 for allocation_id, outcome in outcomes.items():
