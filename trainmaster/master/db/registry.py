@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import BigInteger, ForeignKey, Index, func
+from sqlalchemy import BigInteger, ForeignKey, Index, func, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from trainmaster.master.db.tables import Base, Json, Time
@@ -25,6 +25,9 @@ class Model(Base):
     workspace_id: Mapped[int] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[Time] = mapped_column(server_default=func.now())
     updated_at: Mapped[Time] = mapped_column(server_default=func.now())
+    seq: Mapped[int | None] = mapped_column(BigInteger)  # of its last change: `changes.py`
+
+    __table_args__ = (Index("ix_models_unnumbered", "id", postgresql_where=text("seq IS NULL")),)
 
 
 class ModelVersion(Base):
@@ -44,7 +47,12 @@ class ModelVersion(Base):
     created_at: Mapped[Time] = mapped_column(server_default=func.now())
     updated_at: Mapped[Time] = mapped_column(server_default=func.now())
 
-    __table_args__ = (Index("uq_model_versions_version", "model_id", "version", unique=True),)
+    seq: Mapped[int | None] = mapped_column(BigInteger)
+
+    __table_args__ = (
+        Index("uq_model_versions_version", "model_id", "version", unique=True),
+        Index("ix_model_versions_unnumbered", "id", postgresql_where=text("seq IS NULL")),
+    )
 
 
 class Template(Base):

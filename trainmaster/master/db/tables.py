@@ -137,10 +137,12 @@ class Project(Base):
     notes: Mapped[list[Json]] = mapped_column(default=list)  # {"name", "contents"}
     state: Mapped[str] = mapped_column(default="")  # "", DELETING or DELETE_FAILED
     error: Mapped[str] = mapped_column(default="")
+    seq: Mapped[int | None] = mapped_column(BigInteger)  # of its last change: `changes.py`
 
     __table_args__ = (
         Index("uq_projects_key", "key", unique=True),
         Index("uq_projects_name", "workspace_id", "name", unique=True),
+        Index("ix_projects_unnumbered", "id", postgresql_where=text("seq IS NULL")),
     )
 
 
