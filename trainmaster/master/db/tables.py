@@ -310,6 +310,8 @@ class Allocation(Base):
     exit_text: Mapped[str] = mapped_column(default="")
     collected: Mapped[bool] = mapped_column(default=False)  # job folder read and removed
     accelerators: Mapped[list[Json] | None]  # what Determined's harness says of its devices, by container
+    ready: Mapped[bool | None]  # whether a service in it says that it answers; None: there is none to wait for
+    proxy: Mapped[Json | None]  # where that service listens: {"address", "port", "user"}
     created_at: Mapped[Time] = _now()
     ended_at: Mapped[Time | None]
 

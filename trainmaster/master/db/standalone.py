@@ -1,0 +1,44 @@
+"""Tasks that belong to no experiment: commands, notebooks, shells, TensorBoards and generic tasks."""
+
+from __future__ import annotations
+
+from sqlalchemy import ForeignKey, Index, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from trainmaster.master.db.tables import Base, Json, Time, _now
+
+
+class Standalone(Base):
+    """What such a task is, beside its row in `tasks`; its attempts are allocations without a trial."""
+
+    __tablename__ = "standalone_tasks"
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id", ondelete="CASCADE"), primary_key=True)
+    kind: Mapped[str]  # the task's type: COMMAND, NOTEBOOK, SHELL, TENSORBOARD, GENERIC
+    workspace_id: Mapped[int] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
+    project_id: Mapped[int | None] = mapped_column(ForeignKey("projects.id", ondelete="SET NULL"))
+    owner_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
+    parent_id: Mapped[str | None] = mapped_column(
+        ForeignKey("standalone_tasks.task_id", ondelete="SET NULL"), index=True
+    )
+    forked_from: Mapped[str | None]
+    state: Mapped[str]
+    reason: Mapped[str] = mapped_column(default="")  # why it is in this state, in words
+    description: Mapped[str] = mapped_column(default="")
+    config: Mapped[Json]
+    pool: Mapped[str]
+    archive: Mapped[bytes] = mapped_column(default=b"", deferred=True)  # the user's files, a gzipped tar
+    secrets: Mapped[Json | None] = mapped_column(deferred=True)  # a shell's keys
+    shows: Mapped[Json | None]  # a TensorBoard's {"experiment_ids", "trial_ids"}
+    pausable: Mapped[bool] = mapped_column(default=False)
+    attempts: Mapped[int] = mapped_column(default=0)
+    setbacks: Mapped[int] = mapped_column(default=0)  # attempts in a row that ended before anything of it ran
+    idle_timeout: Mapped[float | None]  # seconds without use after which it is ended
+    idle: Mapped[bool | None]  # what a notebook says of itself; None: it has not said
+    used_at: Mapped[Time | None]  # when somebody last came through the proxy, or it was not idle
+    start_time: Mapped[Time] = _now()
+    end_time: Mapped[Time | None]
+
+    __table_args__ = (
+        Index("ix_standalone_tasks_kind", "kind", "start_time"),
+        Index("ix_standalone_tasks_live", "task_id", postgresql_where=text("end_time IS NULL")),
+    )
