@@ -25,7 +25,8 @@ from .validation import check, in_order
 HALVING = ("adaptive_asha", "async_halving")
 
 
-def _entrypoint(value: Any) -> Any:
+def entrypoint_of(value: Any) -> Any:
+    """A command line or a list of words, as it is."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) for part in parts):
         odd = next((part for part in parts if not isinstance(part, str)), value)
@@ -135,7 +136,7 @@ class ExperimentConfig(Section):
     labels: Annotated[list[Line], AfterValidator(_unique)] = Field(default_factory=list)
     workspace: Line = ""
     project: Line = ""
-    entrypoint: Annotated[Any, BeforeValidator(_entrypoint)] = None
+    entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
     """A text for `sh -c`, or the argument list."""
     debug: bool = False
     data: dict[str, Any] = Field(default_factory=dict)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .experiment import ExperimentConfig
 from .merge import merge
 from .messages import Complaint, ConfigError
 from .shapes import Natural, Section, Whole
 from .source import Document, read
+from .task import TaskConfig
 from .validation import check, in_order
+
+C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 INVARIANT, CONSTRAINTS = "invariant_config", "constraints"
 SOURCE = "the configuration policies"
@@ -23,7 +26,7 @@ SOURCE = "the configuration policies"
 
 class ResourceConstraints(Section):
     max_slots: Natural | None = None
-    """Slots that an experiment may hold at once."""
+    """Slots that an experiment or a task may hold at once."""
 
 
 class Constraints(Section):
@@ -44,7 +47,7 @@ class Policy:
 
 
 def parse_policy(text: str, *, experiments: bool = True) -> Policy:
-    """A policy file. `experiments`: it is about experiments, whose invariants are checked against their schema.
+    """A policy file. `experiments`: it is about experiments and not about commands, notebooks and the like.
 
     Raises:
         ConfigError: with everything that is wrong, in the order of the file.
@@ -59,34 +62,36 @@ def parse_policy(text: str, *, experiments: bool = True) -> Policy:
     for key, value in ((INVARIANT, invariant), (CONSTRAINTS, limits)):
         if value is not None and not isinstance(value, dict):
             complaints.append(document.complain((key,), "a mapping (key: value) is wanted"))
-    if not complaints and invariant is not None and experiments:
-        complaints += _below(INVARIANT, check(ExperimentConfig, invariant, _part(document, INVARIANT))[1], document)
+    model = ExperimentConfig if experiments else TaskConfig
+    if not complaints and invariant is not None:
+        complaints += _below(INVARIANT, check(model, invariant, _part(document, INVARIANT))[1], document)
     if not complaints and limits is not None:
         complaints += _below(CONSTRAINTS, check(Constraints, limits, _part(document, CONSTRAINTS))[1], document)
     if not complaints and invariant is None and limits is None:
         complaints.append(Complaint((), f"holds neither {INVARIANT} nor {CONSTRAINTS}", source=SOURCE))
     policy = Policy("this file", invariant, limits)
-    if not complaints and experiments and invariant is not None:
+    if not complaints and invariant is not None:
         complaints += [document.complain((INVARIANT,), word) for word in _refused(policy, invariant)]
     if complaints:
         raise ConfigError(in_order(complaints), SOURCE)
     return policy
 
 
-def governed(config: ExperimentConfig, policies: Sequence[Policy]) -> ExperimentConfig:
+def governed(config: C, policies: Sequence[Policy]) -> C:
     """A complete configuration with the invariants in it; `policies` with the most important first.
 
     Raises:
         ConfigError: an invariant does not fit into this configuration, or a constraint refuses it.
     """
+    model = type(config)
     wanted = config.to_json()
     merged = wanted
     for policy in reversed(policies):
         if policy.invariant:
-            merged = merge(_normal(policy.invariant), merged)
+            merged = merge(model.model_validate(dict(policy.invariant)).given(), merged)
     if merged is not wanted:
-        document = Document(f"the experiment with {SOURCE} of {_places(policies)}", merged)
-        whole, complaints = check(ExperimentConfig, merged, document)
+        document = Document(f"the configuration with {SOURCE} of {_places(policies)}", merged)
+        whole, complaints = check(model, merged, document)
         if whole is None:
             raise ConfigError(complaints, document.source)
         merged = whole.to_json()
@@ -96,7 +101,7 @@ def governed(config: ExperimentConfig, policies: Sequence[Policy]) -> Experiment
     limit = _first_limit(policies)
     if limit is not None and merged["resources"].get("max_slots") is None:
         merged = {**merged, "resources": {**merged["resources"], "max_slots": limit}}
-    return ExperimentConfig.from_json(merged)
+    return model.model_validate(merged)
 
 
 def refusals(config: Mapping[str, Any], policies: Sequence[Policy]) -> list[str]:
@@ -107,16 +112,12 @@ def refusals(config: Mapping[str, Any], policies: Sequence[Policy]) -> list[str]
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
-def _normal(invariant: Mapping[str, Any]) -> dict[str, Any]:
-    return ExperimentConfig.model_validate(dict(invariant)).given()
-
-
 def _refused(policy: Policy, config: Mapping[str, Any]) -> list[str]:
     limits = Constraints.model_validate(dict(policy.constraints or {}))
     resources = config.get("resources") or {}
     found = []
     most, least = limits.resources.max_slots, limits.priority_limit
-    for key in ("slots_per_trial", "max_slots"):
+    for key in ("slots_per_trial", "slots", "max_slots"):
         asked = resources.get(key)
         if most is not None and asked is not None and asked > most:
             found.append(f"resources.{key} is {asked}, and {policy.where} allows {most} slots at most")

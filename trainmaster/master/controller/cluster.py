@@ -196,7 +196,7 @@ class ClusterLoop:
         if ticket is None:
             return
         try:
-            spec = jobspec.build(self._settings, ticket.served, ticket.allocation, ticket.config)
+            spec = jobspec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
             avoid = standing.avoided_nodes(self._store, self._cluster.name, allocation_id)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except Rejected as error:
@@ -306,6 +306,8 @@ class ClusterLoop:
                 together[found.allocation_id] = found.outcome
                 if len(together) == ENDED_TOGETHER:
                     self._end(found.experiment_id, ends.pop(found.experiment_id))
+            else:
+                self._end_alone(found)
         for experiment_id, together in ends.items():
             self._end(experiment_id, together)
 
@@ -320,6 +322,15 @@ class ClusterLoop:
             if len(outcomes) > 1:
                 for allocation_id, outcome in outcomes.items():
                     self._end(experiment_id, {allocation_id: outcome})
+
+    def _end_alone(self, found: endings.Verdict) -> None:
+        """An attempt of no trial."""
+        try:
+            endings.end(self._store, self._settings, found.allocation_id, found.outcome)
+        except AWAY:
+            raise
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+            log.exception("the attempt %s cannot be ended", found.allocation_id)
 
     def _for_a_while(self) -> Iterator[bool]:
         """Whether this pass should go on with what it does; what is left, the next pass does."""

@@ -48,6 +48,15 @@ class Attempt:
     never_since: float | None = None  # when the scheduler first said that it can never start
     preempt_reason: str | None = None  # we (or the runtime) asked it to leave
     kill_asked: bool = False
+    runs: str = "training"  # what it runs, in sentences about its end: `program` for other tasks than trials
+
+    @property
+    def code(self) -> str:
+        return "training code" if self.runs == "training" else self.runs
+
+    @property
+    def task(self) -> str:
+        return "trial" if self.runs == "training" else "task"
 
 
 @dataclass(frozen=True)
@@ -135,10 +144,10 @@ def _blame(record: ExitRecord) -> tuple[bool, int]:
 def _from_success(attempt: Attempt, chief: ExitRecord) -> Outcome:
     reason = attempt.preempt_reason or chief.preempted
     if chief.acked and reason == "walltime":
-        return Outcome(OutcomeKind.WALLTIME, "The time limit was near: the trial saved its work and left", 0)
+        return Outcome(OutcomeKind.WALLTIME, f"The time limit was near: the {attempt.task} saved its work and left", 0)
     if chief.acked:
-        return Outcome(OutcomeKind.PREEMPTED, f"The trial saved its work and left ({reason or 'asked to'})", 0)
-    return Outcome(OutcomeKind.COMPLETED, "The training code ended with status 0", 0)
+        return Outcome(OutcomeKind.PREEMPTED, f"The {attempt.task} saved its work and left ({reason or 'asked to'})", 0)
+    return Outcome(OutcomeKind.COMPLETED, f"The {attempt.code} ended with status 0", 0)
 
 
 def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
@@ -148,9 +157,9 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if not record.began:
         # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry mends.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
-        return Outcome(kind, f"The training was not started{where}: {record.message}", record.exit_code)
+        return Outcome(kind, f"The {attempt.runs} was not started{where}: {record.message}", record.exit_code)
     if record.oom:
-        text = f"The training code was ended{where} because it used more memory than it was given"
+        text = f"The {attempt.code} was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
     if attempt.preempt_reason is not None and record.signal in (9, 15):
         return Outcome(
@@ -162,7 +171,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     by = record.signal or (record.exit_code - 128 if 128 < record.exit_code <= 192 else None)
     how = f"was ended by signal {by}" if by else f"ended with exit code {record.exit_code}"
     message = f": {record.message}" if record.message else ""
-    return Outcome(OutcomeKind.FAILED, f"The training code {how}{where}{message}", record.exit_code)
+    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{message}", record.exit_code)
 
 
 def _from_scheduler(attempt: Attempt) -> Outcome:

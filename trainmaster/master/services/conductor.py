@@ -7,8 +7,6 @@ experiment ever overlap, and a crash leaves either all of a change or nothing.
 
 from __future__ import annotations
 
-import datetime as dt
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,13 +17,12 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, undefer
 
-from trainmaster.dispatchers.base import JobState
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, State, Submission
+from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, Stop
-from trainmaster.master.services import logs, webhooks
+from trainmaster.master.services import attempts, logs, webhooks
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.store import Settings, Store, wake
@@ -165,37 +162,19 @@ class Conductor:
 
     def allocation_ended(self, allocation: Allocation, event: trials.AllocationEnded) -> None:
         """Close `allocation` and let its trial decide what follows."""
-        allocation.state = AllocationState.TERMINATED.value
-        allocation.ended_at = now()
-        allocation.outcome = event.outcome.value
-        allocation.exit_text = event.text
-        self.session.flush()
+        attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
             self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
-        wake(self.session, f"allocation:{allocation.id}")
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
         """Ask the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
-        if allocation.preempt_at is None:
-            allocation.preempt_at = now()
-            allocation.preempt_reason = reason
-        deadline = now() + dt.timedelta(seconds=timeout)
-        allocation.preempt_deadline = min(allocation.preempt_deadline or deadline, deadline)
-        if allocation.lease_job is None or allocation.observed_state == JobState.HELD:
-            self.kill(allocation, reason)  # nothing of it runs
-        wake(self.session, f"allocation:{allocation.id}")
+        if attempts.ask_to_leave(self.session, allocation, reason, timeout):
+            self.kill(allocation, reason)
 
     def kill(self, allocation: Allocation, reason: str) -> None:
-        if allocation.kill_at is None:
-            allocation.kill_at = now()
-            allocation.preempt_reason = allocation.preempt_reason or reason
-        wake(self.session, f"allocation:{allocation.id}")
-        wake(self.session, "controller")
-        if allocation.submission == Submission.NEW:
-            # No scheduler knows of it: it can end here and now.
-            event = trials.AllocationEnded(OutcomeKind.STOPPED, "It was withdrawn before it was submitted")
-            allocation.collected = True
+        if attempts.condemn(self.session, allocation, reason):
+            event = trials.AllocationEnded(OutcomeKind.STOPPED, attempts.WITHDRAWN)
             self._later(lambda: self.allocation_ended(allocation, event))
 
     def settle(self) -> None:
@@ -292,26 +271,18 @@ class Conductor:
         return float(self.row.config.get("preemption_timeout") or self.settings.preemption_timeout)
 
     def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
-        config = self.row.config
-        self.session.add(
-            Allocation(
-                id=f"{trial.task_id}.{attempt}",
-                task_id=trial.task_id,
-                trial_id=trial.id,
-                token=f"{self.settings.token_prefix}{uuid.uuid4().hex[:12]}-a{attempt}",
-                state=AllocationState.PENDING.value,
-                submission=Submission.NEW.value,
-                attempt=attempt,
-                dispatcher="",  # chosen by the controller from the pool
-                pool=self.row.resource_pool,
-                slots=int(config["resources"]["slots_per_trial"]),
-                owner_id=self.row.owner_id,
-                not_before=now() + dt.timedelta(seconds=delay),
-                checkpoints_before=trial.checkpoint_count,
-                exits={},
-            )
+        attempts.ask_for(
+            self.session,
+            self.settings,
+            task_id=trial.task_id,
+            attempt=attempt,
+            pool=self.row.resource_pool,
+            slots=int(self.row.config["resources"]["slots_per_trial"]),
+            owner_id=self.row.owner_id,
+            delay=delay,
+            trial_id=trial.id,
+            checkpoints_before=trial.checkpoint_count,
         )
-        wake(self.session, "controller")
 
     def _finish(self, trial: Trial, decision: trials.Finish) -> None:
         trial.end_time = now()

@@ -18,6 +18,7 @@ from trainmaster.master.services import logs
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.task_conductor import conducting_task
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
 KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be on its way out
@@ -119,15 +120,19 @@ def _complete(store: Store, allocation: Allocation) -> bool:
 
 
 def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
-    """Close an attempt and let its trial and experiment go on from there, in one transaction."""
+    """Close an attempt and let its trial and experiment, or its task, go on from there, in one transaction."""
     with store.reading() as session:
-        experiment_id = session.scalar(
-            select(Trial.experiment_id)
-            .join(Allocation, Allocation.trial_id == Trial.id)
-            .where(Allocation.id == allocation_id)
-        )
-    if experiment_id is not None:
-        end_together(store, settings, experiment_id, {allocation_id: outcome})
+        query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
+        row = session.execute(query.where(Allocation.id == allocation_id)).first()
+    if row is None:
+        return
+    if row.experiment_id is not None:
+        end_together(store, settings, row.experiment_id, {allocation_id: outcome})
+        return
+    with store.transaction() as session, conducting_task(session, settings, row.task_id) as conductor:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+        if allocation.ended_at is None:
+            conductor.attempt_ended(allocation, outcome)
 
 
 def end_together(store: Store, settings: Settings, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
@@ -250,6 +255,7 @@ def attempt_of(allocation: Allocation) -> Attempt:
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
         preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
         kill_asked=allocation.kill_at is not None,
+        runs="training" if allocation.trial_id is not None else "program",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from trainmaster.config.secrets import masked
@@ -18,8 +19,15 @@ from trainmaster.master.services.store import Settings
 RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
 
-def build(settings: Settings, served: ServedPool, allocation: Allocation, config: Mapping[str, Any]) -> JobSpec:
-    """The job of one allocation. The same inputs give the same job, byte for byte."""
+def build(
+    settings: Settings,
+    served: ServedPool,
+    allocation: Allocation,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> JobSpec:
+    """The job of one allocation; `secrets` are files of its folder, by name. The same inputs give the same job, byte
+    for byte."""
     kind = served.cluster.kind
     section = config.get("pbs" if kind == "pbs" else "slurm") or {}
     resources, environment = config["resources"], config.get("environment") or {}
@@ -73,6 +81,7 @@ def build(settings: Settings, served: ServedPool, allocation: Allocation, config
             "runtime.zip": StagedFile(settings.runtime_zip),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
             **_login_file(kind, environment),
+            **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
         },
         account_label=account_label(served.cluster.project_source, config, kind),
         options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
@@ -161,8 +170,11 @@ def _binds(config: Mapping[str, Any]) -> list[BindMount]:
         BindMount(mount["host_path"], mount["container_path"], bool(mount.get("read_only")))
         for mount in config.get("bind_mounts") or ()
     ]
-    storage = config["checkpoint_storage"]
-    if storage["type"] == "shared_fs":
-        # Under the same path inside and outside, so that a checkpoint's path means the same to everyone.
+    storage = config.get("checkpoint_storage")
+    if storage is not None and storage["type"] == "shared_fs":
+        # Under the same path inside and outside, so that a checkpoint's path means the same to everyone; and where
+        # Determined's containers have it.
         binds.append(BindMount(storage["host_path"], storage["host_path"]))
+        if all(bind.container_path.rstrip("/") != SHARED_FS for bind in binds):
+            binds.append(BindMount(storage["host_path"], SHARED_FS))
     return binds

@@ -14,7 +14,7 @@ from trainmaster.dispatchers.base import JobState
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, ModelDefinition, Node, Trial, User
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
-from trainmaster.master.services import jobspec, logs
+from trainmaster.master.services import jobspec, logs, taskspec
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.store import Store, wake
@@ -90,6 +90,23 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
         joined = session.scalar(here) or 0
     state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
     allocation.state = later(AllocationState(allocation.state), state).value
+    if allocation.trial_id is None:
+        work = taskspec.work_for(session, allocation, slot_type)
+    else:
+        work = _work_of_trial(session, allocation, slot_type)
+    if node is None:
+        nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
+        logs.say(
+            session,
+            allocation.task_id,
+            f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}.",
+            allocation_id=allocation.id,
+        )
+    wake(session, f"allocation:{allocation.id}")
+    return work
+
+
+def _work_of_trial(session: Session, allocation: Allocation, slot_type: str) -> Json:
     found = session.execute(
         select(Trial, Experiment, User.username, ModelDefinition.archive)
         .join(Experiment, Experiment.id == Trial.experiment_id)
@@ -100,18 +117,9 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
     if found is None:
         raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
     trial, experiment, owner, files = found
-    work = jobspec.work_for(experiment, trial, allocation, slot_type, owner)
+    work: Json = jobspec.work_for(experiment, trial, allocation, slot_type, owner)
     work["trial"]["steps_completed"] = _steps_at(session, trial)
     work["context"] = base64.b64encode(files).decode() if files else ""
-    if node is None:
-        nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
-        logs.say(
-            session,
-            allocation.task_id,
-            f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}.",
-            allocation_id=allocation.id,
-        )
-    wake(session, f"allocation:{allocation.id}")
     return work
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
@@ -14,6 +14,7 @@ from trainmaster.config import policies
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.policies import Policy
+from trainmaster.config.task import TaskConfig
 from trainmaster.master.db.policies import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace
 from trainmaster.master.services.clock import now
@@ -24,6 +25,7 @@ from trainmaster.master.services.store import Store
 EXPERIMENT, NTSC = "EXPERIMENT", "NTSC"
 LONGEST_MESSAGE = 250  # characters of the banner
 Json = dict[str, Any]
+C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 
 def get(store: Store, workload: str, workspace_id: int | None) -> Json:
@@ -60,18 +62,18 @@ def remove(store: Store, workload: str, workspace_id: int | None) -> None:
             session.delete(row)
 
 
-def of_workspace(session: Session, workspace_id: int) -> list[Policy]:
-    """What governs experiments in a workspace, the most important first."""
+def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT) -> list[Policy]:
+    """What governs experiments (or other tasks: NTSC) in a workspace, the most important first."""
     c = ConfigPolicy
     query = select(c, Workspace.name).outerjoin(Workspace, Workspace.id == c.workspace_id)
-    mine = query.where(c.workload == EXPERIMENT, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
+    mine = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
     return [
         Policy("the site" if name is None else f"the workspace {name!r}", row.invariant, row.constraints)
         for row, name in session.execute(mine.order_by(c.workspace_id.nulls_first()))
     ]
 
 
-def govern(config: ExperimentConfig, found: list[Policy]) -> ExperimentConfig:
+def govern(config: C, found: list[Policy]) -> C:
     """With the invariants in it. Raises Invalid, in a sentence that names whose policy it is."""
     if not found:
         return config
@@ -81,9 +83,9 @@ def govern(config: ExperimentConfig, found: list[Policy]) -> ExperimentConfig:
         raise Invalid(f"{error}.") from None
 
 
-def refuse(session: Session, workspace_id: int, config: Mapping[str, Any]) -> None:
-    """For a change of an experiment that there is already. Raises Invalid."""
-    if found := policies.refusals(config, of_workspace(session, workspace_id)):
+def refuse(session: Session, workspace_id: int, config: Mapping[str, Any], workload: str = EXPERIMENT) -> None:
+    """For a change of what there is already. Raises Invalid."""
+    if found := policies.refusals(config, of_workspace(session, workspace_id, workload)):
         raise Invalid(" ".join(f"{word}." for word in found))
 
 

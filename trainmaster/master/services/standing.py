@@ -78,14 +78,18 @@ def trial_runs(store: Store, cluster: str, resting: Mapping[str, Rest]) -> list[
             )
             waiting = (
                 select(Allocation, Trial.experiment_id)
-                .join(Trial, Trial.id == Allocation.trial_id)
+                .outerjoin(Trial, Trial.id == Allocation.trial_id)
                 .where(
                     *mine,
                     Allocation.submission == Submission.NEW.value,
                     Allocation.kill_at.is_(None),
                     Allocation.not_before <= now(),
                 )
-                .order_by(Trial.experiment_id.in_(one.groups), Allocation.created_at, Allocation.trial_id)
+                .order_by(
+                    func.coalesce(Trial.experiment_id.in_(one.groups), False),
+                    Allocation.created_at,
+                    Allocation.trial_id,
+                )
             )
             rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).tuples().all()
             if rows and not session.scalar(under_way):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef
+from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
-from trainmaster.master.services import jobspec, logs
+from trainmaster.master.services import jobspec, logs, taskspec
 from trainmaster.master.services.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
@@ -29,6 +30,7 @@ class Ticket:
     allocation: Allocation
     served: ServedPool
     config: Mapping[str, Any]
+    secrets: Mapping[str, str] = field(default_factory=dict)  # for the job's folder, by name
 
 
 def adopt_cluster(store: Store, clusters: Clusters) -> None:
@@ -36,10 +38,11 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
     neither changes afterwards)."""
     by_pool = {served.pool.name: served.cluster for served in clusters.pools()}
     query = (
-        select(Allocation, Project.workspace_id)
+        select(Allocation, func.coalesce(Project.workspace_id, Standalone.workspace_id))
         .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
         .outerjoin(Project, Project.id == Experiment.project_id)
+        .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
         .where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
     )
     accounts: dict[tuple[str, int, int | None], str | None] = {}
@@ -87,18 +90,21 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if allocation is None or allocation.ended_at or allocation.kill_at or allocation.submission != Submission.NEW:
             return None
-        config = session.scalars(
-            select(Experiment.config)
-            .join(Trial, Trial.experiment_id == Experiment.id)
-            .where(Trial.id == allocation.trial_id)
-        ).one()
+        config, secrets = _job_of(session, allocation)
         served = clusters.resolve(allocation.pool, allocation.slots)
         if allocation.submit_started_at is None and (unheeded := jobspec.unheeded(served.cluster.kind, config)):
             with _noting(session) as notes:
                 notes.say(allocation.task_id, unheeded, "WARNING", allocation.id)
         allocation.submission = Submission.SUBMITTING.value
         allocation.submit_started_at = now()
-        return Ticket(allocation, served, config)
+        return Ticket(allocation, served, config, secrets)
+
+
+def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    if allocation.trial_id is None:
+        return taskspec.job_of(session, allocation)
+    of_trial = select(Experiment.config).join(Trial, Trial.experiment_id == Experiment.id)
+    return session.scalars(of_trial.where(Trial.id == allocation.trial_id)).one(), {}
 
 
 def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:

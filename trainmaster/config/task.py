@@ -1,0 +1,129 @@
+"""The configuration of tasks that are no experiments: commands, notebooks, shells, TensorBoards and generic tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from .environment import BindMount, Devices, Environment, Pbs, Slurm
+from .experiment import entrypoint_of
+from .merge import merge
+from .messages import ConfigError, in_words
+from .shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
+from .source import Document, read
+from .validation import check
+
+SOURCE = "the task's configuration"
+_DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+def seconds_of(duration: str | float) -> float:
+    """Seconds of a duration as Go writes them (`1h30m`, `45s`) or of a number of seconds. Raises ValueError."""
+    if isinstance(duration, int | float) and not isinstance(duration, bool):
+        return float(duration)
+    found = _DURATION.fullmatch(str(duration).strip())
+    if not found:
+        raise ValueError(f"{duration!r} is no duration")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _duration(value: Any) -> Any:
+    try:
+        if not isinstance(value, bool) and isinstance(value, str | int | float) and seconds_of(value) >= 0:
+            return value
+    except ValueError:
+        pass
+    raise wrong(f"a duration such as 30m or 1h30m is wanted, found {in_words(value)}")
+
+
+Duration = Annotated[str | float, BeforeValidator(_duration)]
+
+
+class TaskResources(Section):
+    """The `resources` section."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"agent_label"})
+    refused: ClassVar[dict[str, str]] = {"slots_per_trial": "is for experiments; a task takes slots"}
+
+    slots: Natural = 1
+    max_slots: Natural | None = None
+    weight: float = Field(default=1.0, ge=0)
+    priority: Annotated[Whole, Field(ge=1, le=99)] | None = None
+    resource_pool: Line = ""
+    shm_size: Bytes | None = None
+    devices: Devices = Field(default_factory=list)
+    is_single_node: bool | None = None
+    native_parallel: bool = False
+
+
+class TaskConfig(Section):
+    """A whole configuration. Fields that are None were not set and have no default."""
+
+    ignored: ClassVar[frozenset[str]] = frozenset({"internal", "debug"})
+
+    description: Text | None = None
+    entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
+    """A text for `sh -c`, or the argument list."""
+    workspace: Line = ""
+    project: Line = ""
+    resources: TaskResources = TaskResources()
+    environment: Environment = Environment()
+    bind_mounts: list[BindMount] = Field(default_factory=list)
+    work_dir: Line | None = None
+    """Where it starts; `$DET_USER` and `$AGENT_USER` in it stand for the owner's name and for the job's account."""
+    idle_timeout: Duration | None = None
+    notebook_idle_type: Literal["kernels_or_terminals", "kernel_connections", "activity"] = "kernels_or_terminals"
+    tensorboard_args: list[Line] = Field(default_factory=list)
+    preemption_timeout: Natural | None = None
+    """Seconds between the request to leave and the kill, for tasks that can be paused."""
+    slurm: Slurm = Slurm()
+    pbs: Pbs = Pbs()
+
+    def to_json(self) -> dict[str, Any]:
+        """The complete configuration in Determined's JSON shape."""
+        return self.model_dump(mode="json", exclude_none=False)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> TaskConfig:
+        """A configuration that `to_json` made and someone stored."""
+        return cls.model_validate(stored)
+
+    def given(self) -> dict[str, Any]:
+        """Only what was set, normalised: what `merge` takes."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str, Any]] = ()) -> TaskConfig:
+    """The complete configuration of a task.
+
+    Args:
+        given: YAML text, or what a client has read of it.
+        defaults: partial configurations that fill what it leaves open, the most important first; what in them is for
+            experiments alone is left out.
+
+    Raises:
+        ConfigError: with everything that is wrong, in the order of the text.
+    """
+    document = read(given, SOURCE) if isinstance(given, str) else Document(SOURCE, dict(given))
+    config, complaints = check(TaskConfig, document.data, document)
+    if config is None:
+        raise ConfigError(complaints, SOURCE)
+    merged = config.given()
+    for fragment in defaults:
+        about_tasks = {key: value for key, value in fragment.items() if key in TaskConfig.model_fields}
+        resources = about_tasks.get("resources")
+        if isinstance(resources, Mapping):
+            known = {key: value for key, value in resources.items() if key in TaskResources.model_fields}
+            about_tasks["resources"] = known
+        site, complaints = check(TaskConfig, about_tasks, Document("the site's defaults", about_tasks))
+        if site is None:
+            raise ConfigError(complaints, "the site's defaults")
+        merged = merge(merged, site.given())
+    whole, complaints = check(TaskConfig, merged, document)
+    if whole is None:
+        raise ConfigError(complaints, SOURCE)
+    return whole

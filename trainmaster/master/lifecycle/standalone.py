@@ -1,0 +1,201 @@
+"""The life of a task that belongs to no experiment.
+
+It wants one live allocation while it is ACTIVE and none otherwise. Its program runs once: another attempt follows only
+when nothing of the last one ran, or when the program was asked to leave and can go on from what it saved.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+
+from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.lifecycle.trial import MAX_SETBACKS, SETBACK_DELAYS
+
+
+class TaskState(enum.StrEnum):
+    """Determined's states of generic tasks."""
+
+    ACTIVE = "ACTIVE"
+    PAUSED = "PAUSED"
+    STOPPING_PAUSED = "STOPPING_PAUSED"
+    STOPPING_CANCELED = "STOPPING_CANCELED"
+    COMPLETED = "COMPLETED"
+    CANCELED = "CANCELED"
+    ERROR = "ERROR"
+
+    @property
+    def terminal(self) -> bool:
+        return self in (TaskState.COMPLETED, TaskState.CANCELED, TaskState.ERROR)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What decides a task's future. `allocated`: an allocation of it has not ended yet."""
+
+    state: TaskState
+    pausable: bool = False
+    attempts: int = 0
+    setbacks: int = 0
+    allocated: bool = False
+
+
+@dataclass(frozen=True)
+class Created:
+    pass
+
+
+@dataclass(frozen=True)
+class Pause:
+    why: str
+
+
+@dataclass(frozen=True)
+class Unpause:
+    pass
+
+
+@dataclass(frozen=True)
+class Kill:
+    why: str
+
+
+@dataclass(frozen=True)
+class AllocationEnded:
+    """An attempt is over. `ran`: its job had come up. `saved`: it left as it was asked to, with its work saved."""
+
+    outcome: OutcomeKind
+    text: str
+    ran: bool = True
+    saved: bool = False
+
+
+Event = Created | Pause | Unpause | Kill | AllocationEnded
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Ask for resources. `delay`: seconds to wait first."""
+
+    attempt: int
+    delay: int = 0
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Ask the running attempt to save its work and leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class End:
+    """End the running attempt now."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The task has ended for good."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """A line for the task's log."""
+
+    level: str
+    text: str
+
+
+Decision = Allocate | Preempt | End | Finish | Say
+
+
+class NotPossible(ValueError):
+    """A command that does not fit the state, in words."""
+
+
+def step(task: Task, event: Event) -> tuple[Task, tuple[Decision, ...]]:
+    """The task after `event`, and what is to be done. Raises NotPossible for a user's command."""
+    match event:
+        case Created():
+            return _again(task, 0)
+        case Pause(why):
+            return _pause(task, why)
+        case Unpause():
+            return _unpause(task)
+        case Kill(why):
+            return _kill(task, why)
+        case AllocationEnded():
+            return _ended(replace(task, allocated=False), event)
+
+
+def _again(task: Task, delay: int) -> tuple[Task, tuple[Decision, ...]]:
+    attempt = task.attempts + 1
+    after = replace(task, state=TaskState.ACTIVE, attempts=attempt, allocated=True)
+    return after, (Allocate(attempt, delay),)
+
+
+def _finish(task: Task, state: TaskState, why: str) -> tuple[Task, tuple[Decision, ...]]:
+    level = "ERROR" if state is TaskState.ERROR else "INFO"
+    return replace(task, state=state), (Finish(why), Say(level, f"{why.rstrip('.')}."))
+
+
+def _pause(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
+    if task.state.terminal or task.state is TaskState.STOPPING_CANCELED:
+        raise NotPossible(f"it is {task.state}, and cannot be paused")
+    if not task.pausable:
+        raise NotPossible("it cannot be paused: it was not made to be")
+    if task.state is not TaskState.ACTIVE:
+        return task, ()
+    if not task.allocated:
+        return replace(task, state=TaskState.PAUSED), ()
+    return replace(task, state=TaskState.STOPPING_PAUSED), (Preempt(why),)
+
+
+def _unpause(task: Task) -> tuple[Task, tuple[Decision, ...]]:
+    if task.state is TaskState.STOPPING_PAUSED:
+        return replace(task, state=TaskState.ACTIVE), ()  # the attempt was asked to leave: another one follows it
+    if task.state is TaskState.PAUSED:
+        return _again(task, 0)
+    if task.state is TaskState.ACTIVE:
+        return task, ()
+    raise NotPossible(f"it is {task.state}, and cannot go on")
+
+
+def _kill(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
+    if task.state.terminal:
+        return task, ()
+    if not task.allocated:
+        return _finish(task, TaskState.CANCELED, why)
+    return replace(task, state=TaskState.STOPPING_CANCELED), (End(why),)
+
+
+def _sent_away(event: AllocationEnded) -> bool:
+    """The end says nothing of the program: it was made to leave. One that meets its time limit without having saved
+    anything would meet it again."""
+    asked = event.outcome in (OutcomeKind.PREEMPTED, OutcomeKind.STOPPED)
+    return asked or (event.outcome is OutcomeKind.WALLTIME and event.saved)
+
+
+def _ended(task: Task, event: AllocationEnded) -> tuple[Task, tuple[Decision, ...]]:
+    if task.state is TaskState.STOPPING_CANCELED:
+        return _finish(task, TaskState.CANCELED, event.text)
+    if event.outcome is OutcomeKind.COMPLETED:
+        return _finish(task, TaskState.COMPLETED, event.text)
+    if event.outcome is OutcomeKind.CANCELLED:
+        return _finish(task, TaskState.CANCELED, event.text)
+    never_ran = event.outcome is OutcomeKind.INFRASTRUCTURE and not event.ran
+    sent_away = _sent_away(event)
+    if task.state is TaskState.STOPPING_PAUSED and (never_ran or sent_away):
+        return replace(task, state=TaskState.PAUSED, setbacks=0), (Say("INFO", "It is paused."),)
+    if never_ran and task.setbacks < MAX_SETBACKS:
+        delay = SETBACK_DELAYS[min(task.setbacks, len(SETBACK_DELAYS) - 1)]
+        after, decisions = _again(replace(task, setbacks=task.setbacks + 1), delay)
+        return after, (Say("WARNING", f"{event.text.rstrip('.')}. Nothing of it ran: it is tried again."), *decisions)
+    if task.pausable and sent_away:
+        after, decisions = _again(replace(task, setbacks=0), 0)
+        return after, (Say("INFO", f"{event.text.rstrip('.')}. Another attempt follows."), *decisions)
+    return _finish(task, TaskState.ERROR, event.text)

@@ -1,0 +1,121 @@
+"""One task that belongs to no experiment inside one transaction: loads it under its row lock, feeds events to the pure
+machine and writes what it decided, as `conductor` does for experiments."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Task
+from trainmaster.master.lifecycle import standalone as machine
+from trainmaster.master.lifecycle.allocation import Outcome
+from trainmaster.master.lifecycle.standalone import TaskState
+from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.services import attempts, logs
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.services.store import Settings, wake
+
+GENERIC, COMMAND, NOTEBOOK, SHELL, TENSORBOARD = KINDS = ("GENERIC", "COMMAND", "NOTEBOOK", "SHELL", "TENSORBOARD")
+SERVICES = frozenset({NOTEBOOK, SHELL, TENSORBOARD})  # something listens in their jobs
+
+
+class TaskConductor:
+    """Made by `conducting_task`; every method must be called inside its block."""
+
+    def __init__(self, session: Session, settings: Settings, row: Standalone) -> None:
+        self.session, self.settings, self.row = session, settings, row
+        self._pending: deque[Callable[[], None]] = deque()
+        self._notes = logs.Notes()
+
+    def event(self, event: machine.Event) -> None:
+        """Raises Conflict when a user's command does not fit the state."""
+        row = self.row
+        live = self._live_allocation()
+        before = machine.Task(
+            state=TaskState(row.state),
+            pausable=row.pausable,
+            attempts=row.attempts,
+            setbacks=row.setbacks,
+            allocated=live is not None,
+        )
+        try:
+            after, decisions = machine.step(before, event)
+        except machine.NotPossible as error:
+            raise Conflict(f"Task {row.task_id}: {error}.") from None
+        row.state, row.attempts, row.setbacks = after.state.value, after.attempts, after.setbacks
+        for decision in decisions:
+            self._carry_out(decision, live)
+
+    def attempt_ended(self, allocation: Allocation, outcome: Outcome) -> None:
+        """Close an attempt and let its task decide what follows."""
+        if outcome.exit_code is not None:
+            allocation.exit_code = outcome.exit_code
+        attempts.close(self.session, allocation, outcome.kind, outcome.text)
+        ran, saved = allocation.lease_job is not None, allocation.preempt_acked
+        self.event(machine.AllocationEnded(outcome.kind, outcome.text, ran, saved))
+
+    def settle(self) -> None:
+        """Carry out everything that is still to be done, then save. Called by `conducting_task`."""
+        while self._pending:
+            self._pending.popleft()()
+        self.session.flush()
+        self._notes.write(self.session)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _live_allocation(self) -> Allocation | None:
+        if self.row.attempts == 0:
+            return None
+        query = select(Allocation).where(Allocation.task_id == self.row.task_id, Allocation.ended_at.is_(None))
+        return self.session.scalar(query.with_for_update())
+
+    def _carry_out(self, decision: machine.Decision, live: Allocation | None) -> None:
+        row = self.row
+        match decision:
+            case machine.Allocate(attempt, delay):
+                attempts.ask_for(
+                    self.session,
+                    self.settings,
+                    task_id=row.task_id,
+                    attempt=attempt,
+                    pool=row.pool,
+                    slots=int(row.config["resources"]["slots"]),
+                    owner_id=row.owner_id,
+                    delay=delay,
+                    ready=False if row.kind in SERVICES else None,
+                )
+            case machine.Preempt(reason) if live is not None:
+                timeout = row.config.get("preemption_timeout") or self.settings.preemption_timeout
+                if attempts.ask_to_leave(self.session, live, reason, float(timeout)):
+                    self._condemn(live, reason)
+                self._notes.say(row.task_id, f"Asked to save its work and leave: {reason}")
+            case machine.End(reason) if live is not None:
+                self._condemn(live, reason)
+            case machine.Finish(why):
+                row.end_time, row.reason = now(), why
+                ended = update(Task).where(Task.task_id == row.task_id).values(end_time=row.end_time)
+                self.session.execute(ended.execution_options(synchronize_session=False))
+                wake(self.session, f"task:{row.task_id}")
+            case machine.Say(level, text):
+                self._notes.say(row.task_id, text, level)
+
+    def _condemn(self, live: Allocation, reason: str) -> None:
+        if attempts.condemn(self.session, live, reason):
+            self._pending.append(lambda: self.attempt_ended(live, Outcome(OutcomeKind.STOPPED, attempts.WITHDRAWN)))
+
+
+@contextmanager
+def conducting_task(session: Session, settings: Settings, task_id: str) -> Iterator[TaskConductor]:
+    """One task, in a transaction that holds no lock of an allocation or a log yet. Raises NotFound."""
+    row = session.get(Standalone, task_id, with_for_update=True, populate_existing=True)
+    if row is None:
+        raise NotFound(f"There is no task {task_id}.")
+    conductor = TaskConductor(session, settings, row)
+    yield conductor
+    conductor.settle()

@@ -1,0 +1,74 @@
+"""From a task that belongs to no experiment to what its job is and is told; `jobspec` says the same of trials."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, undefer
+
+from trainmaster.config.secrets import masked
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, User
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.jobspec import environment_for
+from trainmaster.master.services.task_conductor import NOTEBOOK, SHELL, TENSORBOARD
+
+Json = dict[str, Any]
+_PYTHON = ("python3", "-m")
+_STAGED = ("host_key", "authorized_keys")  # of a task's secrets: what its job needs
+
+
+def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, str]]:
+    """The configuration of an attempt's task, and what lies in its job's folder `secrets`."""
+    found = session.execute(
+        select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
+    ).one()
+    return found.config, {name: text for name, text in (found.secrets or {}).items() if name in _STAGED}
+
+
+def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
+    """What the runtime is told once it holds the lease (see ARCHITECTURE.md). Raises NotFound."""
+    query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
+    query = query.where(Standalone.task_id == allocation.task_id).options(undefer(Standalone.archive))
+    found = session.execute(query).first()
+    if found is None:
+        raise NotFound(f"The task of the attempt {allocation.id} has been deleted.")
+    task, owner = found
+    return {
+        "task_type": task.kind,
+        "trial": None,
+        "config": masked(task.config),
+        "entrypoint": _in_folder(_work_dir(task.config, allocation, owner), _program(task)),
+        "environment": environment_for(task.config, slot_type),
+        "checkpoint_storage": {},
+        "num_nodes": allocation.num_nodes,
+        "owner": owner,
+        "context": base64.b64encode(task.archive).decode(),
+        "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
+    }
+
+
+def _program(task: Standalone) -> list[str]:
+    if task.kind == NOTEBOOK:
+        return [*_PYTHON, "trainmaster.launchers.notebook", "--idle", str(task.config["notebook_idle_type"])]
+    if task.kind == SHELL:
+        return [*_PYTHON, "trainmaster.launchers.shell"]
+    if task.kind == TENSORBOARD:
+        folders = [f"--show={name}={path}" for name, path in ((task.shows or {}).get("folders") or {}).items()]
+        return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config["tensorboard_args"]]
+    given = task.config["entrypoint"]
+    return ["sh", "-c", given] if isinstance(given, str) else list(given)
+
+
+def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
+    """The program, started in `folder`; empty: where the user's files are."""
+    return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder, *program] if folder else list(program)
+
+
+def _work_dir(config: Mapping[str, Any], allocation: Allocation, owner: str) -> str:
+    known = {"DET_USER": owner, "AGENT_USER": allocation.run_as or owner}
+    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda found: known[found[1]], config.get("work_dir") or "")
