@@ -16,6 +16,7 @@ from trainmaster.master.services.clusters import ServedPool
 from trainmaster.master.services.identity import session_token
 from trainmaster.master.services.store import Settings
 
+SHARED_FS = "/determined_shared_fs"
 RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
 
