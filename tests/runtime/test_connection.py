@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainmaster.runtime.connection import BadAnswer, Closed, Connection
+from trainmaster.runtime.connection import Answer, BadAnswer, Closed, Connection
 
 JSON = b'{"a": 1}'
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -85,7 +85,7 @@ def test_one_after_the_other(served: dict[str, object]) -> None:
     nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
     connection, server = connect(served, OK + b"Content-Length: 8\r\n\r\n" + JSON, nothing)
     assert connection.request("GET", "/1", {}, None, 10).body == JSON
-    assert connection.request("POST", "/2", {}, None, 10) == (204, b"", True)
+    assert connection.request("POST", "/2", {}, None, 10) == Answer(204, b"", True)
     assert b"Content-Length" not in server.asked[0]
     assert b"Content-Length: 0" in server.asked[1]
     with pytest.raises((Closed, ConnectionResetError, BrokenPipeError)):

@@ -30,7 +30,7 @@ def small_disk(tmp_path):
     mount = tmp_path / "small"
     mount.mkdir()
     tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(mount)], stderr=subprocess.PIPE, text=True
+        ["mount", "-t", "tmpfs", "-o", "size=640k", "tmpfs", str(mount)], stderr=subprocess.PIPE, text=True
     )
     if tried.returncode != 0:
         pytest.skip("no tmpfs can be mounted here (not root): " + tried.stderr.strip())

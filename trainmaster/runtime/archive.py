@@ -58,14 +58,18 @@ def build_runtime_zip() -> bytes:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o644 << 16
-            entry.compress_type = zipfile.ZIP_STORED if name.endswith(".pyc") else zipfile.ZIP_DEFLATED
+            entry.compress_type = zipfile.ZIP_STORED if _always_read(name) else zipfile.ZIP_DEFLATED
             zipped.writestr(entry, files[name])
     return archive.getvalue()
 
 
+def _always_read(name: str) -> bool:
+    return name.startswith("trainmaster/runtime/") and name.endswith(".pyc")
+
+
 def _bytecode(name: str, source: bytes) -> bytes:
     """A .pyc that is not compared with its source (PEP 552): the two come and go together."""
-    code = compile(source, name, "exec", dont_inherit=True)
+    code = compile(source, name, "exec", dont_inherit=True, optimize=2)  # without docstrings
     unchecked = (0b01).to_bytes(4, "little")
     # Up to version 2 the format has no references between objects, which depend on who else holds them.
     return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code, 2)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 
 class Backoff:
     """Waits that double from `first` to `ceiling` seconds, each shortened at random by up to half, so that a
@@ -16,6 +14,8 @@ class Backoff:
 
     def next(self) -> float:
         """The next wait in seconds."""
+        import random  # most jobs never wait
+
         wait = self._next
         self._next = min(self._ceiling, self._next * 2)
         return wait * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 import io
 import socket
-from typing import Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from trainmaster.runtime.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Mapping, Optional, Tuple
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
@@ -23,7 +28,7 @@ class Closed(BadAnswer):
     """The other side closed the connection without a byte of an answer."""
 
 
-class Answer(NamedTuple):
+class Answer(Record):
     status: int
     body: bytes
     kept: bool  # whether another request may follow on the connection

@@ -11,9 +11,12 @@ import posixpath
 import tarfile
 import zlib
 from pathlib import Path
-from typing import List, Tuple
 
 from trainmaster.runtime.errors import BadContext
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List, Tuple
 
 MAX_BYTES = 4 * 1024**3  # unpacked; the master limits the packed size
 MAX_ENTRIES = 200_000

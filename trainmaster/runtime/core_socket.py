@@ -13,10 +13,13 @@ import json
 import socket
 import threading
 from pathlib import Path
-from typing import Any, Dict, Optional
 
 from trainmaster.runtime.shipper import Shipper
 from trainmaster.runtime.spool import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Optional
 
 NAME = "runtime.sock"
 TAKEN_OVER = "core_by_runtime"  # in the run folder: the stream is written by the runtime from now on

@@ -18,7 +18,9 @@ MasterError             one call to the master had no good answer
 
 from __future__ import annotations
 
-from typing import Optional
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
 
 
 class RuntimeFault(Exception):

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional
+
+from trainmaster.runtime.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Mapping, Optional
 
 
-class ExitRecord(NamedTuple):
+class ExitRecord(Record):
     """Fields as in ARCHITECTURE.md; times are seconds since the epoch."""
 
     allocation_id: str
@@ -27,7 +32,7 @@ class ExitRecord(NamedTuple):
     spool: Mapping[str, int]
 
     def to_json(self) -> Dict[str, Any]:
-        fields: Dict[str, Any] = self._asdict()
+        fields: Dict[str, Any] = self.values()
         fields["version"] = 1
         fields["preempted"] = None if self.preempted is None else {"reason": self.preempted}
         return fields

@@ -8,10 +8,14 @@ import re
 import shutil
 import socket
 import subprocess
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.job import Job
+from trainmaster.runtime.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional, Tuple
 
 # Where each kind of accelerator announces what a job may use, the most specific first.
 _DEVICE_LISTS = {
@@ -26,7 +30,7 @@ _DEVICE_LISTS = {
 }
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """One node of one job, as its scheduler sees it."""
 
     job_id: str

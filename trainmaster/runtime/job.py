@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple, Union
 
 from trainmaster.runtime.errors import BadJobFolder
+from trainmaster.runtime.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 JOB_VERSION = 1
 
 
-class Job(NamedTuple):
+class Job(Record):
     """`job.json`. Times are seconds."""
 
     folder: Path
@@ -42,7 +46,7 @@ class Job(NamedTuple):
         return self.folder / "spool"
 
 
-class Trial(NamedTuple):
+class Trial(Record):
     """The trial that this job runs."""
 
     id: int
@@ -55,7 +59,7 @@ class Trial(NamedTuple):
     latest_checkpoint: Optional[str]
 
 
-class Work(NamedTuple):
+class Work(Record):
     """The answer to the lease: what is to be run."""
 
     trial: Optional[Trial]
@@ -87,7 +91,6 @@ def read_job(folder: Path) -> Job:
         )
     take = _Taker(raw, str(path))
     url_file, url_owner = raw.get("master_url_file"), raw.get("master_url_owner")
-    usual = Job._field_defaults
     return Job(
         folder=folder,
         allocation_id=take.text("allocation_id"),
@@ -102,13 +105,13 @@ def read_job(folder: Path) -> Job:
         pool=take.text("pool", ""),
         slots=int(take.number("slots", 0)),
         slot_type=take.text("slot_type", "cpu"),
-        walltime_grace=take.number("walltime_grace", usual["walltime_grace"]),
-        heartbeat=take.number("heartbeat", usual["heartbeat"]),
-        lease_patience=take.number("lease_patience", usual["lease_patience"]),
-        rendezvous_patience=take.number("rendezvous_patience", usual["rendezvous_patience"]),
-        final_patience=take.number("final_patience", usual["final_patience"]),
-        term_grace=take.number("term_grace", usual["term_grace"]),
-        kill_grace=take.number("kill_grace", usual["kill_grace"]),
+        walltime_grace=take.number("walltime_grace", Job.walltime_grace),
+        heartbeat=take.number("heartbeat", Job.heartbeat),
+        lease_patience=take.number("lease_patience", Job.lease_patience),
+        rendezvous_patience=take.number("rendezvous_patience", Job.rendezvous_patience),
+        final_patience=take.number("final_patience", Job.final_patience),
+        term_grace=take.number("term_grace", Job.term_grace),
+        kill_grace=take.number("kill_grace", Job.kill_grace),
         environment=take.texts("environment"),
     )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import List
-
 from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, parse_work
 from trainmaster.runtime.master import Master
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import List
 
 _TIMEOUT = 120.0  # seconds; the user's files come with the answer
 

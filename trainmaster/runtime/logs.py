@@ -7,7 +7,10 @@ import re
 import select
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Optional, Tuple
 
 MAX_LINE = 64 * 1024  # bytes; longer lines are cut into several
 _CR_INTERVAL = 1.0  # seconds between two recorded states of a progress bar

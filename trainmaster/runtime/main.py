@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import Optional, Sequence
 
 from trainmaster.runtime.context import unpack_context
 from trainmaster.runtime.environment import child_environment, write_info
@@ -28,6 +26,11 @@ from trainmaster.runtime.reporting import Reporting, print_notice
 from trainmaster.runtime.signals import Signals
 from trainmaster.runtime.supervise import Outcome, Supervisor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Sequence
+
+_TMP = "/tmp"  # noqa: S108 - only private folders are made in it
 _LONGEST_RUN_DIR = 80  # characters; a Unix socket's whole path may have 107
 
 
@@ -117,10 +120,12 @@ class _RunDir:
         if self._given is not None:
             self._given.chmod(0o700)
             return self._given
-        parent = os.environ.get("TMPDIR") or tempfile.gettempdir()
+        parent = os.environ.get("TMPDIR") or _TMP
         if len(parent) > _LONGEST_RUN_DIR or not os.access(parent, os.W_OK):
-            parent = "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
-        self._made = Path(tempfile.mkdtemp(prefix="tm-", dir=parent))
+            parent = _TMP
+        # A name that nobody can guess, and not taken if there is one: what tempfile does, which would have to be read.
+        self._made = Path(parent) / ("tm-" + os.urandom(8).hex())
+        self._made.mkdir(mode=0o700)
         return self._made
 
     def __exit__(self, *exception: object) -> None:
@@ -196,7 +201,7 @@ class _Node:
         workdir.mkdir()
         unpack_context(work.context, workdir)
         # It may be large, and is needed no more.
-        self._work = work = work._replace(context="")
+        self._work = work = work.replaced(context="")
         meeting = meet(
             self._master,
             job.allocation_id,

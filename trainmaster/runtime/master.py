@@ -7,13 +7,16 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
 from trainmaster.runtime.url_file import read_url
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, Mapping, Optional
 
 _NOT_NOW = frozenset({408, 425, 429})
 
@@ -59,23 +62,23 @@ class Master:
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         url = self.url
         try:
-            status, answer, _ = self._exchange(url, method, path, payload, timeout)
+            answer = self._exchange(url, method, path, payload, timeout)
         except ConnectionRefusedError:
             self.reread()
             raise Refused("nobody listens at %s" % url) from None
         except OSError as error:
             self.reread()
             raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
-        if 200 <= status < 300:
+        if 200 <= answer.status < 300:
             try:
-                return json.loads(answer.decode("utf-8")) if answer.strip() else {}
+                return json.loads(answer.body.decode("utf-8")) if answer.body.strip() else {}
             except ValueError:
                 raise Unreachable("%s answered something that is not JSON" % url) from None
-        message = _message(answer)
-        if status >= 500 or status in _NOT_NOW:
+        message = _message(answer.body)
+        if answer.status >= 500 or answer.status in _NOT_NOW:
             self.reread()
-            raise Unreachable("%s answered %d: %s" % (url, status, message))
-        raise Rejected(status, message)
+            raise Unreachable("%s answered %d: %s" % (url, answer.status, message))
+        raise Rejected(answer.status, message)
 
     def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
         """Like `call`, asking again while the master is away, for at most `patience` seconds."""

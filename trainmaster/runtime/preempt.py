@@ -8,11 +8,14 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Optional
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.master import Master
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Optional
 
 FLAG = "preempt"  # in the run folder; JSON {"reason"}
 ACKED = "preempt_acked"  # in the run folder; made by core when the user's code has seen the flag

@@ -8,9 +8,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from trainmaster.runtime.prctl import die_with_parent
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 
 def start(

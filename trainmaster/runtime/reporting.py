@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.core_socket import CoreSocket
 from trainmaster.runtime.errors import Away, MasterError, Rejected
@@ -16,6 +15,10 @@ from trainmaster.runtime.job import Job
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.shipper import LAST_CALL, NOT_ABOUT_RECORDS, Shipper
 from trainmaster.runtime.spool import Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
 _LOG_LINGER = 0.5  # seconds that a log line waits for company
 _WITHOUT_DISK = 120.0  # seconds that a master that is away is waited for when nobody else can be told

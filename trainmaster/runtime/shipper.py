@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
 _LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
 LAST_CALL = 5.0  # seconds for an answer when no more time is to be spent

@@ -5,11 +5,15 @@ from __future__ import annotations
 import queue
 import signal
 from types import FrameType
-from typing import Optional, Tuple, Union
 
 from trainmaster.runtime.errors import AskedToLeave
 
-Event = Union[Tuple[str], Tuple[str, int]]  # ("exit", returncode), ("signal", number), ("gone",)
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Tuple, Union
+
+    Event = Union[Tuple[str], Tuple[str, int]]  # ("exit", returncode), ("signal", number), ("gone",)
+
 _HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 

@@ -11,7 +11,10 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 MAX_RECORDS = 1000  # of one batch
 MAX_BYTES = 1_000_000  # of one batch; a single longer record goes alone

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.job import Job
@@ -18,14 +17,20 @@ from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
 from trainmaster.runtime.process import end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.record import Record
 from trainmaster.runtime.reporting import Reporting
-from trainmaster.runtime.signals import Event
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
+
+    from trainmaster.runtime.signals import Event
 
 _LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
 _PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
 
 
-class Outcome(NamedTuple):
+class Outcome(Record):
     """How the user's process ended."""
 
     exit_code: int
