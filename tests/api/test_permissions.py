@@ -18,7 +18,12 @@ from trainmaster.master.app import PARTS
 from trainmaster.master.services.permissions import ADMINISTRATORS, ROLES, Permission, Role
 
 Json = dict[str, Any]
-ROUTES = sorted(f"{method} {route.path}" for part in PARTS for route in part.router.routes for method in route.methods)
+ROUTES = sorted(
+    f"{method} {route.path}"
+    for part in PARTS
+    for route in part.router.routes
+    for method in getattr(route, "methods", ("GET",))  # a WebSocket begins as a GET
+)
 
 
 def things(chief: Api) -> dict[str, Any]:

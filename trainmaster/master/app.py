@@ -38,6 +38,7 @@ from trainmaster.master.api import (
     templates,
     trials,
     unmanaged,
+    updates,
     users,
     webhooks,
     workspaces,
@@ -70,7 +71,7 @@ PARTS = (
         checkpoints,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks, policies),
+    *(registry, templates, webhooks, policies, updates),
 )
 
 

@@ -140,6 +140,8 @@ def make_services(
         max_context_bytes=config.limits.context * 2**20,
         max_request_bytes=config.limits.request_mb * 2**20,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
+        notebook_timeout=float(config.notebook_timeout or 0),
+        tensorboard_timeout=float(config.tensorboard_timeout),
     )
     shown = config.model_dump(mode="json", exclude_none=True)
     return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
@@ -282,7 +284,14 @@ def configure_logging(level: str) -> None:
     logging.getLogger().addHandler(RECENT)
     set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_was_refused)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def _was_refused(record: logging.LogRecord) -> bool:
+    """uvicorn 0.54 takes it for an error when a WebSocket is refused with an answer of its own (ASGI's extension
+    `websocket.http.response`), which it has sent by then."""
+    return record.msg != "ASGI callable returned without completing handshake."
 
 
 def set_level(level: str) -> None:

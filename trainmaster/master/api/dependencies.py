@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
 from trainmaster.master.api.permissions import ENDPOINTS
 from trainmaster.master.services import identity, locations, roles
@@ -40,7 +41,7 @@ async def _services(request: Request) -> Services:
 UsesServices = Annotated[Services, Depends(_services)]
 
 
-def bearer(request: Request) -> str:
+def bearer(request: HTTPConnection) -> str:
     """The token of the request: a header of Determined's clients, or the WebUI's cookie. Empty when there is none."""
     for header in ("authorization", "grpc-metadata-x-allocation-token", "x-user-token"):
         scheme, _, token = request.headers.get(header, "").partition(" ")
@@ -93,6 +94,17 @@ def _check_reach(request: Request, services: Services, caller: Caller, rule: Per
     where = roles.grants_of(store, owner.id, admin=owner.admin).get(rule, frozenset())
     if where is not None and home not in where:
         raise Forbidden(f"The job's owner may not see workspace {home}.")
+
+
+def user_of(services: Services, token: str) -> Caller:
+    """Who presents `token`, with what their roles allow, outside of a request: for connections that stay. Raises
+    Unauthenticated, and Forbidden for a job."""
+    caller = identity.authenticate(services.store, services.settings, token)
+    if caller.allocation_id is not None:
+        raise Forbidden("A job's token cannot do this.")
+    if not services.settings.roles:
+        return caller
+    return replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
 
 
 async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:

@@ -29,6 +29,7 @@ _BY_STATUS = {
     409: (6, "AlreadyExists"),
     413: (8, "ResourceExhausted"),
     422: (3, "InvalidArgument"),
+    426: (9, "FailedPrecondition"),
     500: (13, "Internal"),
     501: (12, "Unimplemented"),
     503: (14, "Unavailable"),

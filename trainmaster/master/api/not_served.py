@@ -17,7 +17,6 @@ _KUBERNETES = (
 _SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
 _TASKS = "Commands, notebooks, shells and TensorBoards are not served by this version."
 _GENERIC = "Generic tasks are not served by this version; run an experiment with the searcher `single`."
-_STREAM = "Streaming updates are not served by this version; ask for the lists again instead."
 _PROFILER = "What a profiler measures is reported as metrics of the groups gpu, cpu, memory, disk and network."
 
 V1 = "/api/v1"
@@ -41,7 +40,6 @@ REFUSED: Mapping[str, str] = {
         for place in ("oauth2", "scim/v2")
     },
     f"POST {V1}/trials/profiler/metrics": _PROFILER,
-    "GET /stream": _STREAM,
     f"POST {V1}/generic-tasks": _GENERIC,
     f"GET {V1}/tasks/{{task_id}}/config": _GENERIC,
     f"POST {V1}/tasks/{{task_id}}/kill": _GENERIC,

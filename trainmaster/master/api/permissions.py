@@ -207,6 +207,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PATCH {V1}/templates/{{template_name}}": P.UPDATE_TEMPLATES,
     f"DELETE {V1}/templates/{{template_name}}": P.DELETE_TEMPLATES,
     f"PATCH {V1}/template/rename": P.UPDATE_TEMPLATES,
+    "GET /stream": ANYBODY,
     # webhooks
     f"GET {V1}/webhooks": P.VIEW_WEBHOOKS,
     f"POST {V1}/webhooks": P.EDIT_WEBHOOKS,

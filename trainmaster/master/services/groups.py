@@ -11,13 +11,14 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from trainmaster.master.db import changes
 from trainmaster.master.db.access import Group, GroupMember
 from trainmaster.master.db.tables import User
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Store, wake
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +153,10 @@ def _add(session: Session, row: Group, users: Sequence[int]) -> None:
     there = set(session.scalars(select(GroupMember.user_id).where(GroupMember.group_id == row.id)))
     session.add_all(GroupMember(group_id=row.id, user_id=user_id) for user_id in known - there)
     session.flush()
+    wake(session, changes.SUBJECT)
 
 
 def _drop(session: Session, row: Group, users: Sequence[int]) -> None:
     members = (GroupMember.group_id == row.id, GroupMember.user_id.in_(users))
     session.execute(delete(GroupMember).where(*members))
+    wake(session, changes.SUBJECT)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, or_, select
 from sqlalchemy.orm import Session
 
+from trainmaster.master.db import changes
 from trainmaster.master.db.access import Group, RoleAssignment
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services import groups
@@ -20,7 +21,7 @@ from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, Not
 from trainmaster.master.services.groups import GroupView
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Store, wake
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,7 @@ def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
             )
             session.flush()
             log.info("%s gave %s", caller.username, one)
+        wake(session, changes.SUBJECT)
 
 
 def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
@@ -142,6 +144,7 @@ def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None
             session.delete(row)
             session.flush()
             log.info("%s took %s", caller.username, one)
+        wake(session, changes.SUBJECT)
 
 
 def assignable(workspace_id: int | None) -> list[Role]:

@@ -12,13 +12,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, select
 
+from trainmaster.master.db import changes
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.identity import ACCESS_TOKEN, Caller, digest
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Settings, Store, wake
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +103,7 @@ def patch(store: Store, caller: Caller, token_id: int, description: str | None, 
             row.description = description
         if revoke and not row.revoked:
             row.revoked = True
+            wake(session, changes.SUBJECT)
             log.info("%s revoked access token %d of user %d", caller.username, row.id, row.user_id)
         return row
 

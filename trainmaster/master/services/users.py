@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from trainmaster.master.db import changes
 from trainmaster.master.db.access import RoleAssignment, UserSetting
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.accounts import Account, check_account
@@ -21,7 +22,7 @@ from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, Not
 from trainmaster.master.services.identity import SESSION, Caller, digest, hash_password
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Store, wake
 
 log = logging.getLogger(__name__)
 
@@ -161,6 +162,7 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
             _end_sessions(session, user_id, but=token)
         row.modified_at = now()
         session.flush()
+        wake(session, changes.SUBJECT)  # who follows what changes may have lost a session
         log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
         return row
 

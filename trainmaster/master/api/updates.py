@@ -1,0 +1,310 @@
+"""`/stream`: what changes about projects, models and model versions, told over a WebSocket as it happens.
+
+The follower says what it wants and what it knows; it is told `{"sync_id", "complete": false}`, all that it lacks,
+`{"sync_id", "complete": true}`, and from then on what changes, until it says something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, WebSocket
+from pydantic import BaseModel, Field, ValidationError
+from sqlalchemy import ColumnElement
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from trainmaster.master.api.dependencies import Services, UserCaller, bearer, user_of
+from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.shapes import rfc3339
+from trainmaster.master.db.presence import AWAY
+from trainmaster.master.db.registry import Model, ModelVersion
+from trainmaster.master.db.tables import Project
+from trainmaster.master.services import updates
+from trainmaster.master.services.errors import Forbidden, ServiceError, Unauthenticated
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.ranges import Ranges
+from trainmaster.master.services.updates import Follower, Kind, Wanted
+
+router = APIRouter(tags=["updates"])
+log = logging.getLogger(__name__)
+Json = dict[str, Any]
+Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
+LOOK_AGAIN = 10.0  # seconds after which a follower's rights and things are looked at even if nothing woke us
+GOING_AWAY, POLICY, TRY_AGAIN = 1001, 1008, 1013  # RFC 6455, and IANA's registry of its codes
+
+
+class _Spec(BaseModel):
+    """Which things of a kind, and up to which change they are known. Unknown fields are left alone: a client may know
+    more than we do."""
+
+    since: Annotated[int, Field(ge=0)] | None = None
+
+
+class ProjectSpec(_Spec):
+    workspace_ids: Ids | None = None
+    project_ids: Ids | None = None
+
+
+class ModelSpec(_Spec):
+    workspace_ids: Ids | None = None
+    model_ids: Ids | None = None
+    user_ids: Ids | None = None
+
+
+class VersionSpec(_Spec):
+    model_ids: Ids | None = None
+    model_version_ids: Ids | None = None
+    user_ids: Ids | None = None
+
+
+class Subscribe(BaseModel):
+    projects: ProjectSpec | None = None
+    models: ModelSpec | None = None
+    modelversions: VersionSpec | None = None
+
+
+class Known(BaseModel):
+    projects: str | None = None
+    models: str | None = None
+    modelversions: str | None = None
+
+
+class Opening(BaseModel):
+    """What a follower says."""
+
+    sync_id: str
+    known: Known | None = None
+    subscribe: Subscribe | None = None
+
+
+@router.get("/stream", include_in_schema=False)
+def without_websocket(_: UserCaller) -> None:
+    raise HTTPException(426, "Updates are told over a WebSocket; ask for one.", {"Upgrade": "websocket"})
+
+
+@router.websocket("/stream")
+async def follow(socket: WebSocket) -> None:
+    services: Services = socket.app.state.services
+    token = bearer(socket)
+    try:
+        _same_site(socket)
+        caller = await run_in_threadpool(_caller, services, token)
+    except ServiceError as error:
+        await socket.send_denial_response(envelope(401 if isinstance(error, Unauthenticated) else 403, error.message))
+        return
+    await socket.accept()
+    session = _Session(socket, services, token, caller.username)
+    try:
+        code, reason = await session.run()
+    except WebSocketDisconnect:
+        return
+    if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone by now
+            await socket.close(code, reason)
+
+
+def _same_site(socket: WebSocket) -> None:
+    """A browser sends its cookie along with any page's WebSocket, so the page must be ours. Raises Forbidden."""
+    origin = socket.headers.get("origin")
+    if origin and "authorization" not in socket.headers and urlsplit(origin).netloc != socket.headers.get("host"):
+        raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
+
+
+def _caller(services: Services, token: str) -> Caller:
+    if not token:
+        raise Unauthenticated("Log in first: `det user login`.")
+    return user_of(services, token)
+
+
+class _Session:
+    """One connection: what is wanted of it, and what it has been told."""
+
+    def __init__(self, socket: WebSocket, services: Services, token: str, name: str) -> None:
+        self._socket, self._services, self._token, self._name = socket, services, token, name
+        self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # who asks faster than we answer, waits
+        self._followers: list[tuple[_Words, Follower]] = []
+        self._over: tuple[int, str] | None = None
+
+    async def run(self) -> tuple[int, str]:
+        """Until the follower goes, may no longer listen, or the master stops: the code and reason of the end."""
+        wakeups = self._services.wakeups
+        with wakeups.listening(updates.SUBJECT) as woken:
+            hearing = asyncio.create_task(self._hear(woken))
+            try:
+                while self._over is None:
+                    woken.clear()
+                    if wakeups.closed:
+                        return GOING_AWAY, "The master stops."
+                    await self._turn()
+                    if self._asked.empty():
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(woken.wait(), LOOK_AGAIN)
+                return self._over
+            except ServiceError as error:
+                log.info("no more updates for %s: %s", self._name, error.message)
+                return POLICY, error.message[:100]
+            except AWAY:
+                return TRY_AGAIN, "The database does not answer now."
+            finally:
+                hearing.cancel()
+
+    async def _turn(self) -> None:
+        """Answer what was asked, or tell what has changed."""
+        opening = None if self._asked.empty() else self._asked.get_nowait()
+        if opening is None and not self._followers:
+            return
+        caller = await run_in_threadpool(_caller, self._services, self._token)
+        await run_in_threadpool(updates.give_numbers, self._services.store)
+        if opening is None:
+            await self._tell(caller)
+            return
+        self._followers = await run_in_threadpool(_followers, self._services, opening)
+        await self._say({"sync_id": opening.sync_id, "complete": False})
+        await self._tell(caller)
+        await self._say({"sync_id": opening.sync_id, "complete": True})
+
+    async def _tell(self, caller: Caller) -> None:
+        store = self._services.store
+        for words, follower in self._followers:
+            gone = await run_in_threadpool(follower.look, store, caller)
+            if gone:
+                await self._say({words.deleted: str(gone)})
+            news = follower.news(store, caller)
+            while (some := await run_in_threadpool(next, news, None)) is not None:
+                for found in some:
+                    entry = words.write(found.row, found.workspace_id)
+                    await self._say({words.upserted: {**entry, "seq": found.seq}})
+
+    async def _say(self, message: Json) -> None:
+        await self._socket.send_text(json.dumps(message, separators=(",", ":")))
+
+    async def _hear(self, woken: asyncio.Event) -> None:
+        try:
+            while True:
+                text = await self._socket.receive_text()
+                await self._asked.put(Opening.model_validate_json(text))
+                woken.set()
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            self._over = POLICY, f"What was asked does not fit: {where}: {first['msg']}"[:120]
+        except KeyError:
+            self._over = POLICY, "Ask in text, not in bytes."
+        except WebSocketDisconnect:
+            self._over = GOING_AWAY, ""
+        woken.set()
+
+
+# -- the wire -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Words:
+    """How a kind of thing is called, asked for and written."""
+
+    kind: Kind
+    upserted: str
+    deleted: str
+    columns: Mapping[str, ColumnElement[Any]]  # by the name that a spec has for ids of each
+    write: Callable[[Any, int], Json]  # the row, and in which workspace it stands
+
+
+def _project(row: Project, workspace_id: int) -> Json:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "archived": row.archived,
+        "created_at": rfc3339(row.created_at),
+        "notes": row.notes,
+        "workspace_id": workspace_id,
+        "user_id": row.user_id,
+        "immutable": row.immutable,
+        "state": row.state or "UNSPECIFIED",
+        "key": row.key,
+    }
+
+
+def _model(row: Model, workspace_id: int) -> Json:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "description": row.description,
+        "archived": row.archived,
+        "creation_time": rfc3339(row.created_at),
+        "notes": row.notes,
+        "workspace_id": workspace_id,
+        "user_id": row.user_id,
+        "last_updated_time": rfc3339(row.updated_at),
+        "metadata": row.model_metadata,
+        "labels": row.labels,
+    }
+
+
+def _version(row: ModelVersion, workspace_id: int) -> Json:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "version": row.version,
+        "checkpoint_uuid": str(row.checkpoint),
+        "creation_time": rfc3339(row.created_at),
+        "last_updated_time": rfc3339(row.updated_at),
+        "metadata": row.version_metadata,
+        "model_id": row.model_id,
+        "user_id": row.user_id,
+        "comment": row.comment,
+        "labels": row.labels,
+        "notes": row.notes,
+        "workspace_id": str(workspace_id),  # here alone a text, as Determined has it
+    }
+
+
+_P, _M, _V = Project.__table__.c, Model.__table__.c, ModelVersion.__table__.c
+WORDS: Mapping[str, _Words] = {
+    "projects": _Words(
+        updates.PROJECTS,
+        "project",
+        "projects_deleted",
+        {"workspace_ids": _P.workspace_id, "project_ids": _P.id},
+        _project,
+    ),
+    "models": _Words(
+        updates.MODELS,
+        "model",
+        "models_deleted",
+        {"workspace_ids": _M.workspace_id, "model_ids": _M.id, "user_ids": _M.user_id},
+        _model,
+    ),
+    "modelversions": _Words(
+        updates.VERSIONS,
+        "modelversion",
+        "modelversions_deleted",
+        {"model_ids": _V.model_id, "model_version_ids": _V.id, "user_ids": _V.user_id},
+        _version,
+    ),
+}
+
+
+def _followers(services: Services, opening: Opening) -> list[tuple[_Words, Follower]]:
+    """Raises Invalid for ids that are not written as such."""
+    last = updates.last_number(services.store)
+    found: list[tuple[_Words, Follower]] = []
+    for name, words in WORDS.items():
+        spec: _Spec | None = getattr(opening.subscribe, name, None)
+        if spec is None:
+            continue
+        wanted = Wanted({column: getattr(spec, ids, None) or () for ids, column in words.columns.items()})
+        known = Ranges.parse(getattr(opening.known, name, None) or "")
+        # Of a number that was never given we know nothing: it comes from before the database was set back.
+        since = spec.since if spec.since is not None and spec.since <= last else 0
+        found.append((words, Follower(words.kind, wanted, known, since)))
+    return found
