@@ -14,6 +14,7 @@ from trainmaster.agent.account import NoAccount, account_for
 from trainmaster.agent.engine import split_image
 from trainmaster.agent.slots import NoSlots, find_slots
 from trainmaster.containers import Bind
+from trainmaster.containers.base import runtime_arguments
 from trainmaster.containers.docker import (
     Account,
     Device,
@@ -56,7 +57,7 @@ def test_a_container_has_no_more_rights_than_its_account() -> None:
 
 def test_the_runtime_is_started_in_the_job_folder_under_the_hosts_path() -> None:
     body = container_body(start(variables={"TRAINMASTER_JOB_ID": "7", "HOME": "/root"}, python="python3.12"))
-    assert (body["Entrypoint"], body["Cmd"]) == (["python3.12"], ["-S", "/d/jobs/t/runtime.zip", "/d/jobs/t"])
+    assert (body["Entrypoint"], body["Cmd"]) == (["python3.12"], list(runtime_arguments(Path("/d/jobs/t"))))
     assert body["WorkingDir"] == "/d/jobs/t"
     targets = {mount["Target"]: mount["Source"] for mount in body["HostConfig"]["Mounts"]}
     assert targets == {"/d/jobs/t": "/d/jobs/t", "/run/determined": "/d/node/t", "/home/alice": "/d/home/t"}

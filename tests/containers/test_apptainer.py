@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def test_the_words_of_a_start() -> None:
         "--mount type=bind,source=/data,destination=/mnt --pwd /jobs/det-1)"
     )
     assert words in script
-    assert "'/images/a b.sif' python3 -S /jobs/det-1/runtime.zip /jobs/det-1" in script
+    assert re.search(r"'/images/a b.sif' python3 -S -c '.+' /jobs/det-1/runtime.zip /jobs/det-1\)$", script, re.M)
     assert "APPTAINERENV_" in script
     subprocess.run(["bash", "-n"], input=script.encode(), check=True)
 

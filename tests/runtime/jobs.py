@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.runtime.master import TOKEN, FakeMaster
+from trainmaster.containers.base import runtime_arguments
 from trainmaster.runtime.archive import build_runtime_zip
 
 
@@ -84,7 +85,7 @@ class StagedJob:
         **env: str,
     ) -> subprocess.Popen[str]:
         """Start one node's runtime as start.sh does."""
-        command = [python, "-S", str(self.folder / "runtime.zip"), str(self.folder)]
+        command = [python, *runtime_arguments(self.folder)]
         if control_group is not None:
             enter = f'echo $$ > {control_group}/cgroup.procs && exec "$@"'
             command = ["sh", "-c", enter, "sh", *command]

@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+_RUN = (
+    "import sys, zipimport; sys.path[0] = sys.argv.pop(1); "
+    'exec(zipimport.zipimporter(sys.path[0]).get_code("__main__"))'
+)
+
 
 @dataclass(frozen=True)
 class Bind:
@@ -36,9 +41,15 @@ class Start:
 
     @property
     def process(self) -> tuple[str, ...]:
-        """The words that run the runtime. `-S`: it needs nothing that an image has installed, and what images make
-        Python import at every start would cost every job."""
-        return (self.python, "-S", str(self.job_folder / "runtime.zip"), str(self.job_folder))
+        """The words that run the runtime."""
+        return (self.python, *runtime_arguments(self.job_folder))
+
+
+def runtime_arguments(job_folder: Path) -> tuple[str, ...]:
+    """What Python is told to run the runtime of the job in `job_folder`: `-S`, because it needs nothing that an image
+    has installed, and what images make Python import at every start would cost every job; `_RUN`, because Python's own
+    way to run a zip (runpy) costs 4 ms more."""
+    return ("-S", "-c", _RUN, str(job_folder / "runtime.zip"), str(job_folder))
 
 
 class ContainerRuntime(Protocol):

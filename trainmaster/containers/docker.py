@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmaster.containers.base import Bind
+from trainmaster.containers.base import Bind, runtime_arguments
 from trainmaster.templates import ControlCharacter
 
 NODE_DIR = "/run/determined"  # where Determined's harness looks for info/*.json
@@ -120,7 +120,7 @@ def container_body(start: DockerStart) -> dict[str, Any]:
     return {
         "Image": _plain(start.image),
         "Entrypoint": [_plain(start.python)],
-        "Cmd": ["-S", str(start.job_folder / "runtime.zip"), folder],
+        "Cmd": list(runtime_arguments(start.job_folder)),
         "User": f"{start.account.uid}:{start.account.gid}",
         "Env": [f"{name}={value}" for name, value in sorted(variables.items())],
         "WorkingDir": folder,

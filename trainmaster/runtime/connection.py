@@ -13,7 +13,7 @@ from trainmaster.runtime.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Mapping, Optional, Tuple
+    from typing import Callable, Dict, Mapping, Optional, Tuple, Union
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
@@ -43,7 +43,7 @@ class Connection:
     def __init__(
         self, host: str, port: int, timeout: float, wrap: Optional[Callable[[socket.socket], socket.socket]] = None
     ) -> None:
-        plain = socket.create_connection((host, port), timeout)
+        plain = socket.create_connection((as_asked(host), port), timeout)  # type: ignore[arg-type]  # bytes are as good
         try:
             # Otherwise a body that follows its headers in a segment of its own waits for an ACK (Nagle).
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -135,6 +135,11 @@ class Connection:
                 raise BadAnswer("the answer breaks off after %d of %d bytes" % (body.tell(), size))
             body.write(block)
         return body.getvalue()
+
+
+def as_asked(host: str) -> Union[str, bytes]:
+    """`host` as getaddrinfo takes it: of text it makes a name by IDNA's rules, and reads their tables first."""
+    return host.encode("ascii") if host.isascii() else host
 
 
 def _number(text: str, base: int) -> int:

@@ -73,28 +73,28 @@ class PreemptWatch(threading.Thread):
         self._master = master
         self._path = "/api/v1/allocations/%s/signals/preemption?timeout_seconds=%d" % (allocation_id, _POLL)
         self._preemption = preemption
-        self._stop = threading.Event()
+        self._enough = threading.Event()
 
     def stop(self) -> None:
         """Ask no more. A poll that is under way is not waited for."""
-        self._stop.set()
+        self._enough.set()
 
     def run(self) -> None:
         backoff = Backoff()
-        self._stop.wait(_FIRST)
-        while not self._stop.is_set() and self._preemption.reason is None:
+        self._enough.wait(_FIRST)
+        while not self._enough.is_set() and self._preemption.reason is None:
             asked = time.monotonic()
             try:
                 answer = self._master.call("GET", self._path, timeout=_POLL + 15.0)
             except MasterError:
-                self._stop.wait(backoff.next())
+                self._enough.wait(backoff.next())
                 continue
             backoff.reset()
             if isinstance(answer, dict) and answer.get("preempt"):
-                if not self._stop.is_set():
+                if not self._enough.is_set():
                     self._preemption.request_by_master(str(answer.get("reason") or "master"))
                 return
-            self._stop.wait(max(0.0, _SOONEST - (time.monotonic() - asked)))
+            self._enough.wait(max(0.0, _SOONEST - (time.monotonic() - asked)))
 
 
 def signal_reason(end_time: Optional[float], grace: float, now: float) -> str:

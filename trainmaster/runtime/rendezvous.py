@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
+from trainmaster.runtime.connection import as_asked
 from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
 from trainmaster.runtime.master import Master
 
@@ -156,7 +157,7 @@ def _address_towards(url: str) -> Optional[str]:
     if not host:
         return None
     try:
-        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        family, kind, _, _, target = socket.getaddrinfo(as_asked(host), 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(target)  # a datagram socket sends nothing
             return str(probe.getsockname()[0])
