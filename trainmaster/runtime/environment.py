@@ -9,12 +9,15 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work
 from trainmaster.runtime.rendezvous import Rendezvous
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional
 
 _LONGEST = 120_000  # bytes; Linux refuses a single variable above 128 KiB (execve(2), MAX_ARG_STRLEN)
 

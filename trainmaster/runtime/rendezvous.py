@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import socket
 import struct
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import as_asked
 from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Optional, Tuple
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 _ONE_WAIT = 75.0  # seconds; the master holds an incomplete gathering for up to 60
 _WARN_AFTER = 600.0
+_TRIES = 400  # ports that are tried before it is said that there is none
 
 
-class Rendezvous(NamedTuple):
+class Rendezvous(Record):
     """All nodes of the job, in the order of their ranks."""
 
     addresses: Tuple[str, ...]
@@ -109,7 +113,10 @@ def free_ports(count: int) -> List[int]:
         ceiling = 32768
     candidates = range(10000, ceiling) if ceiling > 12000 else range(20000, 32768)
     found: List[int] = []
-    for port in random.SystemRandom().sample(candidates, min(len(candidates), 400)):
+    for _ in range(_TRIES):
+        port = candidates[int.from_bytes(os.urandom(4), "little") % len(candidates)]
+        if port in found:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("", port))
@@ -118,7 +125,7 @@ def free_ports(count: int) -> List[int]:
         found.append(port)
         if len(found) == count:
             return found
-    raise NoRendezvous("no free TCP port among 400 between %d and %d" % (candidates.start, candidates.stop))
+    raise NoRendezvous("no free TCP port among %d between %d and %d" % (_TRIES, candidates.start, candidates.stop))
 
 
 def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]]:
