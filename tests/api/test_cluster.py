@@ -55,7 +55,7 @@ def test_the_master_shows_its_log(admin: Api, user: Api) -> None:
 
 def test_small_answers(user: Api, nobody: Api) -> None:
     assert user.get("/api/v1/master/telemetry").json["enabled"] is False
-    assert user.get("/api/v1/tasks/count").json == {"commands": 0, "notebooks": 0, "shells": 0, "tensorboards": 0}
+    assert set(user.get("/api/v1/tasks/count").json) == {"commands", "notebooks", "shells", "tensorboards"}
     assert nobody.get("/api/v1/health").json == nobody.get("/health").json
 
 

@@ -38,6 +38,9 @@ def things(chief: Api) -> dict[str, Any]:
     model = chief.post("/api/v1/models", {"name": f"m-{word}", "workspaceId": workspace}).json["model"]["name"]
     template = f"t-{word}"
     chief.post(f"/api/v1/templates/{template}", {"config": {}, "workspaceId": workspace})
+    order = {"config": {"entrypoint": "true"}, "workspaceId": workspace}
+    command = chief.post("/api/v1/commands", order).json["command"]["id"]
+    chief.post(f"/api/v1/commands/{command}/kill")
     made = chief.post("/api/v1/groups", {"name": word})
     group = made.json["group"]["groupId"] if made.status == 200 else 99999999
     return {
@@ -48,6 +51,10 @@ def things(chief: Api) -> dict[str, Any]:
         "trial_id": trial["id"],
         "task_id": trial["taskId"],
         "allocation_id": f"{trial['taskId']}.1",
+        "command_id": command,
+        "notebook_id": "x",
+        "shell_id": "x",
+        "tensorboard_id": "x",
         "uuid": str(uuid.UUID(int=0)),
         "checkpoint_uuid": str(uuid.UUID(int=0)),
         "model_name": model,
@@ -87,6 +94,11 @@ def harm(key: str) -> int:
     return 2 if key.startswith("DELETE") else int(key.endswith("/archive"))
 
 
+# What would be started with nothing said is asked for with what cannot be.
+STARTING = ("/api/v1/commands", "/api/v1/notebooks", "/api/v1/shells", "/api/v1/tensorboards")
+WRONG = '{"config": {"no such key": 1}}'
+
+
 class Walker:
     """Calls one endpoint after the other as one user; a connection for all of it, as there are many."""
 
@@ -104,7 +116,8 @@ class Walker:
 
     def refused(self, method: str, path: str) -> bool:
         """Whether it answers 403; something else than a failure it must answer."""
-        self._connection.request(method, path, None if method == "GET" else "{}", self._headers)
+        body = WRONG if path in STARTING else "{}"
+        self._connection.request(method, path, None if method == "GET" else body, self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
         assert answer.status < 500, (method, path, content)
@@ -163,7 +176,10 @@ def test_each_role_in_a_workspace_or_everywhere(chief: Api, elsewhere: Json, rol
 # What is asked for beside the table's entry when the thing is somebody else's, as all are here.
 OF_OTHERS = {"DELETE /api/v1/models/{model_name}": Permission.DELETE_OTHER_USER_MODEL_REGISTRY}
 # Words of addresses that stand for something in a workspace. Of no checkpoint and no allocation there is one here.
-PLACED = ("workspace_id", "project_id", "experiment_id", "trial_id", "task_id", "model_name", "template_name")
+PLACED = (
+    *("workspace_id", "project_id", "experiment_id", "trial_id", "task_id", "command_id"),
+    *("model_name", "template_name"),
+)
 
 
 def test_without_a_role_there_is_nothing(chief: Api, elsewhere: Json) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from .messages import Complaint, ConfigError
 from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
-from .shapes import AbsolutePath, Line, Name, Port, Section, Whole, wrong
+from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
 from .source import Document, read
 from .storage import CheckpointStorage
 from .task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
@@ -164,8 +164,6 @@ _SUPERFLUOUS = (
     "root",
     "feature_switches",
     "hpimportance",
-    "tensorboard_timeout",
-    "notebook_timeout",
     "launch_error",
     "ui_customization",
     "integrations",
@@ -203,6 +201,10 @@ class MasterConfig(Section):
     log: Log = Log()
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
+    notebook_timeout: Natural | None = None
+    """Seconds without use after which notebooks end that do not say it themselves; None or 0: they stay."""
+    tensorboard_timeout: Natural = 300
+    """The same for TensorBoards."""
 
     @property
     def warnings(self) -> list[str]:

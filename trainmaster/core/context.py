@@ -118,6 +118,8 @@ def init(
             "this job was not started by trainmaster's runtime (no info/runtime.json in its run folder): use the "
             "`determined` package of its own master"
         )
+    if info.task_type != "TRIAL":  # there is no experiment to report to; it can be paused all the same
+        return _local(distributed, checkpoint_storage, preempt_mode, info.runtime_info.run_dir, info)
     return _in_job(info, info.runtime_info, distributed, checkpoint_storage, preempt_mode, tensorboard_mode)
 
 
@@ -169,9 +171,11 @@ def _local(
     distributed: Optional[DistributedContext],
     checkpoint_storage: Union[str, Mapping[str, Any], None],
     preempt_mode: PreemptMode,
+    run_dir: Optional[Path] = None,
+    info: Optional[ClusterInfo] = None,
 ) -> Context:
     distributed = distributed or single()
-    preempt = PreemptContext(distributed, PreemptMode(preempt_mode))
+    preempt = PreemptContext(distributed, PreemptMode(preempt_mode), run_dir)
     tensorboard = TensorboardFiles(Path(tempfile.gettempdir()) / "tensorboard", None, distributed.rank)
     return Context(
         train=TrainContext(distributed, tensorboard),
@@ -181,6 +185,7 @@ def _local(
         searcher=SearcherContext({"max_length": 1}, distributed, preempt),
         distributed=distributed,
         profiler=ProfilerContext("", None),
+        info=info,
     )
 
 

@@ -140,6 +140,8 @@ def make_services(
         max_context_bytes=config.limits.context * 2**20,
         max_request_bytes=config.limits.request_mb * 2**20,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
+        notebook_timeout=float(config.notebook_timeout or 0),
+        tensorboard_timeout=float(config.tensorboard_timeout),
     )
     shown = config.model_dump(mode="json", exclude_none=True)
     return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site

@@ -192,7 +192,7 @@ def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSetti
         for variable, key in _INTERFACES.items():
             if interface := getattr(own, key, None) or getattr(manager, key, None):
                 environment[variable] = interface
-        found[name.lower()] = PoolSettings(environment, tuple(container.startup_hooks))
+        found[name.lower()] = PoolSettings(environment, tuple(container.startup_hooks), container.work_dir)
     return found
 
 

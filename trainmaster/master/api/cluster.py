@@ -19,10 +19,11 @@ from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
 from trainmaster.master.api.streams import line_of
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import queue, usage
+from trainmaster.master.services import queue, standalone, usage
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import LEVELS
 from trainmaster.master.services.master_log import RECENT, LogEntry
+from trainmaster.master.services.task_conductor import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 
 router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
@@ -154,8 +155,9 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
 
 @router.get(f"{V1}/tasks/count")
 def count_tasks(services: UsesServices, caller: UserCaller) -> Json:
-    """Of commands, notebooks and the like there are none."""
-    return {"commands": 0, "notebooks": 0, "shells": 0, "tensorboards": 0}
+    """Those that have not ended."""
+    found = standalone.counts(services.store, caller.workspaces)
+    return {f"{kind.lower()}s": found[kind] for kind in (COMMAND, NOTEBOOK, SHELL, TENSORBOARD)}
 
 
 @router.get(f"{V1}/job-queues/stats")
@@ -204,7 +206,7 @@ def raw_csv(
 ) -> PlainTextResponse:
     header = ["experiment_id", "kind", "username", "labels", "slots", "start_time", "end_time", "seconds"]
     rows = (
-        [use.experiment_id, "trial", use.username, ",".join(use.labels), use.slots, rfc3339(use.start),
+        [use.experiment_id or "", use.kind.lower(), use.username, ",".join(use.labels), use.slots, rfc3339(use.start),
          rfc3339(use.end), f"{use.seconds:.3f}"]
         for use in usage.between(services.store, timestamp_after, timestamp_before)
     )  # fmt: skip
@@ -220,8 +222,8 @@ def allocations_csv(
         "slots", "start_time", "end_time", "seconds",
     ]  # fmt: skip
     rows = (
-        [use.allocation_id, "TRIAL", use.username, use.workspace, use.experiment_id, use.task_id, use.pool, use.slots,
-         rfc3339(use.start), "" if use.running else rfc3339(use.end), f"{use.seconds:.3f}"]
+        [use.allocation_id, use.kind, use.username, use.workspace, use.experiment_id or "", use.task_id, use.pool,
+         use.slots, rfc3339(use.start), "" if use.running else rfc3339(use.end), f"{use.seconds:.3f}"]
         for use in usage.between(services.store, timestamp_after, timestamp_before)
     )  # fmt: skip
     return _csv(header, rows)
@@ -290,13 +292,13 @@ def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.dat
 
 def _raw(use: usage.Use) -> Json:
     return {
-        "kind": "trial",
+        "kind": use.kind.lower(),
         "allocationId": use.allocation_id,
         "workspaceName": use.workspace,
         "resourcePool": use.pool,
         "startTime": rfc3339(use.start),
         "endTime": rfc3339(use.end),
-        "experimentId": use.experiment_id,
+        "experimentId": use.experiment_id or 0,
         "username": use.username,
         "userId": use.user_id,
         "labels": use.labels,

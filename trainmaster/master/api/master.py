@@ -192,7 +192,7 @@ def _job(job: queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
     """Of a job in a workspace that the caller does not see only what the queue is about."""
     limited = {
         "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
-        "type": "TYPE_EXTERNAL" if job.external else "TYPE_EXPERIMENT",
+        "type": f"TYPE_{job.kind}",
         "resourcePool": job.pool,
         "isPreemptible": not job.external,
         "priority": job.priority,
@@ -209,7 +209,7 @@ def _job(job: queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
         "submissionTime": rfc3339(job.submitted_at),
         "username": job.username,
         "userId": job.user_id,
-        "entityId": "" if job.external else str(job.experiment_id),
+        "entityId": job.entity,
         "name": job.name,
         "explanation": job.explanation,
     }

@@ -15,8 +15,6 @@ _KUBERNETES = (
     "This master starts jobs on batch schedulers and Docker hosts; Kubernetes' namespaces and quotas mean nothing here."
 )
 _SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
-_TASKS = "Commands, notebooks, shells and TensorBoards are not served by this version."
-_GENERIC = "Generic tasks are not served by this version; run an experiment with the searcher `single`."
 _PROFILER = "What a profiler measures is reported as metrics of the groups gpu, cpu, memory, disk and network."
 
 V1 = "/api/v1"
@@ -40,28 +38,6 @@ REFUSED: Mapping[str, str] = {
         for place in ("oauth2", "scim/v2")
     },
     f"POST {V1}/trials/profiler/metrics": _PROFILER,
-    f"POST {V1}/generic-tasks": _GENERIC,
-    f"GET {V1}/tasks/{{task_id}}/config": _GENERIC,
-    f"POST {V1}/tasks/{{task_id}}/kill": _GENERIC,
-    f"POST {V1}/tasks/{{task_id}}/pause": _GENERIC,
-    f"POST {V1}/tasks/{{task_id}}/unpause": _GENERIC,
-    f"POST {V1}/commands": _TASKS,
-    f"GET {V1}/commands/{{command_id}}": _TASKS,
-    f"POST {V1}/commands/{{command_id}}/kill": _TASKS,
-    f"POST {V1}/commands/{{command_id}}/set_priority": _TASKS,
-    f"POST {V1}/notebooks": _TASKS,
-    f"GET {V1}/notebooks/{{notebook_id}}": _TASKS,
-    f"POST {V1}/notebooks/{{notebook_id}}/kill": _TASKS,
-    f"PUT {V1}/notebooks/{{notebook_id}}/report_idle": _TASKS,
-    f"POST {V1}/notebooks/{{notebook_id}}/set_priority": _TASKS,
-    f"POST {V1}/shells": _TASKS,
-    f"GET {V1}/shells/{{shell_id}}": _TASKS,
-    f"POST {V1}/shells/{{shell_id}}/kill": _TASKS,
-    f"POST {V1}/shells/{{shell_id}}/set_priority": _TASKS,
-    f"POST {V1}/tensorboards": _TASKS,
-    f"GET {V1}/tensorboards/{{tensorboard_id}}": _TASKS,
-    f"POST {V1}/tensorboards/{{tensorboard_id}}/kill": _TASKS,
-    f"POST {V1}/tensorboards/{{tensorboard_id}}/set_priority": _TASKS,
 }
 
 router = APIRouter()

@@ -345,7 +345,7 @@ class Allocation(Shape):
             task_id=row.task_id,
             allocation_id=row.id,
             state=ALLOCATION_STATES[AllocationState(row.state)],
-            is_ready=row.lease_job is not None,
+            is_ready=row.lease_job is not None and row.ready is not False,
             start_time=row.leased_at,
             end_time=row.ended_at,
             slots=row.slots,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -12,12 +13,14 @@ from fastapi.responses import StreamingResponse
 from pydantic.alias_generators import to_camel
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import line_of, log_fields, log_lines
-from trainmaster.master.services import experiments, logs, trials
+from trainmaster.master.services import experiments, logs, standalone, trials
 from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services.task_conductor import GENERIC
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
 Json = dict[str, Any]
@@ -146,6 +149,14 @@ def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
     }
     if task.end_time:
         shown["endTime"] = rfc3339(task.end_time)
+    if task.task_type != "TRIAL":
+        row = standalone.get(services.store, task_id).row
+        shown["allocations"].reverse()  # clients look at the first one to see whether the task is ready
+        shown["config"] = json.dumps(masked(row.config))
+        if row.kind == GENERIC:
+            shown |= {"taskState": f"GENERIC_TASK_STATE_{row.state}", "noPause": not row.pausable}
+        known = {"parentId": row.parent_id, "forkedFrom": row.forked_from}
+        shown |= {key: value for key, value in known.items() if value is not None}
     return {"task": shown}
 
 
@@ -153,8 +164,11 @@ def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
 def context_directory(task_id: str, services: UsesServices, caller: AnyCaller) -> Json:
     if caller.allocation_id is not None and caller.task_id != task_id:
         raise Forbidden(f"This token does not belong to the task {task_id}.")
-    experiment_id = trials.context_of_task(services.store, task_id)
-    archive = experiments.model_definition(services.store, experiment_id)
+    task, _ = trials.task_with_allocations(services.store, task_id)
+    if task.task_type == "TRIAL":
+        archive = experiments.model_definition(services.store, trials.context_of_task(services.store, task_id))
+    else:
+        archive = standalone.archive(services.store, task_id)
     return {"b64Tgz": base64.b64encode(archive).decode()}
 
 

@@ -147,10 +147,10 @@ def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown:
     raise NotFound(f"There is no agent {agent_id!r}; there are: {names}.")
 
 
-def queue_ranks(clusters: Clusters) -> dict[int, QueueRank]:
-    """Where experiments stand in the pools that we schedule ourselves, those that run first. Empty while another master
-    leads: only that one knows."""
-    found: dict[int, QueueRank] = {}
+def queue_ranks(clusters: Clusters) -> dict[str, QueueRank]:
+    """Where experiments and tasks stand in the pools that we schedule ourselves, those that run first. Empty while
+    another master leads: only that one knows."""
+    found: dict[str, QueueRank] = {}
     for yard in yards(clusters):
         for policy in yard.hub.policies():
             try:
@@ -158,8 +158,8 @@ def queue_ranks(clusters: Clusters) -> dict[int, QueueRank]:
             except NotLeading:
                 continue
             for entry in entries:
-                if entry.group.isdigit():
-                    found.setdefault(int(entry.group), QueueRank(len(found), entry.priority, entry.weight))
+                if entry.group:
+                    found.setdefault(entry.group, QueueRank(len(found), entry.priority, entry.weight))
     return found
 
 

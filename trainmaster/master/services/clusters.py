@@ -46,6 +46,7 @@ class PoolSettings:
 
     environment: Mapping[str, str] = field(default_factory=dict)
     startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
+    work_dir: str = ""  # where commands, notebooks and shells start that say nothing of it
 
 
 @dataclass

@@ -122,7 +122,7 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     if resolved["reproducibility"]["experiment_seed"] is None:
         resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
     resolved["resources"]["resource_pool"] = served.pool.name
-    resolved["name"] = resolved.get("name") or _pet_name()
+    resolved["name"] = resolved.get("name") or pet_name("Experiment")
     return _Plan(resolved, served, project.id, workspace.id)
 
 
@@ -216,7 +216,8 @@ def _complaint(complaint: Any) -> dict[str, Any]:
     }
 
 
-def _pet_name() -> str:
+def pet_name(what: str) -> str:
+    """For what its author gave no name."""
     adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
     animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
-    return f"Experiment ({secrets.choice(adjectives)}-{secrets.choice(animals)})"
+    return f"{what} ({secrets.choice(adjectives)}-{secrets.choice(animals)})"

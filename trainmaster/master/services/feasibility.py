@@ -1,4 +1,4 @@
-"""Whether a pool can ever run what an experiment asks for: told before anything is created or moved."""
+"""Whether a pool can ever run what an experiment or a task asks for: told before anything is created or moved."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ def refuse_impossible(
     store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
 ) -> None:
     """Raises Invalid with what speaks against a job of `config` in the pool `served`."""
+    resources = config["resources"]
     sample = Allocation(
         id="0.check.1",
         task_id="0.check",
         token=f"{settings.token_prefix}check",
-        slots=int(config["resources"]["slots_per_trial"]),
+        slots=int(resources["slots_per_trial"] if "slots_per_trial" in resources else resources["slots"]),
         owner_id=owner_id,
         attempt=1,
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from trainmaster.master.db.registry import Model, Template
+from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.store import Store
@@ -15,6 +16,16 @@ from trainmaster.master.services.store import Store
 _OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
 _OF_TRIAL = _OF_EXPERIMENT.join(Trial, Trial.experiment_id == Experiment.id)
 _OF_CHECKPOINT = _OF_EXPERIMENT.join(Checkpoint, Checkpoint.experiment_id == Experiment.id)
+
+
+def _task(condition: Callable[[type[Trial] | type[Standalone]], ColumnElement[bool]]) -> Select[int]:
+    """Of a trial's task, or of one that belongs to no experiment."""
+    alone = select(Standalone.workspace_id).where(condition(Standalone))
+    return select(func.coalesce(_OF_TRIAL.where(condition(Trial)).scalar_subquery(), alone.scalar_subquery()))
+
+
+def _standalone(key: str) -> Select[int]:
+    return select(Standalone.workspace_id).where(Standalone.task_id == key)
 
 
 def _model(key: str) -> Select[int]:
@@ -27,10 +38,11 @@ QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
     "project_id": lambda key: select(Project.workspace_id).where(Project.id == int(key)),
     "experiment_id": lambda key: _OF_EXPERIMENT.where(Experiment.id == int(key)),
     "trial_id": lambda key: _OF_TRIAL.where(Trial.id == int(key)),
-    "task_id": lambda key: _OF_TRIAL.where(Trial.task_id == key),
-    "allocation_id": lambda key: _OF_TRIAL.join(Allocation, Allocation.trial_id == Trial.id).where(
-        Allocation.id == key
+    "task_id": lambda key: _task(lambda of: of.task_id == key),
+    "allocation_id": lambda key: _task(
+        lambda of: of.task_id == select(Allocation.task_id).where(Allocation.id == key).scalar_subquery()
     ),
+    **{f"{word}_id": _standalone for word in ("command", "notebook", "shell", "tensorboard")},
     "uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
     "checkpoint_uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
     "model_name": _model,

@@ -1,31 +1,39 @@
-"""The job queue as users see it: experiments with what they hold and what they wait for."""
+"""The job queue as users see it: experiments and other tasks with what they hold and what they wait for."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import ExternalJob, JobState
-from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial, User
+from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import AllocationState, State
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
 
+EXPERIMENT, EXTERNAL = "EXPERIMENT", "EXTERNAL"
+
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One experiment in a pool's queue. `explanation`: why its oldest waiting attempt waits.
+    """One experiment or other task in a pool's queue. `explanation`: why its oldest waiting attempt waits.
 
-    Of somebody else's job `experiment_id`, `user_id` and `workspace_id` are 0, and `username` is a Unix account.
+    `kind` is EXPERIMENT, the type of another task, or EXTERNAL for somebody else's job: of that `entity` is empty,
+    `user_id` and `workspace_id` are 0, and `username` is a Unix account.
     """
 
     job_id: str
-    experiment_id: int
+    kind: str
+    entity: str  # the experiment's number or the task's id
     name: str
     username: str
     user_id: int
@@ -43,12 +51,12 @@ class QueuedJob:
 
     @property
     def external(self) -> bool:
-        return self.experiment_id == 0
+        return self.kind == EXTERNAL
 
 
 @dataclass(frozen=True)
 class QueueRank:
-    """Where an experiment stands in a pool that we schedule ourselves."""
+    """Where an experiment or a task stands in a pool that we schedule ourselves."""
 
     place: int
     priority: int
@@ -56,6 +64,10 @@ class QueueRank:
 
 
 _HOLDING = (AllocationState.STARTING.value, AllocationState.RUNNING.value, AllocationState.TERMINATING.value)
+_HELD = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0).label("held")
+_STARTED = func.count(Allocation.id).filter(Allocation.state.in_(_HOLDING)).label("started")
+_WANTED = func.coalesce(func.sum(Allocation.slots), 0).label("wanted")
+_WHY = func.max(Allocation.explanation).label("why")
 
 
 def page(
@@ -66,21 +78,33 @@ def page(
     *,
     descending: bool = False,
     external: Sequence[ExternalJob] = (),
-    ranks: Mapping[int, QueueRank] = MappingProxyType({}),
+    ranks: Mapping[str, QueueRank] = MappingProxyType({}),
 ) -> Page[QueuedJob]:
-    """Live experiments in the order in which they were submitted, or are served according to `ranks` (by experiment),
-    and after them other people's jobs."""
-    held = func.coalesce(func.sum(Allocation.slots).filter(Allocation.state.in_(_HOLDING)), 0)
-    wanted = func.coalesce(func.sum(Allocation.slots), 0)
+    """What has not ended in the order in which it was submitted, or is served according to `ranks` (by experiment or
+    task), and after it other people's jobs."""
+    with store.transaction() as session:
+        found = [*_experiments(session, pool), *_tasks(session, pool)]
+    found.sort(key=lambda job: job.submitted_at)
+    found.sort(key=lambda job: _place(job, ranks))
+    ahead: dict[str, int] = {}
+    jobs = []
+    for job in found:
+        position = ahead.get(job.pool, 0)
+        if not job.scheduled:
+            ahead[job.pool] = position + 1
+            job = replace(job, ahead=position)
+        rank = ranks.get(job.entity)
+        jobs.append(replace(job, priority=rank.priority, weight=rank.weight) if rank else job)
+    others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
+    jobs += [_external(job) for job in others]
+    ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
+    window = cut(offset, limit, len(ordered))
+    return Page(ordered[window.start : window.end], window)
+
+
+def _experiments(session: Session, pool: str | None) -> list[QueuedJob]:
     query = (
-        select(
-            Experiment,
-            User.username,
-            Project.workspace_id,
-            held.label("held"),
-            wanted.label("wanted"),
-            func.max(Allocation.explanation).label("why"),
-        )
+        select(Experiment, User.username, Project.workspace_id, _HELD, _STARTED, _WANTED, _WHY)
         .join(User, User.id == Experiment.owner_id)
         .join(Project, Project.id == Experiment.project_id)
         .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
@@ -91,59 +115,60 @@ def page(
     )
     if pool:
         query = query.where(Experiment.resource_pool == pool)
-    with store.transaction() as session:
-        rows = list(session.execute(query).all())
-    rows.sort(key=lambda row: _place(row.Experiment, ranks))
-    ahead: dict[str, int] = {}
-    jobs = []
-    for row in rows:
-        experiment: Experiment = row.Experiment
-        position = ahead.get(experiment.resource_pool, 0)
-        scheduled = row.held > 0
-        if not scheduled:
-            ahead[experiment.resource_pool] = position + 1
-        jobs.append(
-            QueuedJob(
-                str(experiment.job_id),
-                experiment.id,
-                experiment.name,
-                row.username,
-                experiment.owner_id,
-                row.workspace_id,
-                experiment.start_time,
-                experiment.resource_pool,
-                int(row.wanted),
-                int(row.held),
-                experiment.progress,
-                scheduled,
-                -1 if scheduled else position,
-                "" if scheduled else row.why or "",
-                *_standing(experiment, ranks),
-            )
-        )
-    others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
-    jobs += [_external(job) for job in others]
-    ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
-    window = cut(offset, limit, len(ordered))
-    return Page(ordered[window.start : window.end], window)
+    found = []
+    for row in session.execute(query):
+        e: Experiment = row.Experiment
+        job = (str(e.job_id), EXPERIMENT, str(e.id), e.name, row.username, e.owner_id, row.workspace_id)
+        found.append(_queued(job, e.start_time, e.resource_pool, e.progress, e.config, row, held=row.held > 0))
+    return found
 
 
-def _place(experiment: Experiment, ranks: Mapping[int, QueueRank]) -> tuple[int, int]:
+def _tasks(session: Session, pool: str | None) -> list[QueuedJob]:
+    query = (
+        select(Standalone, Task.job_id, User.username, _HELD, _STARTED, _WANTED, _WHY)
+        .join(Task, Task.task_id == Standalone.task_id)
+        .join(User, User.id == Standalone.owner_id)
+        .outerjoin(Allocation, (Allocation.task_id == Standalone.task_id) & Allocation.ended_at.is_(None))
+        .where(Standalone.end_time.is_(None), Standalone.state != TaskState.PAUSED.value)
+        .group_by(Standalone.task_id, Task.job_id, User.username)
+        .order_by(Standalone.start_time, Standalone.task_id)
+    )
+    if pool:
+        query = query.where(Standalone.pool == pool)
+    found = []
+    for row in session.execute(query):
+        t: Standalone = row.Standalone
+        job = (str(row.job_id), t.kind, t.task_id, t.description, row.username, t.owner_id, t.workspace_id)
+        found.append(_queued(job, t.start_time, t.pool, 0.0, t.config, row, held=row.started > 0))
+    return found
+
+
+def _queued(
+    job: tuple[str, str, str, str, str, int, int],
+    at: dt.datetime,
+    pool: str,
+    progress: float,
+    config: Mapping[str, Any],
+    row: Any,
+    *,
+    held: bool,
+) -> QueuedJob:
+    why, weight = "" if held else row.why or "", float(config["resources"].get("weight") or 1.0)
+    return QueuedJob(*job, at, pool, int(row.wanted), int(row.held), progress, held, -1, why, weight=weight)
+
+
+def _place(job: QueuedJob, ranks: Mapping[str, QueueRank]) -> tuple[int, int]:
     """Pools that we schedule are in the order in which they are served; the others stay as they are."""
-    rank = ranks.get(experiment.id)
+    rank = ranks.get(job.entity)
     return (0, 0) if not ranks else (0, rank.place) if rank else (1, 0)
-
-
-def _standing(experiment: Experiment, ranks: Mapping[int, QueueRank]) -> tuple[int, float]:
-    rank = ranks.get(experiment.id)
-    return (rank.priority, rank.weight) if rank else (0, float(experiment.config["resources"].get("weight") or 1.0))
 
 
 def _external(job: ExternalJob) -> QueuedJob:
     holds = job.state not in (JobState.QUEUED, JobState.HELD, JobState.UNKNOWN)
     return QueuedJob(
         job_id=job.job_id,
-        experiment_id=0,
+        kind=EXTERNAL,
+        entity="",
         name=job.name,
         username=job.user,
         user_id=0,
@@ -160,7 +185,7 @@ def _external(job: ExternalJob) -> QueuedJob:
 
 
 def counts(store: Store) -> dict[str, tuple[int, int]]:
-    """Per pool: experiments that wait, experiments that hold resources."""
+    """Per pool: experiments and tasks that wait, and that hold resources."""
     found: dict[str, tuple[int, int]] = {}
     for job in page(store, None, 0, 0).items:
         queued, scheduled = found.get(job.pool, (0, 0))

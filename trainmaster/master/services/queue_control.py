@@ -1,26 +1,31 @@
-"""Changing the queue: priority, weight, place and pool of experiments. The first three have a meaning only where we
-schedule ourselves; a pool can be changed anywhere."""
+"""Changing the queue: priority, weight, place and pool of experiments, and the first three of other tasks. These have a
+meaning only where we schedule ourselves; a pool can be changed anywhere."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.hub import AgentHub, NotLeading
-from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services import bindings, policies
 from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.conductor import Conductor, conducting
+from trainmaster.master.services.conductor import Conductor, conducting, conducting_in
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
 from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.task_conductor import conducting_task
 
 PRIORITIES = range(1, 100)
 MAX_WEIGHT = 1e6
@@ -28,7 +33,7 @@ MAX_WEIGHT = 1e6
 
 @dataclass(frozen=True)
 class QueueChange:
-    """What is to be different for one job (an experiment); None leaves it."""
+    """What is to be different for one job (an experiment or another task); None leaves it."""
 
     job_id: str
     priority: int | None = None
@@ -38,50 +43,74 @@ class QueueChange:
     behind_of: str | None = None
 
 
+@dataclass(frozen=True)
+class _Entry:
+    """What stands in the queue: an experiment, or a task of none. `group`: what schedulers of ours call it."""
+
+    group: str
+    experiment_id: int | None
+    owner_id: int
+    workspace_id: int
+    pool: str
+    slots: int
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"Experiment {self.group}" if self.experiment_id is not None else f"Task {self.group}"
+
+    @property
+    def workload(self) -> str:
+        return policies.EXPERIMENT if self.experiment_id is not None else policies.NTSC
+
+
 def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> None:
     """Raises Invalid, NotFound, Forbidden, Unavailable."""
-    experiment = _find(store, wanted.job_id)
-    with store.transaction() as session:
-        caller.check(session.get_one(Project, experiment.project_id).workspace_id)
-    if not caller.may_change(experiment.owner_id):
-        raise Forbidden(f"Experiment {experiment.id} belongs to somebody else; only its owner or an administrator may.")
+    entry = _find(store, wanted.job_id)
+    if entry.experiment_id is None and settings.roles:
+        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
+    else:
+        caller.check(entry.workspace_id)
+    if not caller.may_change(entry.owner_id):
+        raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
     if settings.roles and settings.strict_queue:
         caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
     _check(wanted)
-    _heed_policies(store, experiment, wanted)
-    slots = int(experiment.config["resources"]["slots_per_trial"])
-    if wanted.resource_pool is not None and wanted.resource_pool != experiment.resource_pool:
-        served = clusters.resolve(wanted.resource_pool, slots)
-        with store.transaction() as session:
-            workspace_id = session.get_one(Project, experiment.project_id).workspace_id
-            bindings.refuse_closed(session, served.pool.name, workspace_id)
-        refuse_impossible(store, settings, served, experiment.config, experiment.owner_id, workspace_id)
-        with conducting(store, settings, experiment.id) as conductor:
-            _move_to_pool(conductor, served.pool.name)
+    _heed_policies(store, entry, wanted)
+    if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
+        _move(store, settings, clusters, entry, wanted.resource_pool)
     if wanted.priority is not None or wanted.weight is not None:
-        hub = _hub_of(clusters, experiment, slots)
-        _configure(store, settings, experiment.id, priority=wanted.priority, weight=wanted.weight)
-        _ask(lambda: hub.reprioritise(str(experiment.id), priority=wanted.priority, weight=wanted.weight))
+        hub = _hub_of(clusters, entry)
+        _configure(store, settings, entry, priority=wanted.priority, weight=wanted.weight)
+        _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
     anchor_id = wanted.ahead_of or wanted.behind_of
     if anchor_id:
         anchor = _find(store, anchor_id)
-        hub = _hub_of(clusters, experiment, slots)
-        _ask(lambda: hub.move(str(experiment.id), str(anchor.id), ahead=bool(wanted.ahead_of)))
+        hub = _hub_of(clusters, entry)
+        _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
         priority = anchor.config["resources"].get("priority")
         if priority is not None:
-            _configure(store, settings, experiment.id, priority=priority)
+            _configure(store, settings, entry, priority=priority)
 
 
-def _find(store: Store, job_id: str) -> Experiment:
+def _find(store: Store, job_id: str) -> _Entry:
     try:
         key = uuid.UUID(job_id)
     except ValueError:
         raise NotFound(f"There is no job {job_id!r}; `det job list` shows those there are.") from None
+    experiments = select(Experiment, Project.workspace_id).join(Project, Project.id == Experiment.project_id)
+    tasks = select(Standalone).join(Task, Task.task_id == Standalone.task_id)
     with store.transaction() as session:
-        found = session.scalar(select(Experiment).where(Experiment.job_id == key, Experiment.end_time.is_(None)))
-    if found is None:
-        raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
-    return found
+        found = session.execute(experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))).first()
+        task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
+    if found is not None:
+        row, workspace_id = found
+        slots = int(row.config["resources"]["slots_per_trial"])
+        return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
+    if task is not None:
+        slots = int(task.config["resources"]["slots"])
+        return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
+    raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
 
 
 def _check(wanted: QueueChange) -> None:
@@ -93,20 +122,19 @@ def _check(wanted: QueueChange) -> None:
         raise Invalid("A job can be put ahead of another or behind another, not both at once.")
 
 
-def _heed_policies(store: Store, experiment: Experiment, wanted: QueueChange) -> None:
+def _heed_policies(store: Store, entry: _Entry, wanted: QueueChange) -> None:
     """A job that goes ahead of another takes its priority. Raises Invalid."""
     anchor = wanted.ahead_of or wanted.behind_of
     priority = _find(store, anchor).config["resources"].get("priority") if anchor else wanted.priority
     if priority is None:
         return
-    asked = {**experiment.config, "resources": {**experiment.config["resources"], "priority": priority}}
+    asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
     with store.transaction() as session:
-        home = session.get_one(Project, experiment.project_id).workspace_id
-        policies.refuse(session, home, asked)
+        policies.refuse(session, entry.workspace_id, asked, entry.workload)
 
 
-def _hub_of(clusters: Clusters, experiment: Experiment, slots: int) -> AgentHub:
-    served = clusters.resolve(experiment.resource_pool, slots)
+def _hub_of(clusters: Clusters, entry: _Entry) -> AgentHub:
+    served = clusters.resolve(entry.pool, entry.slots)
     dispatcher = served.cluster.dispatcher
     if not isinstance(dispatcher, AgentHub):
         raise Invalid(
@@ -125,12 +153,32 @@ def _ask(work: Callable[[], None]) -> None:
         raise Unavailable(str(error)) from None
 
 
-def _configure(store: Store, settings: Settings, experiment_id: int, **changes: float | None) -> None:
+def _configure(store: Store, settings: Settings, entry: _Entry, **changes: float | None) -> None:
     """For the attempts that are still to come."""
-    with conducting(store, settings, experiment_id) as conductor:
-        given = {key: value for key, value in changes.items() if value is not None}
-        config = conductor.row.config
-        conductor.row.config = {**config, "resources": {**config["resources"], **given}}
+    given = {key: value for key, value in changes.items() if value is not None}
+    with store.transaction() as session, _changing(session, settings, entry) as row:
+        row.config = {**row.config, "resources": {**row.config["resources"], **given}}
+
+
+@contextmanager
+def _changing(session: Session, settings: Settings, entry: _Entry) -> Iterator[Experiment | Standalone]:
+    if entry.experiment_id is not None:
+        with conducting_in(session, settings, entry.experiment_id) as conductor:
+            yield conductor.row
+    else:
+        with conducting_task(session, settings, entry.group) as task:
+            yield task.row
+
+
+def _move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> None:
+    if entry.experiment_id is None:
+        raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
+    served = clusters.resolve(pool, entry.slots)
+    with store.transaction() as session:
+        bindings.refuse_closed(session, served.pool.name, entry.workspace_id)
+    refuse_impossible(store, settings, served, entry.config, entry.owner_id, entry.workspace_id)
+    with conducting(store, settings, entry.experiment_id) as conductor:
+        _move_to_pool(conductor, served.pool.name)
 
 
 def _move_to_pool(conductor: Conductor, pool: str) -> None:

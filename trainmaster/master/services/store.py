@@ -47,6 +47,8 @@ class Settings:
     token_days: int = 30  # how long an access token lives when nobody says it
     token_days_at_most: int = 365  # -1: for ever
     webhook_key: str = ""  # signs what webhooks are told
+    notebook_timeout: float = 0.0  # seconds without use after which a notebook ends that does not say it; 0: never
+    tensorboard_timeout: float = 300.0
 
 
 class Store:

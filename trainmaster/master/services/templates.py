@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.source import Document
+from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
 from trainmaster.master.services import workspaces
@@ -126,6 +127,6 @@ def _named(name: str) -> str:
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     document = Document("template", dict(config))
     _, complaints = check(ExperimentConfig, document.data, document)
-    if complaints:
+    if complaints and check(TaskConfig, document.data, document)[1]:  # it may be for commands, notebooks and the like
         raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
     return dict(config)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import func, or_, select
+from sqlalchemy.dialects.postgresql import JSONB
 
+from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
@@ -26,7 +28,8 @@ class Use:
 
     allocation_id: str
     task_id: str
-    experiment_id: int
+    kind: str  # TRIAL, or what else it ran
+    experiment_id: int | None
     workspace_id: int
     workspace: str
     user_id: int
@@ -49,11 +52,21 @@ def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[U
         raise Invalid("The end of the time must lie after its beginning.")
     a = Allocation
     query = (
-        select(a, Experiment.id, Experiment.labels, Project.workspace_id, Workspace.name, User.id, User.username)
-        .join(Trial, Trial.id == a.trial_id)
-        .join(Experiment, Experiment.id == Trial.experiment_id)
-        .join(Project, Project.id == Experiment.project_id)
-        .join(Workspace, Workspace.id == Project.workspace_id)
+        select(
+            a,
+            func.coalesce(Standalone.kind, "TRIAL"),
+            Experiment.id,
+            Experiment.labels,
+            Workspace.id,
+            Workspace.name,
+            User.id,
+            User.username,
+        )
+        .outerjoin(Trial, Trial.id == a.trial_id)
+        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+        .outerjoin(Project, Project.id == Experiment.project_id)
+        .outerjoin(Standalone, Standalone.task_id == a.task_id)
+        .join(Workspace, Workspace.id == func.coalesce(Project.workspace_id, Standalone.workspace_id))
         .join(User, User.id == a.owner_id)
         .where(a.leased_at < before, or_(a.ended_at.is_(None), a.ended_at > after))
         .order_by(a.leased_at, a.id)
@@ -61,12 +74,12 @@ def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[U
     latest = min(before, now())
     with store.transaction() as session:
         rows = session.execute(query).tuples().all()
-    for row, number, labels, workspace_id, workspace, user_id, username in rows:
+    for row, kind, number, labels, workspace_id, workspace, user_id, username in rows:
         assert row.leased_at is not None
         end = min(row.ended_at or latest, before)
         yield Use(
-            row.id, row.task_id, number, workspace_id, workspace, user_id, username, list(labels), row.pool, row.slots,
-            max(row.leased_at, after), end, row.ended_at is None,
+            row.id, row.task_id, kind, number, workspace_id, workspace, user_id, username, list(labels or ()), row.pool,
+            row.slots, max(row.leased_at, after), end, row.ended_at is None,
         )  # fmt: skip
 
 
@@ -142,16 +155,20 @@ def queue_stats(store: Store) -> dict[str, list[tuple[dt.date, float]]]:
 
 
 def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any]]:
-    """Attempts that have not ended, with their experiment's name and priority; of these workspaces, or of all."""
+    """Attempts that have not ended, with the name and the priority of their experiment or task; of these workspaces, or
+    of all."""
+    name = func.coalesce(Experiment.name, Standalone.description)
+    config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
     query = (
-        select(Allocation, Experiment.name, Experiment.config["resources"]["priority"])
-        .join(Trial, Trial.id == Allocation.trial_id)
-        .join(Experiment, Experiment.id == Trial.experiment_id)
-        .join(Project, Project.id == Experiment.project_id)
+        select(Allocation, name, config["resources"]["priority"])
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+        .outerjoin(Project, Project.id == Experiment.project_id)
+        .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
         .where(Allocation.ended_at.is_(None))
         .order_by(Allocation.created_at)
     )
     if workspaces is not None:
-        query = query.where(Project.workspace_id.in_(workspaces))
+        query = query.where(func.coalesce(Project.workspace_id, Standalone.workspace_id).in_(workspaces))
     with store.reading() as session:
         return list(session.execute(query).tuples())

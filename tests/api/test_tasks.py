@@ -1,0 +1,267 @@
+"""Tasks that belong to no experiment: their jobs really run, on a master of their own with some slots."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import log_in
+from tests.api.http import Api
+from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+
+Json = dict[str, Any]
+FOUR_SLOTS = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[MasterProcess]:
+    folder = make_folder()
+    process = MasterProcess(folder, FOUR_SLOTS)
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="module")
+def user(running: MasterProcess) -> Api:
+    return Api(running.url, log_in(running, "determined"))
+
+
+@pytest.fixture(scope="module")
+def admin(running: MasterProcess) -> Api:
+    return Api(running.url, log_in(running, "admin"))
+
+
+def command(api: Api, *entrypoint: str, files: list[Json] | None = None, **config: Any) -> str:
+    body = {"config": {"entrypoint": list(entrypoint), **config}, "files": files or []}
+    answer = api.post("/api/v1/commands", body)
+    assert answer.status == 200, answer.content
+    return str(answer.json["command"]["id"])
+
+
+def generic(api: Api, text: str, **body: Any) -> str:
+    answer = api.post("/api/v1/generic-tasks", {"config": text, **body})
+    assert answer.status == 200, answer.content
+    return str(answer.json["taskId"])
+
+
+def ended(api: Api, task_id: str) -> Json:
+    """The task, once it has ended."""
+    found: Json = wait_for(
+        lambda: task if (task := api.get(f"/api/v1/tasks/{task_id}").json["task"]).get("endTime") else None,
+        f"the end of {task_id}",
+    )
+    return found
+
+
+def state(api: Api, task_id: str) -> str:
+    return str(api.get(f"/api/v1/tasks/{task_id}").json["task"]["taskState"]).removeprefix("GENERIC_TASK_STATE_")
+
+
+def lines(api: Api, task_id: str) -> list[str]:
+    return [line["log"].rstrip() for line in api.lines(f"/api/v1/tasks/{task_id}/logs")]
+
+
+def test_a_command_runs_with_its_files_and_leaves_its_log(user: Api) -> None:
+    content = base64.b64encode(b"print('the file speaks')\n").decode()
+    files = [{"path": "say.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    task_id = command(user, "python3", "say.py", files=files, description="says something")
+    task = ended(user, task_id)
+    assert task["taskType"] == "TASK_TYPE_COMMAND"
+    assert "the file speaks" in lines(user, task_id)
+    shown = user.get(f"/api/v1/commands/{task_id}").json
+    assert (shown["command"]["state"], shown["command"]["description"]) == ("STATE_TERMINATED", "says something")
+    assert shown["command"]["exitStatus"] == "The program ended with status 0"
+    assert shown["config"]["entrypoint"] == ["python3", "say.py"]
+
+
+def test_what_a_command_is_told(user: Api) -> None:
+    script = 'echo "task $DET_TASK_TYPE $DET_USER $WORD"; pwd; exit 3'
+    task_id = command(
+        user, "sh", "-c", script, work_dir="/tmp", environment={"environment_variables": ["WORD=a b"]}
+    )  # fmt: skip
+    task = ended(user, task_id)
+    assert lines(user, task_id)[-6:].count("task COMMAND determined a b") == 1
+    assert "/tmp" in lines(user, task_id)
+    assert (
+        user.get(f"/api/v1/commands/{task_id}").json["command"]["exitStatus"].startswith("The program ended with exit")
+    )
+    assert task["allocations"][0]["statusCode"] == 3
+
+
+def test_killing_a_command_ends_it(user: Api, admin: Api) -> None:
+    task_id = command(user, "sleep", "600")
+    (mine,) = wait_for(
+        lambda: [
+            job["full"]
+            for job in user.get("/api/v1/job-queues-v2").json["jobs"]
+            if job["full"]["entityId"] == task_id and job["full"]["summary"]["state"] == "STATE_SCHEDULED"
+        ],
+        "its place in the queue",
+    )
+    assert (mine["type"], mine["allocatedSlots"]) == ("TYPE_COMMAND", 1)
+    assert admin.get("/api/v1/tasks/count").json["commands"] >= 1
+    summaries = admin.get("/api/v1/tasks").json["allocationIdToSummary"].values()
+    assert task_id in {one["taskId"] for one in summaries}
+    assert user.post(f"/api/v1/commands/{task_id}/kill").json["command"]["id"] == task_id
+    ended(user, task_id)
+    assert user.post(f"/api/v1/commands/{task_id}/kill").status == 200  # again: nothing happens
+    assert user.get(f"/api/v1/commands/{task_id}").json["command"]["state"] == "STATE_TERMINATED"
+    assert user.post(f"/api/v1/commands/{task_id}/set_priority", {"priority": 3}).status == 404
+    assert user.post(f"/api/v1/notebooks/{task_id}/kill").status == 404
+
+
+def test_lists_are_filtered_and_sorted(user: Api, admin: Api) -> None:
+    made = [command(api, "true", description=f"list {word}") for api, word in ((user, "b"), (admin, "a"))]
+    found = user.get("/api/v1/commands", sortBy="SORT_BY_DESCRIPTION", orderBy="ORDER_BY_DESC").json["commands"]
+    assert [one["id"] for one in found if one["id"] in made] == made
+    mine = user.get("/api/v1/commands", users="determined").json["commands"]
+    assert {one["username"] for one in mine} == {"determined"}
+    page = user.get("/api/v1/commands", limit=1).json
+    assert (len(page["commands"]), page["pagination"]["total"] >= 2) == (1, True)
+    assert user.get("/api/v1/commands", workspaceId=99999999).json["commands"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"config": {}}, "entrypoint: is required"),
+        ({"config": {"entrypoint": "x", "recources": {}}}, "did you mean resources?"),
+        ({"config": {"entrypoint": "x", "resources": {"slots_per_trial": 1}}}, "a task takes slots"),
+        ({"config": {"entrypoint": "x", "resources": {"slots": 99}}}, "99"),
+        ({"config": {"entrypoint": "x", "idle_timeout": "soon"}}, "a duration such as 30m"),
+        ({"config": {"entrypoint": "x"}, "workspaceId": 99999999}, "There is no workspace"),
+        ({"config": {"entrypoint": "x"}, "templateName": "no such"}, "There is no template"),
+    ],
+)
+def test_what_cannot_be_started(user: Api, body: Json, said: str) -> None:
+    answer = user.post("/api/v1/commands", body)
+    assert answer.status in (400, 404)
+    assert said in answer.sentence
+
+
+def test_templates_and_policies_count_for_tasks(user: Api, admin: Api) -> None:
+    template = {"config": {"environment": {"environment_variables": ["FROM=template"]}, "resources": {"slots": 0}}}
+    assert admin.post("/api/v1/templates/for-commands", template).status == 200
+    policy = {"configPolicies": "{invariant_config: {work_dir: /var}, constraints: {resources: {max_slots: 2}}}"}
+    assert admin.call("PUT", "/api/v1/config-policies/workspaces/1/TASKS", policy).status == 200
+    try:
+        order = {"config": {"entrypoint": "echo $FROM; pwd", "work_dir": "/"}, "templateName": "for-commands"}
+        made = user.post("/api/v1/commands", order).json
+        assert (made["config"]["resources"]["slots"], made["config"]["work_dir"]) == (0, "/var")
+        many = user.post("/api/v1/commands", {"config": {"entrypoint": "x", "resources": {"slots": 3}}})
+        assert (many.status, "allows 2 slots at most" in many.sentence) == (400, True)
+    finally:
+        admin.call("DELETE", "/api/v1/config-policies/workspaces/1/TASKS")
+    ended(user, made["command"]["id"])
+    assert {"template", "/var"} <= set(lines(user, made["command"]["id"]))
+
+
+def test_others_do_not_end_ones_command(running: MasterProcess, admin: Api, user: Api) -> None:
+    task_id = command(admin, "sleep", "600")
+    refused = user.post(f"/api/v1/commands/{task_id}/kill")
+    assert (refused.status, "belongs to somebody else" in refused.sentence) == (403, True)
+    admin.post(f"/api/v1/commands/{task_id}/kill")
+    ended(admin, task_id)
+
+
+# -- generic tasks ------------------------------------------------------------------------------------------------
+
+SLEEPER = "entrypoint: [sleep, '600']\nresources: {slots: 0}\n"
+
+
+def test_a_generic_task_is_paused_goes_on_and_is_killed(user: Api) -> None:
+    task_id = generic(user, SLEEPER)
+    wait_for(lambda: user.get(f"/api/v1/tasks/{task_id}").json["task"]["allocations"][0]["isReady"], "its first run")
+    assert user.post(f"/api/v1/tasks/{task_id}/unpause").status == 200  # it is not paused: nothing happens
+    assert user.post(f"/api/v1/tasks/{task_id}/pause").status == 200
+    wait_for(lambda: state(user, task_id) in ("PAUSED", "STOPPING_PAUSED"), "the pause")
+    assert user.post(f"/api/v1/tasks/{task_id}/kill", {"taskId": task_id}).status == 200
+    assert state(user, task_id) in ("STOPPING_CANCELED", "CANCELED")
+    ended(user, task_id)
+    assert state(user, task_id) == "CANCELED"
+    over = user.post(f"/api/v1/tasks/{task_id}/pause")
+    assert (over.status, "cannot be paused" in over.sentence) == (409, True)
+
+
+def test_a_paused_task_goes_on_from_what_it_saved(user: Api, tmp_path: Any) -> None:
+    saves = f"""
+from pathlib import Path
+from trainmaster import core
+saved = Path("{tmp_path}/saved")
+if saved.exists():
+    print("goes on from", saved.read_text())
+else:
+    with core.init() as context:
+        Path("{tmp_path}/runs").touch()
+        import time
+        while not context.preempt.should_preempt():
+            time.sleep(0.1)
+    saved.write_text("where it was")
+"""
+    content = base64.b64encode(saves.encode()).decode()
+    files = [{"path": "job.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    task_id = generic(user, "{entrypoint: python3 job.py, resources: {slots: 0}}", contextDirectory=files)
+    wait_for(
+        lambda: (tmp_path / "runs").exists() or user.get(f"/api/v1/tasks/{task_id}").json["task"].get("endTime"),
+        "its start",
+    )
+    assert user.post(f"/api/v1/tasks/{task_id}/pause").status == 200, lines(user, task_id)
+    wait_for(lambda: state(user, task_id) == "PAUSED", "the pause")
+    assert user.post(f"/api/v1/tasks/{task_id}/unpause").status == 200
+    task = ended(user, task_id)
+    assert (state(user, task_id), len(task["allocations"])) == ("COMPLETED", 2)
+    assert "goes on from where it was" in lines(user, task_id)
+
+
+def test_a_family_is_ended_together(user: Api) -> None:
+    parent = generic(user, SLEEPER, noPause=True)
+    child = generic(user, SLEEPER, parentId=parent)
+    grandchild = generic(user, "resources: {slots: 0}\nentrypoint: sleep 600", parentId=child)
+    assert user.get(f"/api/v1/tasks/{child}").json["task"]["parentId"] == parent
+    refused = user.post(f"/api/v1/tasks/{parent}/pause")
+    assert (refused.status, "cannot be paused" in refused.sentence) == (409, True)
+    assert user.post(f"/api/v1/tasks/{child}/kill", {"taskId": child}).status == 200
+    ended(user, grandchild)
+    assert state(user, parent) == "ACTIVE"
+    other = generic(user, SLEEPER, parentId=parent)
+    assert user.post(f"/api/v1/tasks/{other}/kill", {"taskId": other, "killFromRoot": True}).status == 200
+    ended(user, parent)
+    ended(user, other)
+    orphan = user.post("/api/v1/generic-tasks", {"config": SLEEPER, "parentId": parent})
+    assert orphan.status == 409
+
+
+def test_a_fork_has_what_its_source_had(user: Api) -> None:
+    content = base64.b64encode(b"print('forked')").decode()
+    files = [{"path": "say.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    source = generic(user, "{entrypoint: python3 say.py, resources: {slots: 0}}", contextDirectory=files)
+    fork = generic(user, "", forkedFrom=source)
+    task = ended(user, fork)
+    assert (task["forkedFrom"], "forked" in lines(user, fork)) == (source, True)
+    assert user.get(f"/api/v1/tasks/{fork}/config").json == user.get(f"/api/v1/tasks/{source}/config").json
+    assert user.get(f"/api/v1/tasks/{fork}/context_directory").json["b64Tgz"]
+
+
+# -- the master may be killed at any time -------------------------------------------------------------------------
+
+
+def test_a_command_outlives_the_master(running: MasterProcess, user: Api, tmp_path: Any) -> None:
+    task_id = command(
+        user, "sh", "-c", f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; echo done"
+    )
+    wait_for(lambda: (tmp_path / "began").exists(), "its start")
+    waiting = command(user, "echo", "later", resources={"slots": 4})
+    running.kill()
+    (tmp_path / "go").touch()
+    running.start()
+    task = ended(user, task_id)
+    assert (len(task["allocations"]), lines(user, task_id).count("done")) == (1, 1)
+    ended(user, waiting)
+    assert lines(user, waiting).count("later") == 1

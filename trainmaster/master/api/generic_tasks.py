@@ -1,0 +1,77 @@
+"""Generic tasks: started, paused, let go on and ended, with what they have started themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fastapi import APIRouter
+
+from trainmaster.config.secrets import masked
+from trainmaster.master.api.commands import contents
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.api.experiments import File
+from trainmaster.master.api.shapes import Body
+from trainmaster.master.services import standalone, task_creation
+from trainmaster.master.services.task_conductor import GENERIC
+from trainmaster.master.services.task_creation import TaskOrder
+
+router = APIRouter(prefix="/api/v1", tags=["tasks"])
+Json = dict[str, Any]
+
+
+class CreateTask(Body):
+    config: str = ""
+    context_directory: list[File] = []  # noqa: RUF012
+    project_id: int = 0
+    forked_from: str = ""
+    parent_id: str = ""
+    inherit_context: bool = False
+    no_pause: bool = False
+
+
+class KillTask(Body):
+    task_id: str = ""
+    kill_from_root: bool = False
+
+
+@router.post("/generic-tasks")
+def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json:
+    order = TaskOrder(
+        GENERIC,
+        body.config,
+        contents(body.context_directory),
+        project_id=body.project_id,
+        parent_id=body.parent_id,
+        forked_from=body.forked_from,
+        inherits=body.inherit_context,
+        pausable=not body.no_pause,
+    )
+    task_id = task_creation.create(
+        services.store, services.settings, services.clusters, services.defaults, caller, order
+    )
+    return {"taskId": task_id, "warnings": []}
+
+
+@router.get("/tasks/{task_id}/config")
+def config(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+    """As JSON in a text."""
+    return {"config": json.dumps(masked(standalone.get(services.store, task_id).row.config))}
+
+
+@router.post("/tasks/{task_id}/kill")
+def kill(task_id: str, body: KillTask, services: UsesServices, caller: UserCaller) -> Json:
+    standalone.kill(services.store, services.settings, caller, task_id, root=body.kill_from_root)
+    return {}
+
+
+@router.post("/tasks/{task_id}/pause")
+def pause(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+    standalone.pause(services.store, services.settings, caller, task_id)
+    return {}
+
+
+@router.post("/tasks/{task_id}/unpause")
+def unpause(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
+    standalone.unpause(services.store, services.settings, caller, task_id)
+    return {}
