@@ -222,7 +222,7 @@ def test_delete(shell: Shell, api: Master) -> None:
     number = created(shell.det("experiment", "create", "e.yaml", "."))
     wait_ended(api, number)
     (checkpoint,) = api.checkpoints(number)
-    from trainmaster.cli.checkpoint import folder
+    from trainmaster.client.artifacts import folder
 
     files = folder(checkpoint)
     assert files.is_dir()
@@ -249,12 +249,12 @@ def test_download(shell: Shell, api: Master, finished: Finished) -> None:
     again = shell.run("checkpoint", "download", checkpoint.uuid)
     assert (again.status, again.sentence) == (
         1,
-        f"det: checkpoints/{checkpoint.uuid} is there already; name another folder with -o.",
+        f"det: checkpoints/{checkpoint.uuid} is there already; name another folder.",
     )
 
 
 def test_a_damaged_checkpoint_is_not_copied(shell: Shell, api: Master, finished: Finished) -> None:
-    from trainmaster.cli.checkpoint import folder
+    from trainmaster.client.artifacts import folder
 
     checkpoint = api.checkpoints(finished.id)[1]
     state = folder(checkpoint) / "state.json"

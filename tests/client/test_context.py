@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainmaster.client import ignore
-from trainmaster.client.context import FOLDER, LIMIT, REGULAR, collect, total_size
+from trainmaster.client.context import FOLDER, LIMIT, REGULAR, collect
 from trainmaster.client.errors import ClientError
 
 
@@ -42,7 +42,7 @@ def test_files_come_with_content_mode_and_time(tmp_path: Path) -> None:
     assert base64.b64decode(entries["train.py"]["content"]) == b"train.py"
     assert (entries["train.py"]["mode"], entries["train.py"]["mtime"]) == (0o755, "1700000000")
     assert (entries["lib"]["type"], entries["train.py"]["type"]) == (FOLDER, REGULAR)
-    assert total_size(list(entries.values())) == len("train.py") + len("lib/net.py")
+    assert collect(tmp_path).size == len("train.py") + len("lib/net.py")
 
 
 def test_an_include_comes_under_its_own_name(tmp_path: Path) -> None:

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/user.md", "docs/admin.md", "docs/faults.md", "docs/plugin.md")
+PAGES = (
+    *("README.md", "CONTRIBUTING.md"),
+    *("docs/user.md", "docs/sdk.md", "docs/admin.md", "docs/faults.md", "docs/plugin.md"),
+)
 LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 _NAME = re.compile(r"# ([A-Za-z0-9_.-]+\.(?:py|yaml))\n")

@@ -106,7 +106,7 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/user.md", "docs/plugin.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/user.md", "docs/sdk.md", "docs/plugin.md"])
 def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_path: Path) -> None:
     """Files are put down, `det` and other programs run in the page's order, on a master of their own."""
     assert _follow(examples(page), process, tmp_path) > 0

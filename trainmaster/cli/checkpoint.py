@@ -8,7 +8,7 @@ from pathlib import Path
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs, confirmed
-from trainmaster.client.errors import ClientError
+from trainmaster.client import artifacts
 from trainmaster.client.experiments import Experiments
 from trainmaster.client.models import Checkpoint
 
@@ -38,60 +38,11 @@ def _download(args: argparse.Namespace) -> None:
 
 def copy_to(checkpoint: Checkpoint, target: Path, *, quiet: bool) -> None:
     """Copy a checkpoint's files to a folder that is not there yet. Raises ClientError."""
-    if checkpoint.state == "DELETED":
-        raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
-    source = folder(checkpoint)
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise ClientError(f"{target} is there already; name another folder with -o.")
-    if not source.is_dir():
-        raise ClientError(
-            f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this "
-            "where that folder is mounted, for example on a login node."
-        )
-    try:
-        _copy(checkpoint, source, target)
-    except OSError as error:
-        raise ClientError(f"Checkpoint {checkpoint.uuid} could not be copied to {target}: {error}.") from None
+    artifacts.copy_to(checkpoint, target)
     if not quiet:
         files = [path for path in checkpoint.resources if not path.endswith("/")]
         print(f"Copied {render.size(checkpoint.size)} in {len(files)} files to:")
     print(target)
-
-
-def folder(checkpoint: Checkpoint) -> Path:
-    """Where its files lie, on a machine that sees the storage. Raises ClientError."""
-    storage = checkpoint.storage
-    if storage.get("type") == "shared_fs":
-        root = Path(storage["host_path"])
-        return (root / storage["storage_path"] if storage.get("storage_path") else root) / checkpoint.uuid
-    if storage.get("type") == "directory":
-        return Path(storage["container_path"]) / checkpoint.uuid
-    raise ClientError(
-        f"Checkpoint {checkpoint.uuid} lies in {storage.get('type')!r} storage, which this client cannot read."
-    )
-
-
-def _copy(checkpoint: Checkpoint, source: Path, target: Path) -> None:
-    """Copy to a folder beside the target and rename it when it is whole. Raises OSError and ClientError."""
-    import shutil
-
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        try:
-            shutil.copytree(source, partial)
-        except shutil.Error as errors:  # a list of (source, target, why)
-            raise OSError("; ".join(f"{name}: {why}" for name, _, why in errors.args[0][:3])) from None
-        for path, size in checkpoint.resources.items():
-            copied = partial / path
-            if not copied.exists() or (copied.is_file() and copied.stat().st_size != size):
-                raise ClientError(f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or not of {size} bytes.")
-        if target.exists():
-            target.rmdir()
-        partial.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _delete(args: argparse.Namespace) -> int:

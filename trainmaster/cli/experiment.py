@@ -13,8 +13,8 @@ from trainmaster.cli.config_file import ConfigFile, add_override_option
 from trainmaster.cli.session import UsageError, connect
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
+from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
-from trainmaster.client.models import Experiment, Trial
 from trainmaster.client.transport import Transport
 
 # verb -> (what is said when it is done, help, aliases)
@@ -96,10 +96,10 @@ def _create(args: argparse.Namespace) -> int:
         raise UsageError("--follow-first-trial and --paused exclude each other: a paused experiment has no first trial")
     file = ConfigFile.of(args)
     text = file.to_send()
-    files = context.collect(args.model_def, args.include, lambda: int(connect(args).info()["maxContextBytes"]))
     master = connect(args)
+    files = context.collect(args.model_def, args.include, lambda: int(master.info()["maxContextBytes"]))
     if not args.json:
-        size = render.size(context.total_size(files))
+        size = render.size(files.size)
         print(f"Preparing files to send to master... {size} and {len(files)} files", flush=True)
     try:
         made = master.create_experiment(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-from typing import Any
+from typing import TYPE_CHECKING
 
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import LEVELS, Verbs, natural
 from trainmaster.client.cluster import ClusterView
 from trainmaster.client.policies import Policies
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +118,6 @@ def list_pools(args: argparse.Namespace) -> None:
     render.show(args, headers, rows, pools)
 
 
-def _state(pool: dict[str, Any]) -> str:
+def _state(pool: wire.ResourcePool) -> str:
     resting = (pool.get("details") or {}).get("resting")
     return f"rests: {resting['failures']} jobs in a row were not started" if resting else "up"

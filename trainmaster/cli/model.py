@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs, add_order, order, positive
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.registry import Registry
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +58,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="the model's name or number")
 
 
-def _table(models: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+def _table(models: list[wire.Model]) -> tuple[list[str], list[list[Any]]]:
     headers = ["ID", "Name", "Workspace ID", "Versions", "Creation Time", "Last Updated Time", "Labels", "Metadata"]
     rows = [
         [
@@ -73,7 +76,7 @@ def _table(models: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
     return headers, rows
 
 
-def _version_table(versions: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+def _version_table(versions: list[wire.ModelVersion]) -> tuple[list[str], list[list[Any]]]:
     headers = ["Version #", "Trial ID", "Batch #", "Checkpoint UUID", "Validation Metrics", "Metadata"]
     rows = []
     for version in versions:

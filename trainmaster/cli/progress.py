@@ -6,8 +6,8 @@ import sys
 import time
 
 from trainmaster.client.errors import MasterUnreachable
-from trainmaster.client.master import PATIENCE, Master
-from trainmaster.client.models import Experiment
+from trainmaster.client.experiment import PATIENCE, Experiment
+from trainmaster.client.master import Master
 
 APART = 5.0  # seconds between lines where they stay: a log file is read later, and whole
 WIDTH = 20  # of the bar

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs, add_order, add_paging, confirmed, order
 from trainmaster.client.organisation import Organisation
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +74,7 @@ def _add_names(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project_name", help="the project")
 
 
-def _show(args: argparse.Namespace, projects: list[dict[str, Any]], raw: Any) -> None:
+def _show(args: argparse.Namespace, projects: list[wire.Project], raw: Any) -> None:
     headers = ["ID", "Key", "Name", "Description", "# Experiments", "# Active Experiments", "Archived"]
     rows = [
         [

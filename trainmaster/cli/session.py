@@ -1,17 +1,16 @@
-"""Which master, and as whom: the rules of Determined's client."""
+"""Which master, and as whom: what `-m`, `-u` and the environment say."""
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 
 from trainmaster.client import credentials
+from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError, NotLoggedIn
+from trainmaster.client.login import transport
 from trainmaster.client.master import Master
-from trainmaster.client.transport import Transport, canonical_url
-
-FALLBACK_USER = "determined"
+from trainmaster.client.transport import Transport
 
 
 class UsageError(Exception):
@@ -20,13 +19,7 @@ class UsageError(Exception):
 
 def master_url(args: argparse.Namespace) -> str:
     """`-m`, DET_MASTER, DET_MASTER_ADDR or localhost:8080, in full. Raises ClientError."""
-    told = args.master or os.environ.get("DET_MASTER") or os.environ.get("DET_MASTER_ADDR") or "localhost:8080"
-    return canonical_url(told)
-
-
-def transport(url: str) -> Transport:
-    """A way to the master without a session."""
-    return Transport(url, certificate=os.environ.get("DET_MASTER_CERT_FILE") or None)
+    return logins.master_url(args.master)
 
 
 def connect(args: argparse.Namespace) -> Master:
@@ -35,24 +28,10 @@ def connect(args: argparse.Namespace) -> Master:
 
 
 def session(args: argparse.Namespace) -> Transport:
-    """A way to the master with a session: the one that is kept, DET_USER_TOKEN's, or a new one with the password.
-
-    Asks for a password only at a terminal. Raises ClientError.
-    """
+    """A way to the master with a session; asks for a password only at a terminal. Raises ClientError."""
     url = master_url(args)
     user, password = identity(args, url)
-    http = transport(url)
-    kept = credentials.token(url, user)
-    if kept:
-        http.token = kept
-        http.renew = lambda: _log_in(url, user, password)
-        return http
-    token = os.environ.get("DET_USER_TOKEN")
-    if token and os.environ.get("DET_USER") == user:
-        http.token = token
-        return http
-    http.token = _log_in(url, user, password)
-    return http
+    return logins.session(url, user, password, ask=ask, warn=_warn)
 
 
 def login(args: argparse.Namespace, username: str | None) -> str:
@@ -67,11 +46,8 @@ def login(args: argparse.Namespace, username: str | None) -> str:
 
 
 def identity(args: argparse.Namespace, url: str) -> tuple[str, str | None]:
-    """The user, and the password if the environment gives one: DET_PASS is DET_USER's where that is set."""
-    user, password = os.environ.get("DET_USER"), os.environ.get("DET_PASS")
-    if args.user:
-        return args.user, password if user in (None, "", args.user) else None
-    return user or credentials.active_user(url) or FALLBACK_USER, password
+    """The user, and the password if the environment gives one."""
+    return logins.identity(url, args.user)
 
 
 def ask(user: str) -> str:
@@ -87,10 +63,5 @@ def ask(user: str) -> str:
         raise ClientError("No password was given.") from None
 
 
-def _log_in(url: str, user: str, password: str | None) -> str:
-    token = Master(transport(url)).login(user, ask(user) if password is None else password)
-    try:
-        credentials.remember(url, user, token, active=False)
-    except ClientError as error:  # a home that cannot be written must not stop the command
-        print(f"det: warning: {error}", file=sys.stderr)
-    return token
+def _warn(what: str) -> None:
+    print(f"det: warning: {what}", file=sys.stderr)

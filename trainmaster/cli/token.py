@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
-from trainmaster.cli.session import master_url, session, transport
+from trainmaster.cli.session import master_url, session
 from trainmaster.cli.verbs import Verbs, positive
 from trainmaster.client import credentials
 from trainmaster.client.errors import NoSuchThing
+from trainmaster.client.login import transport
 from trainmaster.client.users import Users
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +41,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("token")
 
 
-def _show(args: argparse.Namespace, tokens: list[dict[str, Any]], raw: Any) -> None:
+def _show(args: argparse.Namespace, tokens: list[wire.TokenInfo], raw: Any) -> None:
     headers = ["ID", "User ID", "Description", "Created At", "Expires At", "Revoked", "Token Type"]
     rows = [
         [

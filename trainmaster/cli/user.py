@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 
 from trainmaster.cli import render, user_edit
-from trainmaster.cli.session import connect, identity, login, master_url, transport
+from trainmaster.cli.session import connect, identity, login, master_url
 from trainmaster.cli.verbs import Verbs, natural
 from trainmaster.client import credentials
 from trainmaster.client.errors import NotLoggedIn
+from trainmaster.client.login import transport
 from trainmaster.client.master import Master
 
 

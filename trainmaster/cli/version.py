@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from trainmaster.cli.session import master_url, transport
+from trainmaster.cli.session import master_url
+from trainmaster.client.login import transport
 from trainmaster.version import VERSION
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import project, render
 from trainmaster.cli.session import UsageError, session
@@ -21,6 +21,9 @@ STEER = {
     "pin": ("Pinned", "keep a workspace at hand in your web page"),
     "unpin": ("Unpinned", "undo `pin`"),
 }
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +106,7 @@ def _storage(args: argparse.Namespace) -> dict[str, Any] | None:
     return found
 
 
-def _show(args: argparse.Namespace, workspaces: list[dict[str, Any]], raw: Any) -> None:
+def _show(args: argparse.Namespace, workspaces: list[wire.Workspace], raw: Any) -> None:
     headers = ["ID", "Name", "# Projects", "Owner", "Archived", "Agent User", "Agent Group"]
     headers += ["Default Compute Pool", "Default Aux Pool"]
     rows = []

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from trainmaster.client import ignore
 from trainmaster.client.errors import ClientError
+from trainmaster.client.transport import Streamed
 
 LIMIT = 95 * 1024 * 1024  # bytes that every master takes whose administrator has not lowered it
 REGULAR, FOLDER = ord("0"), ord("5")  # tar's type characters
+PIECE = 3 * 2**16  # bytes read at once; a multiple of three, as base64 wants it
 MISSING = "the second argument is the folder with your training code"
 
 
@@ -29,10 +32,45 @@ class Found:
     size: int
 
 
-def collect(
-    root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT
-) -> list[dict[str, Any]]:
-    """The folder as the master wants it: path, base64 content, type, mode, mtime of each entry.
+@dataclass(frozen=True)
+class Context:
+    """What travels. The files are read when they are sent, a piece at a time, however large they are."""
+
+    found: tuple[Found, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The entries as the master wants them: path, base64 content, type, mode, mtime of each."""
+        for one in self.found:
+            content = b"".join(_pieces(one))
+            yield {**_head(one), "content": content.decode()}
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(one.size for one in self.found)
+
+    def within(self, fields: Mapping[str, Any]) -> Streamed:
+        """A request's body: `fields`, and the entries as `modelDefinition`."""
+        start = json.dumps({**fields, "modelDefinition": []}).encode()[:-2]
+        parts = [(_opened(one, first=i == 0), one) for i, one in enumerate(self.found)]
+        length = len(start) + sum(len(lead) + -(-one.size // 3) * 4 + 2 for lead, one in parts) + 2
+
+        def pieces() -> Iterator[bytes]:
+            yield start
+            for lead, one in parts:
+                yield lead
+                yield from _pieces(one)
+                yield b'"}'
+            yield b"]}"
+
+        return Streamed(length, pieces)
+
+
+def collect(root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT) -> Context:
+    """The files of a folder, less what its `.detignore` names.
 
     The content of `root` comes to lie in the training's working folder; an include comes beside it under its own name.
     `limit` tells how many bytes the master takes; it is asked only for more than LIMIT.
@@ -44,12 +82,7 @@ def collect(
     for include in includes:
         found += _walk(include, include.resolve().name)
     _check(found, limit)
-    return [_entry(one) for one in found]
-
-
-def total_size(files: Sequence[dict[str, Any]]) -> int:
-    """Bytes of the files that `collect` made."""
-    return sum(len(file["content"]) // 4 * 3 - file["content"].count("=", -2) for file in files)
+    return Context(tuple(found))
 
 
 def _check(found: Sequence[Found], limit: Callable[[], int]) -> None:
@@ -120,19 +153,43 @@ def _found(path: Path, name: str) -> Found:
     return Found(path, name, path.is_dir(), seen.st_mode & 0o777, int(seen.st_mtime), size)
 
 
-def _entry(found: Found) -> dict[str, Any]:
-    content = b""
-    if not found.is_folder:
-        try:
-            content = found.path.read_bytes()
-        except OSError as error:
-            _unreadable(error)
+def _head(found: Found) -> dict[str, Any]:
+    """All of an entry but its content."""
     return {
         "path": found.name,
         "type": FOLDER if found.is_folder else REGULAR,
-        "content": base64.b64encode(content).decode(),
         "mode": found.mode,
         "mtime": str(found.modified),
         "uid": 0,
         "gid": 0,
     }
+
+
+def _opened(found: Found, *, first: bool) -> bytes:
+    """An entry as JSON up to its content's quotation mark."""
+    return (b"" if first else b",") + json.dumps({**_head(found), "content": ""}).encode()[:-2]
+
+
+def _pieces(found: Found) -> Iterator[bytes]:
+    """The content in base64. Raises ClientError for a file that cannot be read, or has another size by now."""
+    if found.is_folder:
+        return
+    try:
+        with found.path.open("rb") as file:
+            left = found.size
+            while left:
+                piece = _read(file, min(left, PIECE))
+                if not piece:
+                    raise ClientError(f"{found.path} became shorter while it was sent; try again.")
+                left -= len(piece)
+                yield base64.b64encode(piece)
+            if file.read(1):
+                raise ClientError(f"{found.path} became longer while it was sent; try again.")
+    except OSError as error:
+        _unreadable(error)
+
+
+def _read(file: BinaryIO, size: int) -> bytes:
+    """`size` bytes, or none if there are not so many: a buffered file gives fewer only at its end."""
+    piece = file.read(size)
+    return piece if len(piece) == size else b""

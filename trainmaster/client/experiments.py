@@ -64,6 +64,10 @@ class Experiments(Resource):
     def delete_checkpoints(self, uuids: Sequence[str]) -> None:
         self._delete("checkpoints", {"checkpointUuids": list(uuids)})
 
+    def set_checkpoint_metadata(self, uuid: str, metadata: Json) -> None:
+        """In place of what there was."""
+        self._post(f"checkpoints/{word(uuid)}/metadata", {"checkpoint": {"uuid": uuid, "metadata": metadata}})
+
     def remove_checkpoint_files(self, uuids: Sequence[str], globs: Sequence[str]) -> None:
         """Files that match; without patterns the lists of files are read anew."""
         self._post("checkpoints/rm", {"checkpointUuids": list(uuids), "checkpointGlobs": list(globs)})

@@ -2,28 +2,98 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from trainmaster.client.errors import MasterUnreachable
-from trainmaster.client.models import Checkpoint, Experiment, LogLine, QueuedJob, StoryEvent, Trial
+from trainmaster.client.artifacts import Checkpoint, Model
+from trainmaster.client.context import Context, collect
+from trainmaster.client.errors import FileFault, MasterUnreachable
+from trainmaster.client.experiment import PATIENCE, Experiment, Trial
+from trainmaster.client.models import LogLine, MetricsReport, QueuedJob, StoryEvent
 from trainmaster.client.resource import PAGE, Resource
 
+if TYPE_CHECKING:
+    from trainmaster.client import wire
+    from trainmaster.client.cluster import ClusterView
+    from trainmaster.client.experiments import Experiments
+    from trainmaster.client.filters import Condition
+    from trainmaster.client.organisation import Organisation
+    from trainmaster.client.policies import Policies
+    from trainmaster.client.registry import Registry
+    from trainmaster.client.users import Users
+
 Json = dict[str, Any]
-PATIENCE = 600.0  # seconds that one who follows waits for a master that is away
+Files = Sequence[Mapping[str, Any]]
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
 def hashed(password: str) -> str:
     """What travels instead of a password; Determined's clients send the same."""
+    import hashlib  # which loads OpenSSL: only who logs in needs it
+
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 
 class Master(Resource):
-    """A master as seen by one user. Every method raises MasterUnreachable or an APIError."""
+    """A master as seen by one user; `trainmaster.client.connect` makes one. Every method raises MasterUnreachable or an
+    APIError. Not thread-safe: one a thread."""
+
+    @property
+    def url(self) -> str:
+        return self._http.url
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        self._http.close()
+
+    # -- the other verbs, by what they are about ------------------------------------------------------------------
+
+    @cached_property
+    def edits(self) -> Experiments:
+        """What is changed about experiments, trials and checkpoints."""
+        from trainmaster.client.experiments import Experiments
+
+        return Experiments(self._http)
+
+    @cached_property
+    def organisation(self) -> Organisation:
+        """Workspaces, projects, and which pools are kept for them."""
+        from trainmaster.client.organisation import Organisation
+
+        return Organisation(self._http)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """Models and templates as the API has them; `models` and `model` are more at hand."""
+        from trainmaster.client.registry import Registry
+
+        return Registry(self._http)
+
+    @cached_property
+    def accounts(self) -> Users:
+        """Users, groups, roles and access tokens."""
+        from trainmaster.client.users import Users
+
+        return Users(self._http)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """What all configurations must hold, and the banner."""
+        from trainmaster.client.policies import Policies
+
+        return Policies(self._http)
+
+    @cached_property
+    def cluster(self) -> ClusterView:
+        """The master's own log and configuration, its tasks, and what slots were used for."""
+        from trainmaster.client.cluster import ClusterView
+
+        return ClusterView(self._http)
 
     # -- who, what ------------------------------------------------------------------------------------------------
 
@@ -38,10 +108,11 @@ class Master(Resource):
     def logout(self) -> None:
         self._http.request("POST", "/api/v1/auth/logout", body={})
 
-    def whoami(self) -> Json:
-        return dict(self._http.request("GET", "/api/v1/me")["user"])
+    def whoami(self) -> wire.User:
+        found: wire.User = self._http.request("GET", "/api/v1/me")["user"]
+        return found
 
-    def users(self) -> list[Json]:
+    def users(self) -> list[wire.User]:
         return self._pages("/api/v1/users", "users", {}, PAGE, 0, True)
 
     def link_user(self, username: str, *, uid: int, user: str, gid: int, group: str) -> Json:
@@ -59,29 +130,45 @@ class Master(Resource):
 
     def create_experiment(
         self,
-        config: str,
-        files: Sequence[Mapping[str, Any]],
+        config: str | Path | Mapping[str, Any],
+        files: str | Path | Context | Files | None = None,
         *,
+        includes: Sequence[str | Path] = (),
         activate: bool = True,
         project_id: int | None = None,
         template: str | None = None,
         validate_only: bool = False,
         source: str | None = None,
     ) -> Experiment:
+        """
+        Args:
+            config: a file, YAML text, or a mapping.
+            files: the folder with the training code, less what its `.detignore` names; or entries made beforehand.
+            includes: more files and folders, each beside the code under its own name.
+            activate: False leaves it paused.
+            source: where the configuration comes from, for messages about it; the file's name where it is one.
+        """
+        if path := _file(config):
+            config, source = _read(path), source or str(path)
         body = {
-            "config": config,
-            "modelDefinition": list(files),
+            "config": config if isinstance(config, str) else json.dumps(config),
             "activate": activate,
             "projectId": project_id or 0,
             "template": template,
             "validateOnly": validate_only,
             "configSource": source,
         }
+        if files is None or isinstance(files, str | Path):
+            root = None if files is None else Path(files)
+            files = collect(root, [Path(path) for path in includes], lambda: int(self.info()["maxContextBytes"]))
+        sent = files.within(body) if isinstance(files, Context) else {**body, "modelDefinition": list(files)}
         # Not sent twice: a second copy of an experiment is worse than an error.
-        return Experiment.parse(self._http.request("POST", "/api/v1/experiments", body=body, retry=False)["experiment"])
+        answer = self._http.request("POST", "/api/v1/experiments", body=sent, retry=False)
+        return Experiment.parse(answer["experiment"], master=self)
 
     def experiment(self, experiment_id: int) -> Experiment:
-        return Experiment.parse(self._http.request("GET", f"/api/v1/experiments/{experiment_id}")["experiment"])
+        raw = self._http.request("GET", f"/api/v1/experiments/{experiment_id}")["experiment"]
+        return Experiment.parse(raw, master=self)
 
     def experiments(
         self,
@@ -92,13 +179,38 @@ class Master(Resource):
         limit: int = PAGE,
         offset: int = 0,
         everything: bool = True,
+        **where: Any,
     ) -> list[Experiment]:
-        """By ascending id; `everything` reads all pages from `offset` on."""
-        query = {"archived": archived, "users": list(users), "projectId": project_id}
+        """By ascending id; `everything` reads all pages from `offset` on. `where`: further filters as the API names
+        them, such as name, labels, states and sortBy."""
+        query = {"archived": archived, "users": list(users), "projectId": project_id, **where}
         return [
-            Experiment.parse(raw)
+            Experiment.parse(raw, master=self)
             for raw in self._pages("/api/v1/experiments", "experiments", query, limit, offset, everything)
         ]
+
+    def search(
+        self,
+        where: Condition | None = None,
+        *,
+        sort: str = "",
+        project_id: int | None = None,
+        archived: bool = False,
+        limit: int = -1,
+    ) -> list[Experiment]:
+        """The experiments for which a condition holds (`filters`), the newest first.
+
+        Args:
+            sort: columns to sort by, as in `searcherMetricsVal=asc,id=desc`.
+            archived: True shows archived ones too.
+            limit: -1 for all.
+        """
+        from trainmaster.client.filters import written
+
+        wanted = json.dumps(written(where, archived=archived))
+        body = {"filter": wanted, "sort": sort, "projectId": project_id, "limit": limit}
+        found = self._http.request("POST", "/api/v1/experiments-search", body=body)["experiments"]
+        return [Experiment.parse(one["experiment"], master=self) for one in found]
 
     def steer(self, experiment_id: int, verb: str) -> None:
         """`verb`: pause, activate, cancel or kill."""
@@ -117,7 +229,8 @@ class Master(Resource):
         sort_by: str = "SORT_BY_ID",
     ) -> list[Trial]:
         path = f"/api/v1/experiments/{experiment_id}/trials"
-        return [Trial.parse(raw) for raw in self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)]
+        found = self._pages(path, "trials", {"sortBy": sort_by}, limit, offset, everything)
+        return [Trial.parse(raw, master=self) for raw in found]
 
     def count_trials(self, experiment_id: int, states: Sequence[str] = ()) -> int:
         """How many trials are in one of the states, or how many there are."""
@@ -130,15 +243,17 @@ class Master(Resource):
         path = f"/api/v1/experiments/{experiment_id}/checkpoints"
         if best is not None:
             query = {"sortByAttr": "SORT_BY_SEARCHER_METRIC", "limit": best}
-            return [Checkpoint.parse(raw) for raw in self._http.request("GET", path, query=query)["checkpoints"]]
+            found = self._http.request("GET", path, query=query)["checkpoints"]
+            return [Checkpoint.parse(raw, master=self) for raw in found]
         query = {"sortByAttr": "SORT_BY_END_TIME"}
-        return [Checkpoint.parse(raw) for raw in self._pages(path, "checkpoints", query, PAGE, 0, True)]
+        found = self._pages(path, "checkpoints", query, PAGE, 0, True)
+        return [Checkpoint.parse(raw, master=self) for raw in found]
 
     def trial_checkpoints(self, trial_id: int, *, best: bool = False) -> list[Checkpoint]:
         """Those whose files are there; oldest first, or the best first."""
         query = {"sortByAttr": f"SORT_BY_{'SEARCHER_METRIC' if best else 'END_TIME'}", "states": "STATE_COMPLETED"}
         raw = self._pages(f"/api/v1/trials/{trial_id}/checkpoints", "checkpoints", query, PAGE, 0, True)
-        return [Checkpoint.parse(entry) for entry in raw]
+        return [Checkpoint.parse(entry, master=self) for entry in raw]
 
     def preview_search(self, config: Json) -> Json:
         return dict(self._http.request("POST", "/api/v1/preview-hp-search", body={"config": config})["summary"])
@@ -146,7 +261,15 @@ class Master(Resource):
     # -- trials, checkpoints ------------------------------------------------------------------------------------------
 
     def trial(self, trial_id: int) -> Trial:
-        return Trial.parse(self._http.request("GET", f"/api/v1/trials/{trial_id}")["trial"])
+        return Trial.parse(self._http.request("GET", f"/api/v1/trials/{trial_id}")["trial"], master=self)
+
+    def metrics(self, trial_ids: Sequence[int], group: str = "") -> Iterator[MetricsReport]:
+        """What trials have reported, trial by trial and then by steps; a group, or all of them."""
+        if trial_ids:
+            query = {"trialIds": list(trial_ids), "group": group or None}
+            for message in self._http.lines("/api/v1/trials/metrics/trial_metrics", query=query):
+                for raw in message["metrics"]:
+                    yield MetricsReport.parse(raw)
 
     def kill_trial(self, trial_id: int) -> None:
         self._http.request("POST", f"/api/v1/trials/{trial_id}/kill", body={})
@@ -212,7 +335,22 @@ class Master(Resource):
         ]
 
     def checkpoint(self, uuid: str) -> Checkpoint:
-        return Checkpoint.parse(self._http.request("GET", f"/api/v1/checkpoints/{uuid}")["checkpoint"])
+        raw = self._http.request("GET", f"/api/v1/checkpoints/{quote(uuid, safe='')}")["checkpoint"]
+        return Checkpoint.parse(raw, master=self)
+
+    # -- models -------------------------------------------------------------------------------------------------------
+
+    def model(self, name: str) -> Model:
+        """By name or number."""
+        return Model.parse(self.registry.model(name), master=self)
+
+    def models(self, **query: Any) -> list[Model]:
+        """`query` as the API names it: name, labels, workspaceNames, archived, sortBy ..."""
+        return [Model.parse(raw, master=self) for raw in self.registry.models(**query)]
+
+    def create_model(self, name: str, **fields: Any) -> Model:
+        """`fields` as the API names them: description, notes, labels, metadata, workspaceName ..."""
+        return Model.parse(self.registry.create_model(name, **fields), master=self)
 
     def task(self, task_id: str) -> Json:
         return dict(self._http.request("GET", f"/api/v1/tasks/{task_id}")["task"])
@@ -234,7 +372,7 @@ class Master(Resource):
             for raw in self._pages("/api/v1/job-queues-v2", "jobs", query, limit, offset, everything)
         ]
 
-    def pools(self) -> list[Json]:
+    def pools(self) -> list[wire.ResourcePool]:
         return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
 
     def resume_pool(self, name: str) -> None:
@@ -258,6 +396,24 @@ class Master(Resource):
     def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
         """`drain`: what runs there may go on to its end."""
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
+
+
+def _file(config: str | Path | Mapping[str, Any]) -> Path | None:
+    """The file that a configuration is given by; text that names a file is that file."""
+    if isinstance(config, Path):
+        return config
+    if isinstance(config, str) and "\n" not in config and len(config) < 4096 and Path(config).is_file():
+        return Path(config)
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FileFault(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise FileFault(f"{path} is not UTF-8 text.") from None
 
 
 def _place(agent_id: str, slot: int | None) -> str:

@@ -1,17 +1,24 @@
-"""What a master tells, as values with types. Unknown fields of a newer master are left out."""
+"""What a master tells, as values with types. Unknown fields of a newer master are left out.
+
+`parse` reads the types of `wire.py`, which are made from the master's own description: a field that it does not have is
+found by the type checker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 Json = Mapping[str, Any]
 TERMINAL = frozenset({"COMPLETED", "CANCELED", "ERROR", "DELETED", "DELETE_FAILED"})
 
 
-def _state(raw: Json) -> str:
-    return str(raw.get("state", "")).removeprefix("STATE_")
+def _state(word: str) -> str:
+    return word.removeprefix("STATE_")
 
 
 @dataclass(frozen=True)
@@ -38,14 +45,14 @@ class Experiment:
     searcher_metric: str
     workspace: str
     project: str
-    raw: Json
+    raw: Json = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, raw: Json) -> Experiment:
+    def parse(cls, raw: wire.Experiment, **more: Any) -> Self:
         return cls(
             id=int(raw["id"]),
             name=str(raw["name"]),
-            state=_state(raw),
+            state=_state(raw.get("state", "")),
             reason=str(raw.get("stateReason") or ""),
             owner=str(raw["username"]),
             progress=float(raw.get("progress") or 0.0),
@@ -64,6 +71,7 @@ class Experiment:
             workspace=str(raw.get("workspaceName") or ""),
             project=str(raw.get("projectName") or ""),
             raw=raw,
+            **more,
         )
 
     @property
@@ -86,15 +94,15 @@ class Trial:
     stop_cause: str | None
     best_metric: float | None
     task_id: str
-    summary: Json
-    raw: Json
+    summary: Json = field(repr=False)
+    raw: Json = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, raw: Json) -> Trial:
+    def parse(cls, raw: wire.Trial, **more: Any) -> Self:
         return cls(
             id=int(raw["id"]),
             experiment_id=int(raw["experimentId"]),
-            state=_state(raw),
+            state=_state(raw.get("state", "")),
             reason=str(raw.get("stateReason") or ""),
             hparams=raw.get("hparams") or {},
             started=str(raw["startTime"]),
@@ -107,6 +115,7 @@ class Trial:
             task_id=str(raw.get("taskId") or ""),
             summary=raw.get("summaryMetrics") or {},
             raw=raw,
+            **more,
         )
 
     @property
@@ -126,17 +135,17 @@ class Checkpoint:
     resources: Mapping[str, int]
     metadata: Json
     storage: Json
-    raw: Json
+    raw: Json = field(repr=False, compare=False)
 
     @classmethod
-    def parse(cls, raw: Json) -> Checkpoint:
+    def parse(cls, raw: wire.Checkpoint, **more: Any) -> Self:
         training = raw.get("training") or {}
         metadata = raw.get("metadata") or {}
         return cls(
             uuid=str(raw["uuid"]),
             trial_id=training.get("trialId"),
             experiment_id=training.get("experimentId"),
-            state=_state(raw),
+            state=_state(raw.get("state", "")),
             steps_completed=int(metadata.get("steps_completed") or 0),
             metric=training.get("searcherMetric"),
             reported=str(raw.get("reportTime") or ""),
@@ -144,6 +153,7 @@ class Checkpoint:
             metadata=metadata,
             storage=raw.get("storage") or {},
             raw=raw,
+            **more,
         )
 
     @property
@@ -165,7 +175,7 @@ class QueuedJob:
     state: str
     jobs_ahead: int
     explanation: str
-    raw: Json
+    raw: Json = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, raw: Json) -> QueuedJob:
@@ -180,7 +190,7 @@ class QueuedJob:
             submitted=str(full.get("submissionTime") or ""),
             slots_acquired=int(full.get("allocatedSlots") or 0),
             slots_needed=int(full.get("requestedSlots") or 0),
-            state=_state(summary),
+            state=_state(summary.get("state", "")),
             jobs_ahead=int(summary.get("jobsAhead") or 0),
             explanation=str(full.get("explanation") or ""),
             raw=full,
@@ -197,7 +207,7 @@ class LogLine:
     rank: int | None
     node: str | None
     source: str
-    raw: Json
+    raw: Json = field(repr=False, compare=False)
 
     @classmethod
     def parse(cls, raw: Json) -> LogLine:
@@ -217,6 +227,106 @@ class LogLine:
     def number(self) -> int:
         """Ascending in the order of arrival."""
         return int(self.id or 0)
+
+
+@dataclass(frozen=True)
+class MetricsReport:
+    """What a trial reported at once. `group`: training, validation or a name of the training code's own."""
+
+    trial_id: int
+    group: str
+    steps_completed: int
+    metrics: Json
+    time: str
+    run_id: int
+
+    @classmethod
+    def parse(cls, raw: Json) -> MetricsReport:
+        whole = raw["metrics"]
+        return cls(
+            trial_id=int(raw["trialId"]),
+            group=str(raw["group"]),
+            steps_completed=int(raw["totalBatches"]),
+            metrics=whole["validation_metrics"] if "validation_metrics" in whole else whole["avg_metrics"],
+            time=str(raw["endTime"]),
+            run_id=int(raw["trialRunId"]),
+        )
+
+
+@dataclass(frozen=True)
+class Model:
+    """`labels` and `metadata` are whatever users put there."""
+
+    id: int
+    name: str
+    description: str
+    notes: str
+    labels: tuple[str, ...]
+    metadata: Json
+    archived: bool
+    created: str
+    updated: str
+    num_versions: int
+    owner: str
+    workspace_id: int
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, raw: wire.Model, **more: Any) -> Self:
+        return cls(
+            id=int(raw["id"]),
+            name=raw["name"],
+            description=raw["description"],
+            notes=raw["notes"],
+            labels=tuple(raw["labels"]),
+            metadata=raw["metadata"],
+            archived=raw["archived"],
+            created=raw["creationTime"],
+            updated=raw["lastUpdatedTime"],
+            num_versions=int(raw["numVersions"]),
+            owner=raw["username"],
+            workspace_id=int(raw["workspaceId"]),
+            raw=raw,
+            **more,
+        )
+
+
+@dataclass(frozen=True)
+class ModelVersion:
+    """A checkpoint as number `version` of a model."""
+
+    id: int
+    version: int
+    model_name: str
+    checkpoint_uuid: str
+    name: str
+    comment: str
+    notes: str
+    labels: tuple[str, ...]
+    metadata: Json
+    created: str
+    updated: str
+    owner: str
+    raw: Json = field(repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, raw: wire.ModelVersion, **more: Any) -> Self:
+        return cls(
+            id=int(raw["id"]),
+            version=int(raw["version"]),
+            model_name=raw["model"]["name"],
+            checkpoint_uuid=raw["checkpoint"]["uuid"],
+            name=raw["name"],
+            comment=raw["comment"],
+            notes=raw["notes"],
+            labels=tuple(raw["labels"]),
+            metadata=raw["metadata"],
+            created=raw["creationTime"],
+            updated=raw["lastUpdatedTime"],
+            owner=raw["username"],
+            raw=raw,
+            **more,
+        )
 
 
 @dataclass(frozen=True)

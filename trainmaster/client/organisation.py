@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.errors import NoSuchThing
-from trainmaster.client.resource import PAGE, Json, Resource, given, word
+from trainmaster.client.resource import PAGE, Resource, given, word
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 class Organisation(Resource):
@@ -14,23 +17,27 @@ class Organisation(Resource):
 
     # -- workspaces -----------------------------------------------------------------------------------------------
 
-    def workspaces(self, *, limit: int = PAGE, offset: int = 0, everything: bool = True, **query: Any) -> list[Json]:
+    def workspaces(
+        self, *, limit: int = PAGE, offset: int = 0, everything: bool = True, **query: Any
+    ) -> list[wire.Workspace]:
         """`query` as the API names it: name, archived, sortBy, orderBy ..."""
         return self._pages("/api/v1/workspaces", "workspaces", query, limit, offset, everything)
 
-    def workspace(self, name: str) -> Json:
+    def workspace(self, name: str) -> wire.Workspace:
         """Raises NoSuchThing."""
-        found = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
+        found: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
         if not found:
             raise NoSuchThing(404, f"There is no workspace {name!r}; `det workspace list` shows those there are.")
-        return dict(found[0])
+        return found[0]
 
-    def create_workspace(self, name: str, **fields: Any) -> Json:
+    def create_workspace(self, name: str, **fields: Any) -> wire.Workspace:
         """`fields` as the API names them; None is not sent."""
-        return dict(self._post("workspaces", {"name": name, **given(**fields)}, retry=False)["workspace"])
+        found: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)["workspace"]
+        return found
 
-    def edit_workspace(self, workspace_id: int, **fields: Any) -> Json:
-        return dict(self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"])
+    def edit_workspace(self, workspace_id: int, **fields: Any) -> wire.Workspace:
+        found: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
+        return found
 
     def delete_workspace(self, workspace_id: int) -> bool:
         """True when it is gone; False when the master is still at it."""
@@ -47,22 +54,24 @@ class Organisation(Resource):
 
     def projects(
         self, workspace_id: int, *, limit: int = PAGE, offset: int = 0, everything: bool = True, **query: Any
-    ) -> list[Json]:
+    ) -> list[wire.Project]:
         return self._pages(f"/api/v1/workspaces/{workspace_id}/projects", "projects", query, limit, offset, everything)
 
-    def project(self, workspace: str, name: str) -> Json:
+    def project(self, workspace: str, name: str) -> wire.Project:
         """Raises NoSuchThing."""
         for found in self.projects(self.workspace(workspace)["id"], name=name):
             if found["name"] == name:
                 return found
         raise NoSuchThing(404, f"There is no project {name!r} in the workspace {workspace!r}.")
 
-    def create_project(self, workspace_id: int, name: str, **fields: Any) -> Json:
+    def create_project(self, workspace_id: int, name: str, **fields: Any) -> wire.Project:
         body = {"name": name, "workspaceId": workspace_id, **given(**fields)}
-        return dict(self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"])
+        found: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
+        return found
 
-    def edit_project(self, project_id: int, **fields: Any) -> Json:
-        return dict(self._patch(f"projects/{project_id}", given(**fields))["project"])
+    def edit_project(self, project_id: int, **fields: Any) -> wire.Project:
+        found: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
+        return found
 
     def delete_project(self, project_id: int) -> bool:
         """True when it is gone; False when the master is still at it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.resource import Json, Resource, given, word
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
 
 
 class Registry(Resource):
@@ -12,18 +15,21 @@ class Registry(Resource):
 
     # -- models ---------------------------------------------------------------------------------------------------
 
-    def models(self, **query: Any) -> list[Json]:
+    def models(self, **query: Any) -> list[wire.Model]:
         """`query` as the API names it: name, workspaceNames, sortBy ..."""
         return self._all("models", "models", **query)
 
-    def model(self, name: str) -> Json:
-        return dict(self._get(f"models/{word(name)}")["model"])
+    def model(self, name: str) -> wire.Model:
+        found: wire.Model = self._get(f"models/{word(name)}")["model"]
+        return found
 
-    def create_model(self, name: str, **fields: Any) -> Json:
-        return dict(self._post("models", {"name": name, **given(**fields)}, retry=False)["model"])
+    def create_model(self, name: str, **fields: Any) -> wire.Model:
+        found: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
+        return found
 
-    def edit_model(self, name: str, **fields: Any) -> Json:
-        return dict(self._patch(f"models/{word(name)}", given(**fields))["model"])
+    def edit_model(self, model: str, /, **fields: Any) -> wire.Model:
+        found: wire.Model = self._patch(f"models/{word(model)}", given(**fields))["model"]
+        return found
 
     def delete_model(self, name: str) -> None:
         self._delete(f"models/{word(name)}")
@@ -35,41 +41,50 @@ class Registry(Resource):
     def move_model(self, name: str, workspace_id: int) -> None:
         self._post(f"models/{word(name)}/move", {"destinationWorkspaceId": workspace_id})
 
-    def versions(self, name: str) -> list[Json]:
+    def versions(self, name: str) -> list[wire.ModelVersion]:
         """The newest first."""
         return self._all(f"models/{word(name)}/versions", "modelVersions", orderBy="ORDER_BY_DESC")
 
-    def version(self, name: str, number: int) -> Json:
-        return dict(self._get(f"models/{word(name)}/versions/{number}")["modelVersion"])
+    def version(self, name: str, number: int) -> wire.ModelVersion:
+        found: wire.ModelVersion = self._get(f"models/{word(name)}/versions/{number}")["modelVersion"]
+        return found
 
-    def register(self, name: str, checkpoint: str, **fields: Any) -> Json:
+    def register(self, model: str, checkpoint: str, /, **fields: Any) -> wire.ModelVersion:
         body = {"checkpointUuid": checkpoint, **given(**fields)}
-        return dict(self._post(f"models/{word(name)}/versions", body, retry=False)["modelVersion"])
+        found: wire.ModelVersion = self._post(f"models/{word(model)}/versions", body, retry=False)["modelVersion"]
+        return found
 
-    def edit_version(self, name: str, number: int, **fields: Any) -> Json:
-        return dict(self._patch(f"models/{word(name)}/versions/{number}", given(**fields))["modelVersion"])
+    def edit_version(self, model: str, number: int, /, **fields: Any) -> wire.ModelVersion:
+        found: wire.ModelVersion = self._patch(f"models/{word(model)}/versions/{number}", given(**fields))[
+            "modelVersion"
+        ]
+        return found
 
     def delete_version(self, name: str, number: int) -> None:
         self._delete(f"models/{word(name)}/versions/{number}")
 
     # -- templates ------------------------------------------------------------------------------------------------
 
-    def templates(self) -> list[Json]:
+    def templates(self) -> list[wire.Template]:
         return self._all("templates", "templates")
 
-    def template(self, name: str) -> Json:
-        return dict(self._get(f"templates/{word(name)}")["template"])
+    def template(self, name: str) -> wire.Template:
+        found: wire.Template = self._get(f"templates/{word(name)}")["template"]
+        return found
 
-    def create_template(self, name: str, config: Json, workspace_id: int = 0) -> Json:
+    def create_template(self, name: str, config: Json, workspace_id: int = 0) -> wire.Template:
         body = {"name": name, "config": config, "workspaceId": workspace_id}
-        return dict(self._post(f"templates/{word(name)}", body, retry=False)["template"])
+        found: wire.Template = self._post(f"templates/{word(name)}", body, retry=False)["template"]
+        return found
 
-    def put_template(self, name: str, config: Json) -> Json:
+    def put_template(self, name: str, config: Json) -> wire.Template:
         """Make it or change it."""
-        return dict(self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"])
+        found: wire.Template = self._put(f"templates/{word(name)}", {"name": name, "config": config})["template"]
+        return found
 
-    def set_template(self, name: str, config: Json) -> Json:
-        return dict(self._patch(f"templates/{word(name)}", config)["template"])
+    def set_template(self, name: str, config: Json) -> wire.Template:
+        found: wire.Template = self._patch(f"templates/{word(name)}", config)["template"]
+        return found
 
     def delete_template(self, name: str) -> None:
         self._delete(f"templates/{word(name)}")

@@ -36,8 +36,8 @@ class Resource:
 
     def _pages(
         self, path: str, key: str, query: Mapping[str, Any], limit: int, offset: int, everything: bool
-    ) -> list[Json]:
-        found: list[Json] = []
+    ) -> list[Any]:
+        found: list[Any] = []
         while True:
             answer = self._http.request("GET", path, query={**query, "limit": limit, "offset": offset})
             found += answer[key]
@@ -46,7 +46,7 @@ class Resource:
                 return found
             offset = int(page["endIndex"])
 
-    def _all(self, path: str, key: str, **query: Any) -> list[Json]:
+    def _all(self, path: str, key: str, **query: Any) -> list[Any]:
         """Every entry of a list."""
         return self._pages(f"/api/v1/{path}", key, query, PAGE, 0, True)
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -22,6 +23,14 @@ STREAM_TIMEOUT = 600.0  # seconds without a line: a training may be silent for l
 PAUSES = (0.25, 0.5, 1.0)  # seconds before each further attempt: a master that starts, a proxy that says 502 to 504
 DEFAULT_PORT = 8080
 AWAY = (502, 503, 504)
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A JSON body of `length` bytes that is made while it is sent; `pieces` begins anew with each attempt."""
+
+    length: int
+    pieces: Callable[[], Iterator[bytes]]
 
 
 def canonical_url(address: str) -> str:
@@ -112,6 +121,10 @@ class Transport:
             self._connection.close()
             self._connection = None
 
+    def __del__(self) -> None:
+        if hasattr(self, "_connection"):  # not where the address was none
+            self.close()
+
     def _open_stream(self, path: str, query: Mapping[str, Any] | None) -> http.client.HTTPResponse:
         for attempt in (1, 2):
             response = self._send("GET", path, query, None)
@@ -160,26 +173,32 @@ class Transport:
         headers = {"Accept": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        data = None
         if body is not None:
-            data = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        if isinstance(body, Streamed):
+            headers["Content-Length"] = str(body.length)
+        data = None if body is None or isinstance(body, Streamed) else json.dumps(body).encode()
         target = urlsplit(self.url).path + path
         if query:
             target += "?" + urlencode({k: _plain(v) for k, v in query.items() if v is not None}, doseq=True)
         reused = self._connection is not None
         connection = self._connection or self._connect()
-        try:
-            connection.request(method, target, body=data, headers=headers)
+
+        def sent(connection: http.client.HTTPConnection) -> http.client.HTTPResponse:
+            connection.request(method, target, body.pieces() if isinstance(body, Streamed) else data, headers)
             return connection.getresponse()
+
+        try:
+            return sent(connection)
+        except ClientError:  # from what is sent: half of it is on its way
+            self.close()
+            raise
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if not reused:
                 raise
             # The master closed an idle connection: nothing of this request was taken.
             self.close()
-            connection = self._connect()
-            connection.request(method, target, body=data, headers=headers)
-            return connection.getresponse()
+            return sent(self._connect())
 
     def _connect(self) -> http.client.HTTPConnection:
         parts = urlsplit(self.url)

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import hashed
 from trainmaster.client.resource import Json, Resource, given, word
 
+if TYPE_CHECKING:
+    from trainmaster.client import wire
+
 
 class Users(Resource):
     """Most of it is for administrators."""
 
-    def user(self, name: str) -> Json:
-        return dict(self._get(f"users/{word(name)}/by-username")["user"])
+    def user(self, name: str) -> wire.User:
+        found: wire.User = self._get(f"users/{word(name)}/by-username")["user"]
+        return found
 
-    def me(self) -> Json:
-        return dict(self._get("me")["user"])
+    def me(self) -> wire.User:
+        found: wire.User = self._get("me")["user"]
+        return found
 
-    def create(self, name: str, password: str | None, *, admin: bool = False, remote: bool = False) -> Json:
+    def create(self, name: str, password: str | None, *, admin: bool = False, remote: bool = False) -> wire.User:
         """A remote user has no password here."""
         body: Json = {"user": {"username": name, "admin": admin, "active": True, "remote": remote}}
         if password is not None:
             body |= {"password": hashed(password), "isHashed": True}
-        return dict(self._post("users", body, retry=False)["user"])
+        found: wire.User = self._post("users", body, retry=False)["user"]
+        return found
 
-    def edit(self, user_id: int, **fields: Any) -> Json:
+    def edit(self, user_id: int, **fields: Any) -> wire.User:
         """`fields` as the API names them: username, displayName, admin, active, remote."""
-        return dict(self._patch(f"users/{user_id}", given(**fields))["user"])
+        found: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
+        return found
 
     def set_password(self, user_id: int, password: str) -> None:
         self._patch(f"users/{user_id}", {"password": hashed(password), "isHashed": True})
@@ -105,7 +112,9 @@ class Users(Resource):
 
     # -- access tokens --------------------------------------------------------------------------------------------
 
-    def tokens(self, *, ids: Sequence[int] = (), username: str | None = None, inactive: bool = False) -> list[Json]:
+    def tokens(
+        self, *, ids: Sequence[int] = (), username: str | None = None, inactive: bool = False
+    ) -> list[wire.TokenInfo]:
         return self._all("tokens", "tokenInfo", tokenIds=list(ids), username=username, showInactive=inactive)
 
     def create_token(self, user_id: int, *, days: int | None = None, description: str | None = None) -> Json:
@@ -114,6 +123,7 @@ class Users(Resource):
         body = given(userId=user_id, lifespan=lifespan, description=description)
         return self._post("tokens", body, retry=False)
 
-    def edit_token(self, token_id: int, *, description: str | None = None, revoke: bool = False) -> Json:
+    def edit_token(self, token_id: int, *, description: str | None = None, revoke: bool = False) -> wire.TokenInfo:
         body = given(tokenId=token_id, description=description, setRevoked=revoke or None)
-        return dict(self._patch(f"tokens/{token_id}", body)["tokenInfo"])
+        found: wire.TokenInfo = self._patch(f"tokens/{token_id}", body)["tokenInfo"]
+        return found

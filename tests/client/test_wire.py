@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.client.wire import PATH, document, source
+
+
+def test_the_clients_types_are_what_the_master_describes() -> None:
+    """After a change of the API's shapes: `python -m tests.client.wire`."""
+    assert PATH.read_text() == source(document())
+
+
+def test_the_client_is_light_until_it_is_used() -> None:
+    code = (
+        "import sys; import trainmaster.client as c; before = len(sys.modules);"
+        "assert set(dir(c)) == {n for n in dir(c) if getattr(c, n)};"
+        "assert not {'yaml', 'pydantic', 'fastapi', 'sqlalchemy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
