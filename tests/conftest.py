@@ -31,6 +31,7 @@ GROUPS = {
     "e2e/test_pbs.py": "pbs",
     "e2e/test_pbs_far.py": "slurm",
     "e2e/test_preemption.py": "preemption",
+    "e2e/test_published_harness.py": "slurm",
     "e2e/test_slurm.py": "slurm",
     "e2e/test_started_again.py": "slurm",
     "e2e/test_users.py": "slurm",

@@ -193,7 +193,8 @@ def test_a_paused_and_acknowledged_job_is_continued(master: MasterProcess, user:
     path = f"/api/v1/experiments/{job.experiment_id}"
     user.post(f"{path}/pause")
     assert job.api.post(f"/api/v1/allocations/{job.allocation_id}/signals/ack_preemption").status == 200
-    job.leave(preempted={"reason": "pause"}, preempt_acked=True)
+    # As with Determined's harness: only the master was told.
+    job.leave(preempted={"reason": "pause"}, preempt_acked=False)
     assert user.get(path).json["experiment"]["state"] == "STATE_PAUSED"
     user.post(f"{path}/activate")
     second = jobs_of(master, user, job.experiment_id, attempt=2)[0]

@@ -7,14 +7,17 @@ exists already.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 VERSION = "0.38.1"
-REQUIREMENTS = ("setuptools<80", f"determined=={VERSION}")
+# TensorBoard: trials that name a class (`model_def:TrialClass`) write its events, and images for them have it.
+REQUIREMENTS = ("setuptools<80", f"determined=={VERSION}", "tensorboard")
 DEADLINE = 600  # seconds for the installation
 
 
@@ -29,7 +32,30 @@ def environment() -> Path:
         if not (Path(told) / "bin" / "det").exists():
             raise NoReference(f"TRAINMASTER_DETERMINED is {told}, where there is no bin/det")
         return Path(told)
-    return _built(_cache() / f"determined-{VERSION}")
+    return _built(_cache() / f"determined-{VERSION}-{_mark(' '.join(REQUIREMENTS))}", _install)
+
+
+def site_packages() -> Path:
+    """Where the client's packages are, for a Python of the same version elsewhere. Raises NoReference."""
+    (folder,) = (environment() / "lib").glob("python3*/site-packages")
+    return folder
+
+
+def training_environment(torch_python: Path) -> Path:
+    """An environment whose `python3` has the published package and that interpreter's PyTorch, as a user of Determined
+    would have installed them; the packages themselves stay where they are. Raises NoReference."""
+    packages = site_packages()
+    (torch,) = (torch_python.parent.parent / "lib").glob("python3*/site-packages")
+    if packages.parent.name != torch.parent.name:
+        raise NoReference(f"determined is installed for {packages.parent.name}, PyTorch for {torch.parent.name}")
+    content = f"{packages}\n{torch}\n"
+
+    def build(folder: Path) -> None:
+        _run([str(torch_python), "-m", "venv", "--without-pip", str(folder)])
+        (found,) = (folder / "lib").glob("python3*/site-packages")
+        (found / "published.pth").write_text(content)
+
+    return _built(_cache() / f"determined-{VERSION}-torch-{_mark(content)}", build)
 
 
 def _cache() -> Path:
@@ -41,16 +67,25 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainmaster"
 
 
-def _built(folder: Path) -> Path:
+def _mark(content: str) -> str:
+    """What decides the content of a folder decides its name."""
+    return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def _install(folder: Path) -> None:
+    _run([sys.executable, "-m", "venv", str(folder)])
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, *REQUIREMENTS])
+
+
+def _built(folder: Path, build: Callable[[Path], None]) -> Path:
     done = folder / ".complete"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            _run([sys.executable, "-m", "venv", str(folder)])
-            pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            _run([*pip, *REQUIREMENTS])
+            build(folder)
             done.touch()
     return folder
 
@@ -62,7 +97,7 @@ def _run(command: list[str]) -> None:
         raise NoReference(f"{command[0]} did not end within {DEADLINE} s") from None
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it said nothing"]
-        raise NoReference(f"the installation of determined=={VERSION} failed: {lines[-1]}")
+        raise NoReference(f"`{' '.join(command[:4])} ...` failed: {lines[-1]}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.containers.base import Bind, Start
+from trainmaster.containers.base import NODE_DIR, Bind, Start
 from trainmaster.templates import render
 
 SIF_MAGIC_OFFSET = 32  # bytes of launch script before "SIF_MAGIC", from the SIF specification
@@ -94,8 +94,9 @@ class Apptainer:
             variable_prefix=self._prefix,
             forwarded=FORWARDED,
             before=self.before(start),
-            # A user's own mount on /tmp takes the place of the private one.
-            mount_tmp=all(bind.container_path.rstrip("/") != "/tmp" for bind in start.binds),  # noqa: S108
+            # A user's own mount takes the place of the private one.
+            mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
+            node_dir=NODE_DIR if _is_free(NODE_DIR, start.binds) else "",
             after=(start.image, *start.process),
         )
 
@@ -131,6 +132,10 @@ def resolve_image(image: str, root: str | None) -> str:
     if root and os.path.exists(os.path.join(root, image)):
         return os.path.join(root, image)
     return f"docker://{image}"
+
+
+def _is_free(path: str, binds: Sequence[Bind]) -> bool:
+    return all(bind.container_path.rstrip("/") != path for bind in binds)
 
 
 def mount(bind: Bind) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+NODE_DIR = "/run/determined"  # the run folder in a container: Determined's harness looks there for info/*.json
 _RUN = (
     "import sys, zipimport; sys.path[0] = sys.argv.pop(1); "
     'exec(zipimport.zipimporter(sys.path[0]).get_code("__main__"))'

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmaster.containers.base import Bind, runtime_arguments
+from trainmaster.containers.base import NODE_DIR, Bind, runtime_arguments
 from trainmaster.templates import ControlCharacter
 
-NODE_DIR = "/run/determined"  # where Determined's harness looks for info/*.json
 LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel by the runtime; these are the rest
 RESERVED = ("/proc", "/sys", "/dev", NODE_DIR)
 

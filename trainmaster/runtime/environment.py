@@ -5,7 +5,6 @@ The variables are those of Determined 0.38.1, so that its harness works unchange
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 from pathlib import Path
@@ -57,12 +56,8 @@ def child_environment(
 
 
 def _python_path(package: Path, inherited: str) -> List[str]:
-    path = [str(package), *(entry for entry in inherited.split(os.pathsep) if entry)]
-    # The alias gives way to a real `determined` that only the user's interpreter sees; this check spares the
-    # common case the detour.
-    if importlib.util.find_spec("determined") is None:
-        path.append(str(package / "alias"))
-    return path
+    # The alias comes before a real `determined`, to which it gives way: it tells it where this job's things are.
+    return [str(package), str(package / "alias"), *(entry for entry in inherited.split(os.pathsep) if entry)]
 
 
 def _determined(
@@ -103,8 +98,10 @@ def _determined(
         "DET_UNIQUE_PORT_OFFSET": str(offset),
         "DET_TASK_LOGGING_METADATA": json.dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
         "C10D_PORT": str(meeting.torch_port),
-        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(12360 + offset),
-        "INTER_TRAIN_PROCESS_COMM_PORT_2": str(12365 + offset),
+        # Free ones: with Determined's own, which count from a node's first slot, jobs that share a node, each of
+        # which sees its slots as the first, would meet.
+        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(meeting.distributed_port),
+        "INTER_TRAIN_PROCESS_COMM_PORT_2": str(meeting.gather_port),
         "DTRAIN_SSH_PORT": str(12350 + offset),
     }
     trial = work.trial

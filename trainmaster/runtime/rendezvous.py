@@ -33,6 +33,7 @@ class Rendezvous(Record):
     slot_counts: Tuple[int, ...]
     torch_port: int  # for torchrun's store, on the first node
     distributed_port: int  # for core's DistributedContext, on the first node
+    gather_port: int  # the second one that Determined's own DistributedContext wants
 
 
 def meet(
@@ -52,7 +53,7 @@ def meet(
     """
     mine: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots}
     if rank == 0:
-        mine["torch_port"], mine["distributed_port"] = free_ports(2)
+        mine["torch_port"], mine["distributed_port"], mine["gather_port"] = free_ports(3)
     if num_nodes == 1:
         return _assemble([mine], rank)
     body = {
@@ -99,6 +100,7 @@ def _assemble(data: Any, rank: int, num_nodes: int = 1) -> Rendezvous:
         slot_counts=tuple(int(peer["slots"]) for peer in peers),
         torch_port=int(peers[0]["torch_port"]),
         distributed_port=int(peers[0]["distributed_port"]),
+        gather_port=int(peers[0]["gather_port"]),
     )
 
 

@@ -246,7 +246,11 @@ def attempt_of(allocation: Allocation) -> Attempt:
         leased=allocation.lease_job is not None,
         held=state is JobState.HELD and allocation.lease_job is not None,
         heartbeat_at=epoch(allocation.heartbeat_at) if allocation.heartbeat_at else None,
-        exits={int(rank): _exit_record(int(rank), record) for rank, record in allocation.exits.items()},
+        # Determined's harness acknowledges to the master alone: the runtime, which writes the record, does not hear it.
+        exits={
+            int(rank): _exit_record(int(rank), record, acked=allocation.preempt_acked)
+            for rank, record in allocation.exits.items()
+        },
         first_exit_at=min(received) if received else None,
         said=ENDS.get(state),
         said_text=str(seen.get("text") or ""),
@@ -270,7 +274,7 @@ ENDS = {
 }
 
 
-def _exit_record(rank: int, record: Mapping[str, Any]) -> ExitRecord:
+def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRecord:
     preempted = record.get("preempted")
     return ExitRecord(
         node_rank=rank,
@@ -278,7 +282,7 @@ def _exit_record(rank: int, record: Mapping[str, Any]) -> ExitRecord:
         signal=record.get("signal"),
         oom=bool(record.get("oom")),
         preempted=str(preempted.get("reason")) if isinstance(preempted, Mapping) else None,
-        acked=bool(record.get("preempt_acked")),
+        acked=acked or bool(record.get("preempt_acked")),
         began=bool(record.get("began", True)),
         message=str(record.get("message") or ""),
         node_name=str(record.get("node_name") or ""),

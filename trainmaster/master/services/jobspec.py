@@ -17,6 +17,7 @@ from trainmaster.master.services.identity import session_token
 from trainmaster.master.services.store import Settings
 
 SHARED_FS = "/determined_shared_fs"
+_TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
 RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
 
@@ -138,6 +139,13 @@ def environment_for(config: Mapping[str, Any], slot_type: str) -> dict[str, str]
     return dict(entry.partition("=")[::2] for entry in entries)
 
 
+def launched(entrypoint: str | list[str]) -> str | list[str]:
+    """The command of an experiment. `model_def:TrialClass` is none: Determined launches such a class by its harness."""
+    if isinstance(entrypoint, str) and _TRIAL_CLASS.fullmatch(entrypoint):
+        return ["python3", "-m", "determined.launch.torch_distributed", "--", "--trial", entrypoint]
+    return entrypoint
+
+
 def work_for(
     experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
 ) -> dict[str, Any]:
@@ -157,7 +165,7 @@ def work_for(
             "latest_checkpoint": latest,
         },
         "config": masked(config),
-        "entrypoint": config["entrypoint"],
+        "entrypoint": launched(config["entrypoint"]),
         "environment": environment_for(config, slot_type),
         "checkpoint_storage": config["checkpoint_storage"],
         "num_nodes": allocation.num_nodes,

@@ -1,6 +1,7 @@
 """`import determined` in a job whose image does not have the package: the same names, from trainmaster.
 
-Where the image does have it, the real package wins: this one looks for it first and steps aside.
+Where the image does have it, the real package wins: this one looks for it first, tells it where the job's things are
+and steps aside.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ if _spec is not None and _spec.loader is not None:
     _module = importlib.util.module_from_spec(_spec)
     sys.modules["determined"] = _module
     _spec.loader.exec_module(_module)
+
+    from trainmaster.runtime.published import settle
+
+    settle(os.environ)
 else:
     from trainmaster import core
     from trainmaster.core import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
