@@ -13,7 +13,7 @@ from tests.contract import reference
 from tests.e2e.master import MasterProcess, make_folder, remove_folder
 
 TIMES = 15
-EXPERIMENTS = 50
+EXPERIMENTS = 20
 
 
 def run(deadline: Deadline) -> None:

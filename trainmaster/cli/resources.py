@@ -21,7 +21,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("raw", _raw, "each use of slots, by experiment", example)
     _add_times(p)
     p = verbs.add(
-        "aggregated", _aggregated, "slot-hours by day or month", "det resources agg 2026-01-01 2026-01-31", ["agg"]
+        "aggregated",
+        _aggregated,
+        "slot-hours by day or month",
+        "det resources aggregated 2026-01-01 2026-01-31",
+        ["agg"],
     )
     p.add_argument("start_date", help="the first day, such as 2026-01-01")
     p.add_argument("end_date", help="the last day")

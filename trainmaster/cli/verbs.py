@@ -15,6 +15,13 @@ Run = Callable[[argparse.Namespace], Any]
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
+class _Formatter(argparse.HelpFormatter):
+    """Leaves an example on one line, as it is to be typed."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("Example: ") else super()._fill_text(text, width, indent)
+
+
 class Verbs:
     """The verbs of one noun."""
 
@@ -29,6 +36,7 @@ class Verbs:
             help=text,
             description=text[0].upper() + text[1:] + ".",
             epilog=f"Example: {example}",
+            formatter_class=_Formatter,
         )
         parser.set_defaults(run=run, parser=parser)
         return parser
