@@ -21,6 +21,7 @@ if sys.version_info < (3, 8):
 gc.disable()
 from trainmaster.runtime.main import main
 
+gc.freeze()  # what was read stays: the first collection need not go through it
 gc.enable()
 status = main(sys.argv[1:])
 try:
