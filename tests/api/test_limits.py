@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import uuid
 from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import Engine
 
 from tests.api.http import Api
+from tests.api.jobs import Job
 from tests.api.rows import changes, written
 
 DEADLINE = 60.0  # seconds
@@ -122,3 +124,32 @@ def test_pieces_of_a_body_that_is_small_enough_are_taken(user: Api) -> None:
         status, _, content = raw.answer()
         assert status == 400
         assert "searcher" in json.loads(content)["error"]["error"]
+
+
+# -- who sends ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", ["", "nonsense"])
+def test_strangers_are_refused_before_what_they_send_is_read(nobody: Api, engine: Engine, token: str) -> None:
+    before = written(engine)
+    with Raw(Api(nobody.url, token)) as raw:
+        raw.head("POST", "/api/v1/experiments", f"Content-Length: {100 * 2**20}")
+        status, headers, content = raw.answer()  # not a byte of it was sent
+        assert (status, headers["connection"]) == (401, "close")
+        assert json.loads(content)["error"]["reason"] == "Unauthenticated"
+    with Raw(Api(nobody.url, token)) as raw:
+        raw.head("POST", "/api/v1/auth/login", "Transfer-Encoding: chunked")
+        raw.send(b"%x\r\n" % len(PIECE) + PIECE + b"\r\n")  # its end never comes
+        status, headers, _ = raw.answer()
+        assert (status, headers["connection"]) == (401, "close")
+    with Raw(Api(nobody.url, token)) as raw:
+        raw.head("POST", "/api/v1/experiments", f"Content-Length: {100 * 2**20}", "Expect: 100-continue")
+        assert raw.answer()[0] == 401
+        assert raw.closed()
+    assert not changes(before, written(engine))
+
+
+def test_who_is_known_may_send_much(user: Api, job: Job) -> None:
+    assert user.post("/api/v1/models", {"name": uuid.uuid4().hex, "notes": "x" * 2**20}).status == 200
+    line = {"t": 0.0, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": "x" * 1000}
+    assert job.send([line] * 200, stream="log-0").status == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from sqlalchemy import Engine, text
 from tests.api.conftest import log_in
 from tests.api.http import Api
 from tests.api.jobs import Job, jobs_of
-from tests.e2e.master import MasterProcess
+from tests.api.people import PASSWORD, enter, person
+from tests.e2e.master import MasterProcess, wait_for
 from trainmaster.client.master import hashed
 
 LOGIN = "/api/v1/auth/login"
@@ -110,3 +112,37 @@ def test_a_jobs_token_is_good_for_its_own_attempt(
         job.api.get(f"/api/v1/tasks/{other.task_id}/context_directory"),
     ):
         assert answer.status == 403, answer.content
+
+
+def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody: Api, admin: Api) -> None:
+    someone = person(admin)
+    right = {"username": someone.name, "password": hashed(PASSWORD), "isHashed": True}
+    wrong = {**right, "password": "0" * 128}
+    answers = [nobody.post(LOGIN, wrong) for _ in range(8)]
+    assert [answer.status for answer in answers[:5]] == [403] * 5
+    held = answers[-1]
+    assert held.status == 429
+    assert held.error["reason"] == "ResourceExhausted"
+    assert 1 <= int(held.headers["retry-after"]) <= 4
+    assert nobody.post(LOGIN, right).status == 429  # the right password is no way to find out that it is
+    other = person(admin)
+    assert enter(master.url, other.name).status == 200
+    assert someone.api.get("/api/v1/me").status == 200  # sessions go on
+    wait_for(lambda: nobody.post(LOGIN, right).status == 200, "the end of the wait")
+    assert f"attempts to log in as {someone.name} from 127.0.0.1 are held back" in master.log.read_text()
+
+
+def test_passwords_that_are_checked_hold_up_nobody_else(nobody: Api, user: Api) -> None:
+    """More log-ins at once than there are threads for all requests."""
+    done: list[int] = []
+
+    def guess(number: int) -> None:
+        done.append(nobody.post(LOGIN, {"username": f"guess-{number}", "password": "x"}).status)
+
+    threads = [threading.Thread(target=guess, args=(number,)) for number in range(50)]
+    for thread in threads:
+        thread.start()
+    assert user.get("/api/v1/me").status == 200
+    for thread in threads:
+        thread.join()
+    assert set(done) == {403}

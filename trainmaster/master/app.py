@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
 
 from trainmaster.master.api import (
     agents,
@@ -44,7 +45,7 @@ from trainmaster.master.api import (
     webhooks,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.dependencies import Services, admit
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.services.store import CHANNEL
@@ -106,7 +107,11 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     )
     app.state.services = services
     failures.install(app)
-    app.add_middleware(limits.BodyLimit, limit=services.settings.max_request_bytes)
+    app.add_middleware(
+        limits.BodyLimit,
+        limit=services.settings.max_request_bytes,
+        admit=lambda scope: admit(services, HTTPConnection(scope)),
+    )
     docs.install(app)
     for part in PARTS:
         app.include_router(part.router)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
+LONGEST_NAME = 100  # characters of a name that are told apart; users' names have 80 at most
 
 
 class LoginRequest(Body):
@@ -29,9 +34,31 @@ class UserAnswer(Shape):
 
 
 @router.post("/auth/login")
-def login(body: LoginRequest, services: UsesServices) -> LoginAnswer:
-    token, user = identity.log_in(services.store, body.username, body.password, is_hashed=body.is_hashed)
-    return LoginAnswer(token=token, user=User.of(user))
+async def login(request: Request, body: LoginRequest, services: UsesServices) -> LoginAnswer:
+    """A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
+    everything else must stay free."""
+    name = body.username.strip().lower()[:LONGEST_NAME]
+    address = request.client.host if request.client else ""
+    if wait := services.guesses.begin(name, address):
+        seconds = math.ceil(wait)
+        raise HTTPException(
+            429,
+            f"Too many attempts to log in have failed. Try again in {seconds} s.",
+            headers={"Retry-After": str(seconds)},
+        )
+
+    def log_in() -> LoginAnswer:
+        token, user = identity.log_in(services.store, body.username, body.password, is_hashed=body.is_hashed)
+        return LoginAnswer(token=token, user=User.of(user))
+
+    try:
+        async with services.password_checks:
+            answer = await run_in_threadpool(log_in)
+    except AWAY:
+        services.guesses.withdrawn(name, address)
+        raise
+    services.guesses.succeeded(name, address)
+    return answer
 
 
 @router.post("/auth/logout")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -10,13 +11,17 @@ from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from trainmaster.master.api.permissions import ENDPOINTS
-from trainmaster.master.services import identity, locations, roles
+from trainmaster.master.services import agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.password_guesses import PasswordGuesses
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, Wakeups
+
+PASSWORD_CHECKS = 4  # passwords that are checked at once
+_KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Services:
     wakeups: Wakeups
     features: Sequence[str] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
+    guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
+    password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
 
 
 async def _services(request: Request) -> Services:
@@ -50,12 +57,26 @@ def bearer(request: HTTPConnection) -> str:
     return request.cookies.get("auth", "")
 
 
-def _caller(request: Request, services: UsesServices) -> Caller:
-    token = bearer(request)
+def admit(services: Services, connection: HTTPConnection) -> None:
+    """Find out who calls before a large body is read; the answer is kept for the routers. Raises Unauthenticated."""
+    if connection.scope["path"].startswith("/proxy/"):
+        return  # passed on as it comes; what stands behind may ask for no log-in
+    if connection.scope["path"].startswith("/api/x1/agents/"):
+        agents.admit(services.clusters, bearer(connection))
+    else:
+        connection.scope[_KNOWN] = _known(connection, services)
+
+
+def _known(connection: HTTPConnection, services: Services) -> Caller:
+    token = bearer(connection)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    caller = identity.authenticate(services.store, services.settings, token)
-    return _allowed(request, services, caller)
+    return identity.authenticate(services.store, services.settings, token)
+
+
+def _caller(request: Request, services: UsesServices) -> Caller:
+    found: Caller | None = request.scope.get(_KNOWN)
+    return _allowed(request, services, found or _known(request, services))
 
 
 def _allowed(request: Request, services: Services, caller: Caller) -> Caller:

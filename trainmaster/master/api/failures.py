@@ -30,6 +30,7 @@ _BY_STATUS = {
     413: (8, "ResourceExhausted"),
     422: (3, "InvalidArgument"),
     426: (9, "FailedPrecondition"),
+    429: (8, "ResourceExhausted"),
     500: (13, "Internal"),
     501: (12, "Unimplemented"),
     503: (14, "Unavailable"),
@@ -45,6 +46,7 @@ _STATUS = {
     errors.TooLarge: 413,
 }
 
+DATABASE_AWAY = "The database does not answer now; try again in a moment."
 RESPONSES: dict[int | str, dict[str, Any]] = {"default": {"model": Error, "description": "Anything that went wrong"}}
 
 
@@ -54,6 +56,13 @@ def envelope(status: int, message: str, details: Any = None, headers: Mapping[st
     if details:
         error["details"] = details
     return JSONResponse({"error": error, "message": message}, status, headers)
+
+
+def explained(error: Exception) -> tuple[int, str]:
+    """The status and sentence of what may go wrong before a router is asked: a ServiceError, or one of AWAY."""
+    if isinstance(error, errors.ServiceError):
+        return _STATUS.get(type(error), 500), error.message
+    return 503, DATABASE_AWAY
 
 
 class _NoNul:
@@ -90,7 +99,7 @@ def install(app: FastAPI) -> None:
         # One that is known to be away has its line in the log.
         level = logging.DEBUG if isinstance(error, DatabaseAway) else logging.WARNING
         log.log(level, "%s %s failed for want of the database: %s", request.method, request.url.path, in_short(error))
-        return envelope(503, "The database does not answer now; try again in a moment.")
+        return envelope(503, DATABASE_AWAY)
 
     for kind in AWAY:
         app.add_exception_handler(kind, database_away)

@@ -1,29 +1,37 @@
-"""How much one request may bring: more is refused before anything of it is parsed or kept."""
+"""How much one request may bring, and from whom: more is refused before anything of it is parsed or kept."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.failures import envelope, explained
+from trainmaster.master.db.presence import AWAY
+from trainmaster.master.services.errors import ServiceError
 
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away
+# Bytes that anybody may send: a login has a hundred. FastAPI reads a body before it asks who sends it.
+OF_STRANGERS = 64 * 2**10
 # What a container left is written to disk piece by piece, under a limit of its own.
 _OWN_LIMIT = re.compile("/api/x1/agents/[^/]+/jobs/[^/]+/remains")
+_CLOSE = {"Connection": "close"}
 
 
 class BodyLimit:
-    """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it comes.
+    """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it comes. For a body of
+    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known.
 
     Most clients read the answer only when they have sent everything, and a connection that is closed before loses
     it. So the answer goes out, and what still comes is read for a while before the connection is closed.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self._app, self._limit = app, limit
+    def __init__(self, app: ASGIApp, limit: int, admit: Callable[[Scope], None]) -> None:
+        self._app, self._limit, self._admit = app, limit, admit
         self._sentence = (
             f"The body of a request may have {limit} bytes ({limit // 2**20} MB), and this one has more. Send less, or "
             "ask the administrator for a larger limits.request."
@@ -33,33 +41,57 @@ class BodyLimit:
         if scope["type"] != "http" or _OWN_LIMIT.fullmatch(scope["path"]):
             await self._app(scope, receive, send)
             return
+        counted = _Counted(self, scope, receive, send)
         headers = dict(scope["headers"])
-        if int(headers.get(b"content-length", b"0")) > self._limit:  # digits only: the server sees to that
+        announced = int(headers.get(b"content-length", b"0"))  # digits only: the server sees to that
+        try:
+            await counted.expect(announced)
+        except HTTPException as error:
             waits = headers.get(b"expect", b"").lower() == b"100-continue"  # for leave to send, which it does not get
             ending = send if waits else _Lingering(receive, send)
-            await envelope(413, self._sentence, headers={"Connection": "close"})(scope, receive, ending)
+            await envelope(error.status_code, error.detail, headers=_CLOSE)(scope, receive, ending)
             return
-        counted = _Counted(self._limit, self._sentence, receive, send)
         await self._app(scope, counted.receive, counted.send)
+
+    async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
+        """Whether a request that has this many bytes by now has been admitted. Raises HTTPException."""
+        if size > self._limit:
+            raise HTTPException(413, self._sentence, headers=_CLOSE)
+        if admitted or size <= OF_STRANGERS:
+            return admitted
+        try:
+            await run_in_threadpool(self._admit, scope)
+        except (ServiceError, *AWAY) as error:
+            status, sentence = explained(error)
+            raise HTTPException(status, sentence, headers=_CLOSE) from None
+        return True
 
 
 class _Counted:
-    """A request whose body is counted as it comes; over the limit, whoever reads it gets the refusal."""
+    """A request whose body is counted as it comes; over a limit, whoever reads it gets the refusal."""
 
-    def __init__(self, limit: int, sentence: str, receive: Receive, send: Send) -> None:
-        self._left, self._sentence = limit, sentence
+    def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
+        self._rule, self._scope, self._size = rule, scope, 0
+        self._admitted, self._refused = False, False
         self._receive, self._send = receive, send
+
+    async def expect(self, size: int) -> None:
+        """Raises HTTPException for a body of so many bytes that is refused."""
+        self._admitted = await self._rule.check(self._scope, size, admitted=self._admitted)
 
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise HTTPException(413, self._sentence, headers={"Connection": "close"})
+            self._size += len(message.get("body", b""))
+            try:
+                await self.expect(self._size)
+            except HTTPException:
+                self._refused = True
+                raise
         return message
 
     async def send(self, message: Message) -> None:
-        if self._left < 0 and message["type"] == "http.response.start":
+        if self._refused and message["type"] == "http.response.start":
             self._send = _Lingering(self._receive, self._send)
         await self._send(message)
 
