@@ -41,6 +41,31 @@ def master() -> Iterator[MasterProcess]:
 
 
 @pytest.fixture(scope="package")
+def running() -> Iterator[MasterProcess]:
+    """A master with slots for tasks that really run."""
+    folder = make_folder()
+    process = MasterProcess(folder, "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n")
+    process.start()
+    yield process
+    process.clean_up()
+    errors = process.errors()
+    remove_folder(folder)
+    assert errors == []
+
+
+@pytest.fixture(scope="package")
+def runner(running: MasterProcess) -> Api:
+    """An ordinary user there."""
+    return Api(running.url, log_in(running, "determined"))
+
+
+@pytest.fixture(scope="package")
+def keeper(running: MasterProcess) -> Api:
+    """Its administrator."""
+    return Api(running.url, log_in(running, "admin"))
+
+
+@pytest.fixture(scope="package")
 def ruled() -> Iterator[MasterProcess]:
     """A master on which roles say who may do what."""
     folder = make_folder()

@@ -3,69 +3,25 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.api.conftest import log_in
 from tests.api.http import Api
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+from tests.api.tasks import command, ended, generic, lines, state
+from tests.e2e.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
-FOUR_SLOTS = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, FOUR_SLOTS)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+def user(runner: Api) -> Api:
+    return runner
 
 
 @pytest.fixture(scope="module")
-def user(running: MasterProcess) -> Api:
-    return Api(running.url, log_in(running, "determined"))
-
-
-@pytest.fixture(scope="module")
-def admin(running: MasterProcess) -> Api:
-    return Api(running.url, log_in(running, "admin"))
-
-
-def command(api: Api, *entrypoint: str, files: list[Json] | None = None, **config: Any) -> str:
-    body = {"config": {"entrypoint": list(entrypoint), **config}, "files": files or []}
-    answer = api.post("/api/v1/commands", body)
-    assert answer.status == 200, answer.content
-    return str(answer.json["command"]["id"])
-
-
-def generic(api: Api, text: str, **body: Any) -> str:
-    answer = api.post("/api/v1/generic-tasks", {"config": text, **body})
-    assert answer.status == 200, answer.content
-    return str(answer.json["taskId"])
-
-
-def ended(api: Api, task_id: str) -> Json:
-    """The task, once it has ended."""
-    found: Json = wait_for(
-        lambda: task if (task := api.get(f"/api/v1/tasks/{task_id}").json["task"]).get("endTime") else None,
-        f"the end of {task_id}",
-    )
-    return found
-
-
-def state(api: Api, task_id: str) -> str:
-    return str(api.get(f"/api/v1/tasks/{task_id}").json["task"]["taskState"]).removeprefix("GENERIC_TASK_STATE_")
-
-
-def lines(api: Api, task_id: str) -> list[str]:
-    return [line["log"].rstrip() for line in api.lines(f"/api/v1/tasks/{task_id}/logs")]
+def admin(keeper: Api) -> Api:
+    return keeper
 
 
 def test_a_command_runs_with_its_files_and_leaves_its_log(user: Api) -> None:

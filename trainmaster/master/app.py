@@ -30,6 +30,7 @@ from trainmaster.master.api import (
     not_served,
     policies,
     projects,
+    proxy,
     queue,
     registry,
     reporting,
@@ -74,7 +75,7 @@ PARTS = (
         checkpoints,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks, policies, updates),
+    *(registry, templates, webhooks, policies, updates, proxy),
 )
 
 
@@ -92,6 +93,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
             yield
         finally:
             wakeups.close()
+            await proxy.close(app)
             await run_in_threadpool(controller.stop)
             await run_in_threadpool(listener.stop)
 

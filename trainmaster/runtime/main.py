@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainmaster.runtime.context import unpack_context
 from trainmaster.runtime.environment import child_environment, write_info
-from trainmaster.runtime.errors import AskedToLeave, BadJobFolder, HeldElsewhere, RuntimeFault
+from trainmaster.runtime.errors import AskedToLeave, Away, BadJobFolder, HeldElsewhere, Rejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
 from trainmaster.runtime.job import Job, Work, read_job, read_token
@@ -227,6 +227,8 @@ class _Node:
             interface=interface,
             inherited=os.environ,
         )
+        if facts.node_rank == 0 and (work.config.get("environment") or {}).get("proxy_ports"):
+            self._announce(address)
         write_info(job, work, facts, meeting, run_dir=self._run_dir, environment=environment)
         if self._preemption.reason is not None:
             raise AskedToLeave(self._preemption.reason)
@@ -237,6 +239,16 @@ class _Node:
         # The administrators' first, then the user's own, as Determined names it.
         hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]
         return supervisor.run(work.entrypoint, environment, workdir, hooks)
+
+    def _announce(self, address: str) -> None:
+        """Where the ports are that the configuration has passed on. A master that is away learns it from no other."""
+        from trainmaster.runtime.announce import address_for, announce  # few jobs have any
+
+        where = address_for(self._master.url, address)
+        try:
+            announce(self._master, self._job.allocation_id, where, self._job.lease_patience)
+        except (Away, Rejected) as error:
+            self._reporting.say("the ports of this job cannot be reached through the master: %s" % error, "WARNING")
 
     def _end(self, outcome: Outcome) -> None:
         acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())

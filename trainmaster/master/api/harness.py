@@ -7,14 +7,14 @@ import contextlib
 import time
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
 from trainmaster.master.api.failures import envelope
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import harness
+from trainmaster.master.services import harness, proxies
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 Json = dict[str, Any]
@@ -39,6 +39,8 @@ class PostAccelerators(Body):
 class ProxyAddress(Body):
     proxy_address: str = ""
     allocation_id: str = ""
+    port: int = 0  # ours: of the service that this job is for
+    user: str = ""  # ours: the account that a shell logs in to
 
 
 @router.post("/allocations/{allocation_id}/acceleratorData")
@@ -55,16 +57,21 @@ def task_accelerators(task_id: str, services: UsesServices, caller: UserCaller) 
 
 
 @router.post("/allocations/{allocation_id}/proxy_address")
-def proxy_address(allocation_id: str, body: ProxyAddress, services: UsesServices, caller: AnyCaller) -> Json:
-    """Heard and not kept: nothing is proxied into jobs, and the nodes' addresses come with their lease."""
+def proxy_address(
+    allocation_id: str, body: ProxyAddress, request: Request, services: UsesServices, caller: AnyCaller
+) -> Json:
+    """Where the services in a job are reached."""
     own_allocation(caller, allocation_id)
+    peer = request.client.host if request.client else ""
+    proxies.announce(services.store, allocation_id, body.proxy_address, body.port, body.user, peer)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/ready")
 def ready(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
-    """Heard: a job is ready when its nodes have their lease."""
+    """A service in the job answers. A trial is ready when its nodes have their lease."""
     own_allocation(caller, allocation_id)
+    proxies.ready(services.store, allocation_id)
     return {}
 
 

@@ -16,9 +16,10 @@ class Rule(enum.Enum):
     ANYBODY = "everybody who has logged in; the service looks further where it is about others"
     OWN_JOB = "the job that it is about, and administrators"
     AGENT = "agents, with the token of agents"
+    PROXY = "whoever may use the service that it leads to; some ask for credentials of their own"
 
 
-OPEN, ANYBODY, OWN_JOB, AGENT = Rule.OPEN, Rule.ANYBODY, Rule.OWN_JOB, Rule.AGENT
+OPEN, ANYBODY, OWN_JOB, AGENT, PROXY = Rule
 V1, X1 = "/api/v1", "/api/x1"
 
 ENDPOINTS: Mapping[str, Rule | P] = {
@@ -308,6 +309,12 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {V1}/tasks/{{task_id}}/kill": P.UPDATE_NSC,
     f"POST {V1}/tasks/{{task_id}}/pause": P.UPDATE_NSC,
     f"POST {V1}/tasks/{{task_id}}/unpause": P.UPDATE_NSC,
+    # services in jobs
+    **{
+        f"{method} /proxy/{{service_id}}{rest}": PROXY
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+        for rest in ("", "/{path:path}")
+    },
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }

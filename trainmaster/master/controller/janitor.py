@@ -1,4 +1,5 @@
-"""The loop that removes what was asked to be removed or has had its time: experiments, checkpoints, logs, sessions."""
+"""The loop that removes what was asked to be removed or has had its time: experiments, checkpoints, logs, sessions,
+notebooks that nobody uses."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import threading
 import time
 
 from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import checkpoint_gc, checkpoints, removal, retention, unmanaged
+from trainmaster.master.services import checkpoint_gc, checkpoints, idle, removal, retention, unmanaged
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Janitor:
                 checkpoints.carry_out_removals(self._store)
                 self._clean_up_logs()
                 unmanaged.give_up_silent(self._store, self._settings)
+                idle.end_unused(self._store, self._settings)
             except AWAY as error:
                 log.info("the janitor waits for the database: %s", in_short(error))
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew

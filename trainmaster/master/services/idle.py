@@ -10,7 +10,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.standalone import Kill
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.task_conductor import NOTEBOOK, conducting_task
 
 GRAIN = 5.0  # seconds: use is written down no more often than this
@@ -21,6 +21,8 @@ def note(store: Store, task_id: str, *, idle: bool) -> None:
     values = {"idle": idle} if idle else {"idle": idle, "used_at": now()}
     with store.transaction() as session:
         session.execute(update(Standalone).where(Standalone.task_id == task_id).values(**values))
+        if idle:
+            wake(session, "janitor")
 
 
 def used(store: Store, task_id: str) -> None:

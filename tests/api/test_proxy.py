@@ -1,0 +1,331 @@
+"""What passes through the master to services in jobs, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+
+from tests.api.http import Api
+from tests.api.people import person
+from tests.api.tasks import ended, generic, launch, lines, until_ready
+from tests.e2e.master import wait_for
+
+Json = dict[str, Any]
+
+# A service that shows what it is asked, on the port that the test has chosen.
+MIRROR = """
+import http.server, json, sys, threading
+class Mirror(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        told = {"method": self.command, "path": self.path, "headers": headers, "body": body}
+        content = json.dumps(told).encode()
+        self.send_response(418 if "teapot" in self.path else 200)
+        self.send_header("content-length", str(len(content)))
+        self.send_header("set-cookie", "auth=stolen; Path=/")
+        self.send_header("set-cookie", "mine=1")
+        self.send_header("service-worker-allowed", "/")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET
+    def log_message(self, *_): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Mirror)
+print("mirror stands", flush=True)
+server.serve_forever()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def other(keeper: Api) -> Api:
+    """Somebody else."""
+    return person(keeper).api
+
+
+@pytest.fixture(scope="module")
+def mirror(runner: Api) -> tuple[str, int, int]:
+    """A generic task of `determined` with a service on a port, and one that anybody may use."""
+    port, open_port = free_port(), free_port()
+    content = base64.b64encode(MIRROR.encode()).decode()
+    files = [{"path": "mirror.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    config = f"""
+        resources: {{slots: 0}}
+        entrypoint: python3 mirror.py {port} & exec python3 mirror.py {open_port}
+        environment: {{proxy_ports: [{{proxy_port: {port}}}, {{proxy_port: {open_port}, unauthenticated: true}}]}}
+    """
+    task_id = generic(runner, config, contextDirectory=files)
+    wait_for(lambda: lines(runner, task_id).count("mirror stands") == 2, "the mirrors")
+    wait_for(lambda: runner.get(f"/proxy/{task_id}:{port}/").status == 200, "the way to the mirror")
+    return task_id, port, open_port
+
+
+def test_requests_pass_as_they_are(runner: Api, mirror: tuple[str, int, int]) -> None:
+    task_id, port, _ = mirror
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        answer = runner.call(
+            method, f"/proxy/{task_id}:{port}/a%2Fb/c?x=%20y&x=2", raw=b"a body" if method == "POST" else b""
+        )
+        told = answer.json
+        assert (answer.status, told["method"], told["path"]) == (200, method, "/a%2Fb/c?x=%20y&x=2")
+        assert told["body"] == ("a body" if method == "POST" else "")
+        assert told["headers"]["x-forwarded-prefix"] == f"/proxy/{task_id}:{port}"
+        assert told["headers"]["x-forwarded-for"] == "127.0.0.1"
+    assert runner.get(f"/proxy/{task_id}:{port}/teapot").status == 418
+    large = runner.call("POST", f"/proxy/{task_id}:{port}/", raw=b"x" * 3_000_000)
+    assert len(large.json["body"]) == 3_000_000
+    moved = runner.get(f"/proxy/{task_id}:{port}", q="1")
+    assert (moved.status, moved.headers["location"]) == (308, f"/proxy/{task_id}:{port}/?q=1")
+
+
+def test_what_the_caller_shows_to_the_master_stays_there(runner: Api, mirror: tuple[str, int, int]) -> None:
+    task_id, port, _ = mirror
+    shown = {
+        "Cookie": f"a=1; auth={runner.token}; b=2",
+        "X-User-Token": f"Bearer {runner.token}",
+        "Connection": "x-mine",
+        "X-Mine": "1",
+    }
+    answer = runner.call("GET", f"/proxy/{task_id}:{port}/", headers=shown)
+    assert runner.token not in answer.content.decode()
+    assert answer.json["headers"]["cookie"] == "a=1; b=2"
+    assert "x-mine" not in answer.json["headers"]
+    assert answer.headers["set-cookie"] == "mine=1"
+    assert "service-worker-allowed" not in answer.headers
+    by_cookie = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/", headers={"Cookie": f"auth={runner.token}"})
+    assert (by_cookie.status, "cookie" in by_cookie.json["headers"]) == (200, False)
+
+
+def test_who_may_use_a_service(runner: Api, keeper: Api, mirror: tuple[str, int, int], other: Api) -> None:
+    task_id, port, open_port = mirror
+    nobody = Api(runner.url)
+    path = f"/proxy/{task_id}:{port}/"
+    assert [api.get(path).status for api in (runner, keeper, other, nobody)] == [200, 200, 403, 401]
+    assert nobody.get(f"/proxy/{task_id}:{open_port}/").status == 200
+    assert Api(runner.url, "no such token").get(path).status == 401
+    foreign = {"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}
+    assert nobody.call("POST", path, raw=b"", headers=foreign).status == 403
+    assert nobody.call("GET", path, headers=foreign).status == 200
+
+
+@pytest.mark.parametrize("name", ["", ":1", ":65535", ":notaport", ":999999"])
+def test_only_what_was_asked_for_is_passed_on(runner: Api, mirror: tuple[str, int, int], name: str) -> None:
+    task_id, _, _ = mirror
+    answer = runner.get(f"/proxy/{task_id}{name}/")
+    assert (answer.status, "Nothing listens" in answer.sentence) == (404, True)
+
+
+def test_there_is_no_way_to_other_addresses(runner: Api) -> None:
+    for name in ("no-such-task", "127.0.0.1:22", "localhost", "http:%2F%2Fexample.com", "1.2.3.4"):
+        assert runner.get(f"/proxy/{name}/").status == 404
+        assert Api(runner.url).get(f"/proxy/{name}/").status == 401
+
+
+# -- what a job may announce ----------------------------------------------------------------------------------------
+
+
+ANNOUNCE = """
+import json, os, sys, urllib.request
+for address in sys.argv[1:]:
+    url = os.environ["DET_MASTER"] + "/api/v1/allocations/" + os.environ["DET_ALLOCATION_ID"] + "/proxy_address"
+    body = json.dumps({"proxyAddress": address}).encode()
+    told = {"Authorization": "Bearer " + os.environ["DET_SESSION_TOKEN"], "Content-Type": "application/json"}
+    try:
+        status = urllib.request.urlopen(urllib.request.Request(url, body, told)).status
+    except urllib.error.HTTPError as error:
+        status = error.code
+    print(address, status)
+"""
+
+
+def test_a_job_announces_itself_and_nothing_else(runner: Api) -> None:
+    content = base64.b64encode(ANNOUNCE.encode()).decode()
+    files = [{"path": "say.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    asked = "127.0.0.1 127.0.0.2 169.254.169.254 10.1.2.3 0.0.0.0 ::1 localhost"
+    task_id = generic(
+        runner, f"{{entrypoint: python3 say.py {asked}, resources: {{slots: 0}}}}", contextDirectory=files
+    )
+    ended(runner, task_id)
+    answers = [line.split() for line in lines(runner, task_id) if line.endswith((" 200", " 400"))]
+    assert [status for _, status in answers] == ["200"] + ["400"] * 6
+
+
+# -- shells ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shell(runner: Api) -> Json:
+    made = launch(
+        runner,
+        "shell",
+        config={"resources": {"slots": 0}, "environment": {"environment_variables": ["GREETING=a 'b' $c"]}},
+    )
+    until_ready(runner, made["id"])
+    found: Json = runner.get(f"/api/v1/shells/{made['id']}").json["shell"]
+    return found
+
+
+TUNNEL = """
+import asyncio, os, sys
+from websockets.asyncio.client import connect
+async def main(uri):
+    async with connect(uri, compression=None) as socket:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+        async def up():
+            while data := await reader.read(4096):
+                await socket.send(data)
+            await socket.close()
+        task = asyncio.create_task(up())
+        async for data in socket:
+            os.write(1, data)
+        task.cancel()
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def ssh(api: Api, shell: Json, folder: Path, *command: str, key: str | None = None) -> subprocess.CompletedProcess[str]:
+    """As a client does: OpenSSH through a WebSocket; the host key is checked."""
+    tunnel, identity, known = folder / "tunnel.py", folder / "key", folder / "known"
+    tunnel.write_text(TUNNEL)
+    identity.write_text(key or shell["privateKey"])
+    identity.chmod(0o600)
+    known.write_text(f"{shell['id']} {shell['hostPublicKey']}\n")
+    uri = api.url.replace("http", "ws", 1) + f"/proxy/{shell['id']}/"
+    options = {
+        "ProxyCommand": f"{sys.executable} {tunnel} {uri}",
+        "UserKnownHostsFile": str(known),
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
+        "IdentityFile": str(identity),
+    }
+    arguments = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    user = shell["agentUserGroup"]["user"]
+    return subprocess.run(
+        ["ssh", "-F", "none", *arguments, f"{user}@{shell['id']}", *command],
+        capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_a_shell_is_entered_with_its_key(runner: Api, shell: Json, tmp_path: Path) -> None:
+    done = ssh(runner, shell, tmp_path, 'echo "$GREETING / $DET_TASK_TYPE"; pwd; exit 7')
+    assert (done.returncode, done.stdout.splitlines()[0]) == (7, "a 'b' $c / SHELL"), done
+    assert done.stdout.splitlines()[1].endswith("/workdir")
+
+
+def test_another_key_does_not_open_it(runner: Api, shell: Json, tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "other")], check=True)
+    done = ssh(runner, shell, tmp_path, "true", key=(tmp_path / "other").read_text())
+    assert (done.returncode, "Permission denied" in done.stderr) == (255, True)
+
+
+def test_only_its_owner_is_told_the_key(runner: Api, keeper: Api, other: Api, shell: Json) -> None:
+    path = f"/api/v1/shells/{shell['id']}"
+    assert keeper.get(path).json["shell"]["privateKey"] == shell["privateKey"] != ""
+    assert other.get(path).json["shell"]["privateKey"] == ""
+    assert "PRIVATE KEY" not in runner.get("/api/v1/shells").content.decode()
+    assert "PRIVATE KEY" not in "".join(lines(runner, shell["id"]))
+
+
+# -- WebSockets -----------------------------------------------------------------------------------------------------
+
+# The pieces of JupyterLab that the launcher and the master speak with, where the real one is not installed.
+ECHO = """
+import asyncio, sys
+from websockets.asyncio.server import serve
+async def echo(socket):
+    await socket.send(repr(sorted((k.lower(), v) for k, v in socket.request.headers.raw_items())))
+    await socket.send(socket.request.path)
+    async for message in socket:
+        if message == "go":
+            await socket.close(4321, "as asked")
+            return
+        await socket.send(message)
+async def main():
+    async with serve(echo, "127.0.0.1", int(sys.argv[1]), subprotocols=["v1.kernel"]):
+        print("echo stands", flush=True)
+        await asyncio.Future()
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def echo(runner: Api) -> str:
+    """The address of a WebSocket service behind the master, without the scheme."""
+    port = free_port()
+    content = base64.b64encode(ECHO.encode()).decode()
+    files = [{"path": "echo.py", "type": 48, "content": content, "mtime": "0", "mode": 0o644, "uid": 0, "gid": 0}]
+    config = f"""
+        resources: {{slots: 0}}
+        entrypoint: {sys.executable} echo.py {port}
+        environment: {{proxy_ports: [{{proxy_port: {port}, default_service_id: true}}]}}
+    """
+    task_id = generic(runner, config, contextDirectory=files)
+    wait_for(lambda: "echo stands" in lines(runner, task_id), "the echo")
+    wait_for(lambda: runner.get(f"/proxy/{task_id}/").status != 404, "the way to it")
+    return runner.url.replace("http", "ws", 1) + f"/proxy/{task_id}/"
+
+
+def talk(uri: str, speak: Callable[[ClientConnection], Any], **options: Any) -> Any:
+    async def main() -> Any:
+        async with connect(uri, open_timeout=60, **options) as socket:
+            return await speak(socket)
+
+    return asyncio.run(main())
+
+
+def test_websockets_pass_in_both_directions(runner: Api, echo: str) -> None:
+    async def speak(socket: ClientConnection) -> tuple[str, str, list[str | bytes], Any, int | None, str | None]:
+        headers, path = str(await socket.recv()), str(await socket.recv())
+        found = []
+        for message in ("text", b"\x00\xff", "x" * 500_000):
+            await socket.send(message)
+            found.append(await socket.recv())
+        await socket.send("go")
+        await socket.wait_closed()
+        return headers, path, found, socket.subprotocol, socket.close_code, socket.close_reason
+
+    shown = {"Authorization": f"Bearer {runner.token}", "Cookie": "a=1"}
+    headers, path, found, protocol, code, reason = talk(
+        echo + "deep/er?a=1", speak, additional_headers=shown, subprotocols=["v1.kernel"]
+    )
+    assert path == "/deep/er?a=1"
+    assert found == ["text", b"\x00\xff", "x" * 500_000]
+    assert (protocol, code, reason) == ("v1.kernel", 4321, "as asked")
+    assert (runner.token in headers, "('cookie', 'a=1')" in headers) == (False, True)
+
+
+@pytest.mark.parametrize("case", ["nobody", "somebody else", "another site", "no such service"])
+def test_who_gets_no_websocket(runner: Api, other: Api, echo: str, case: str) -> None:
+    headers, uri, expected = {
+        "nobody": ({}, echo, 401),
+        "somebody else": ({"Authorization": f"Bearer {other.token}"}, echo, 403),
+        "another site": ({"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}, echo, 403),
+        "no such service": ({"Authorization": f"Bearer {runner.token}"}, echo.rstrip("/") + "x/", 404),
+    }[case]
+
+    async def speak(socket: ClientConnection) -> None:
+        raise AssertionError("it was let in")
+
+    with pytest.raises(InvalidStatus) as refused:
+        talk(uri, speak, additional_headers=headers)
+    assert refused.value.response.status_code == expected

@@ -1,0 +1,123 @@
+"""What the services in jobs (notebooks, shells, TensorBoards) share: a port, the word to the master where it is and
+that something answers there, and the wait for the end."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import pwd
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Sequence
+
+from trainmaster.core.info import ClusterInfo, get_cluster_info
+from trainmaster.runtime.announce import address_for, announce
+from trainmaster.runtime.errors import Away, Rejected
+from trainmaster.runtime.master import Master
+
+_PATIENCE = 600.0  # seconds that a master that is away is waited for
+_LOOK = 0.1  # seconds between two looks whether the service answers
+
+
+class Service:
+    """The service of this job. Raises SystemExit with a sentence outside of one."""
+
+    def __init__(self) -> None:
+        info = get_cluster_info()
+        if info is None or info.runtime_info is None:
+            raise SystemExit("this program is started by trainmaster in its jobs")
+        runtime = info.runtime_info
+        self.info: ClusterInfo = info
+        self.run_dir: Path = runtime.run_dir
+        self.job_folder: Path = runtime.spool.parent
+        self.address = address_for(info.master_url, info.container_addrs[0])
+        self.port = free_port(self.address)
+        self._master = Master(
+            info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
+        )
+
+    @property
+    def prefix(self) -> str:
+        """The path under which users reach it."""
+        return "/proxy/%s/" % self.info.task_id
+
+    @property
+    def secret(self) -> str:
+        """By which the service knows the master; the master makes the same of the job's token."""
+        return hmac.new(self.info.session_token.encode("ascii"), b"service", hashlib.sha256).hexdigest()
+
+    def run(
+        self,
+        command: Sequence[str],
+        environment: Optional[Mapping[str, str]] = None,
+        meanwhile: Optional[Callable[[], None]] = None,
+        every: float = 30.0,
+    ) -> int:
+        """Start `command`, tell the master when it answers, and wait for its end. `meanwhile` is called `every` so many
+        seconds once it answers. Returns the status to leave with."""
+        try:
+            child = subprocess.Popen(list(command), env=dict(os.environ if environment is None else environment))
+        except OSError as error:
+            print("%s cannot be run: %s" % (command[0], error.strerror or error), file=sys.stderr, flush=True)
+            return 127
+        while not answers(self.address, self.port):
+            if (status := wait(child, _LOOK)) is not None:
+                return status
+        self._tell()
+        while (status := wait(child, every)) is None:
+            if meanwhile is not None:
+                meanwhile()
+        return status
+
+    def _tell(self) -> None:
+        """Where it is, and that it answers. A master that refuses that ends the job: nobody could reach it."""
+        number = self.info.allocation_id
+        try:
+            announce(self._master, number, self.address, _PATIENCE, self.port, account())
+            self._master.insist("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
+        except (Away, Rejected) as error:
+            raise SystemExit("the master could not be told where this service is: %s" % error) from None
+
+    def report(self, method: str, path: str, body: Mapping[str, object]) -> None:
+        """Say something that may as well get lost."""
+        try:
+            self._master.call(method, path, dict(body))
+        except (Away, Rejected) as error:
+            print("the master was not told: %s" % error, file=sys.stderr, flush=True)
+
+
+def free_port(address: str) -> int:
+    """A TCP port that nobody uses at present."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether somebody accepts connections there."""
+    try:
+        with socket.create_connection((address, port), timeout=2.0):
+            return True
+    except OSError:
+        return False
+
+
+def wait(child: subprocess.Popen[bytes], seconds: float) -> Optional[int]:
+    """The child's status, as a shell has it, if it ends within `seconds`."""
+    try:
+        status = child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    return 128 - status if status < 0 else status
+
+
+def account() -> str:
+    """The name of the account that this job runs as; its number where it has none."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

@@ -1,0 +1,54 @@
+"""`python3 -m trainmaster.launchers.tensorboard --show=NAME=FOLDER... -- ARGUMENTS...`: a TensorBoard of folders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+from trainmaster.launchers.service import Service
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Returns the status to leave with."""
+    shows, rest = parse(arguments)
+    service = Service()
+    logs = service.run_dir / "tensorboard"
+    gather(shows, logs)
+    return service.run(command(logs, service.address, service.port, service.prefix, rest))
+
+
+def parse(arguments: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
+    """Folders by the names under which they are shown, and what follows `--`. Raises SystemExit."""
+    shows: Dict[str, str] = {}
+    for place, word in enumerate(arguments):
+        if word == "--":
+            return shows, list(arguments[place + 1 :])
+        name, _, folder = word[len("--show=") :].partition("=")
+        if not word.startswith("--show=") or not name or not folder:
+            raise SystemExit("%r is not --show=NAME=FOLDER" % word)
+        shows[name] = folder
+    return shows, []
+
+
+def gather(shows: Dict[str, str], target: Path) -> None:
+    """One folder with a link for each: what is added to the folders later is seen as well."""
+    target.mkdir()
+    for name, folder in shows.items():
+        (target / name).symlink_to(folder)
+
+
+def command(logs: Path, address: str, port: int, prefix: str, rest: Sequence[str]) -> List[str]:
+    """TensorBoard itself."""
+    return [
+        "tensorboard",
+        "--logdir=%s" % logs,
+        "--host=%s" % address,
+        "--port=%d" % port,
+        "--path_prefix=%s" % prefix.rstrip("/"),
+        *rest,
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

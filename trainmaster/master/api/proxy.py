@@ -1,0 +1,361 @@
+"""`/proxy/<task>/...`: HTTP and WebSockets from users to the services in their jobs.
+
+What the caller shows to the master stays here: a job never sees a user's token or cookie, and sets no cookie that the
+master takes for its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, FastAPI, Request, WebSocket
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+from websockets.typing import Subprotocol
+
+from trainmaster.master.api.dependencies import Services, UsesServices, bearer, user_of
+from trainmaster.master.api.failures import envelope
+from trainmaster.master.services import idle, proxies
+from trainmaster.master.services.errors import Forbidden, NotFound, ServiceError, Unauthenticated
+from trainmaster.master.services.proxies import Service
+from trainmaster.master.services.store import Store
+
+if TYPE_CHECKING:
+    import httpx
+
+router = APIRouter(tags=["proxy"])
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+COOKIE = "auth"  # the master's own, with a user's token
+REACH_WITHIN = 10.0  # seconds for a connection to a job
+PIECE = 64 * 1024  # bytes
+LARGEST_MESSAGE = 128 * 2**20  # bytes
+NORMAL = 1000  # RFC 6455, 7.4.1
+_UNSENDABLE = (1005, 1006, 1015)
+NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
+
+# RFC 9110, 7.6.1: between two neighbours only.
+_HOP = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+_CREDENTIALS = frozenset(("x-user-token", "grpc-metadata-x-allocation-token"))
+_OF_WEBSOCKET = frozenset(
+    (
+        *("host", "origin", "sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions"),
+        *("sec-websocket-protocol", "content-length"),
+    )
+)
+# What a page may not say of the master's whole address, which it shares.
+_OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-transport-security"))
+_lately_used: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
+
+
+# -- who ----------------------------------------------------------------------------------------------------------
+
+
+def _admit(services: Services, connection: HTTPConnection, name: str) -> Service:
+    """The service that `name` stands for, when the caller may use it. Raises Unauthenticated, Forbidden, NotFound."""
+    service = proxies.find(services.store, services.settings, name)
+    if service is not None and service.open:
+        return service
+    token = bearer(connection)
+    if not token:
+        raise Unauthenticated("Log in first: `det user login`.")
+    caller = user_of(services, token)
+    _refuse_other_sites(connection)
+    if service is None:
+        raise NotFound(NOT_THERE.format(name))
+    proxies.enter(services.settings, service, caller)
+    return service
+
+
+def _refuse_other_sites(connection: HTTPConnection) -> None:
+    """A browser sends its cookie along with any page's requests; those that do something, and WebSockets, must come
+    from a page of ours. Raises Forbidden."""
+    origin = connection.headers.get("origin")
+    by_cookie = "authorization" not in connection.headers
+    harmless = connection.scope.get("method") in ("GET", "HEAD", "OPTIONS")
+    if origin and by_cookie and not harmless and urlsplit(origin).netloc != connection.headers.get("host"):
+        raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
+
+
+def _note_use(store: Store, task_id: str) -> None:
+    time_now = time.monotonic()
+    if time_now - _lately_used.get(task_id, -idle.GRAIN) >= idle.GRAIN:
+        if len(_lately_used) > 10_000:
+            _lately_used.clear()
+        _lately_used[task_id] = time_now
+        idle.used(store, task_id)
+
+
+# -- headers --------------------------------------------------------------------------------------------------------
+
+
+def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tuple[str, str]]:
+    """The caller's headers as the job gets them."""
+    token = bearer(connection)
+    dropped = _HOP | _CREDENTIALS | _named(connection.headers.get("connection", ""))
+    kept = []
+    for key, value in connection.headers.items():
+        if key in dropped or key.startswith("x-forwarded-"):
+            continue
+        if key == "authorization" and (service.secret or (token and token in value)):
+            continue
+        if key == "cookie":
+            value = "; ".join(part for part in value.split("; ") if part.partition("=")[0].strip() != COOKIE)
+            if not value:
+                continue
+        kept.append((key, value))
+    if service.secret:
+        kept.append(("authorization", f"token {service.secret}"))
+    kept.append(("x-forwarded-for", connection.client.host if connection.client else ""))
+    kept.append(("x-forwarded-host", connection.headers.get("host", "")))
+    kept.append(("x-forwarded-proto", "https" if connection.url.scheme in ("https", "wss") else "http"))
+    kept.append(("x-forwarded-prefix", f"/proxy/{name}"))
+    return kept
+
+
+def _back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """A service's headers as the caller gets them."""
+    found = [(key.lower(), value) for key, value in headers]
+    listed = _named(b",".join(value for key, value in found if key == b"connection").decode("latin-1"))
+    dropped = _HOP | _OF_SITE | listed
+    return [
+        (key, value)
+        for key, value in found
+        if key.decode("latin-1") not in dropped
+        and not (key == b"set-cookie" and value.partition(b"=")[0].strip() == COOKIE.encode())
+    ]
+
+
+def _named(connection: str) -> frozenset[str]:
+    return frozenset(word.strip().lower() for word in connection.split(",") if word.strip())
+
+
+def _target(connection: HTTPConnection, service: Service, name: str) -> str:
+    """The path and query that the job is asked for, as they were sent."""
+    raw = connection.scope.get("raw_path") or connection.scope["path"].encode()
+    path: str = raw.decode("latin-1")
+    if not service.prefixed:
+        path = path[len("/proxy/") + path[len("/proxy/") :].index("/") :]
+    query = connection.scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+def _host(service: Service) -> str:
+    return f"[{service.address}]" if ":" in service.address else service.address
+
+
+# -- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+@router.api_route("/proxy/{service_id}", methods=METHODS, include_in_schema=False)
+def without_slash(service_id: str, request: Request) -> Response:
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"/proxy/{service_id}/{query}", 308)
+
+
+@router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
+async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
+    service = await run_in_threadpool(_admit, services, request, service_id)
+    if service.tcp:
+        return envelope(426, "Bytes for this service go over a WebSocket.", headers={"Upgrade": "websocket"})
+    await run_in_threadpool(_note_use, services.store, service.task_id)
+    asked = _request(request, service, service_id)
+    import httpx  # a tenth of a second that only this needs
+
+    try:
+        answer = await _transport(request).handle_async_request(asked)
+    except httpx.TransportError as error:
+        why = str(error) or type(error).__name__
+        return envelope(502, f"The service in the task {service.task_id} does not answer: {why}.")
+    streamed = StreamingResponse(_pieces(answer), answer.status_code)
+    streamed.raw_headers = _back(answer.headers.raw)
+    return streamed
+
+
+def _request(request: Request, service: Service, name: str) -> httpx.Request:
+    import httpx
+
+    target = _target(request, service, name).encode("latin-1")
+    url = httpx.URL(scheme="http", host=service.address, port=service.port, raw_path=target)
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    body = request.stream() if has_body else None
+    timeouts = {"timeout": {"connect": REACH_WITHIN}}
+    headers = _onward(request, service, name)
+    return httpx.Request(request.method, url, headers=headers, content=body, extensions=timeouts)
+
+
+def _transport(request: Request) -> httpx.AsyncHTTPTransport:
+    """One for the application: connections are kept. No client around it, which would keep cookies too."""
+    import httpx
+
+    state = request.app.state
+    if not hasattr(state, "proxy_transport"):
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=15.0)
+        state.proxy_transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+    found: httpx.AsyncHTTPTransport = state.proxy_transport
+    return found
+
+
+async def close(app: FastAPI) -> None:
+    """Let go of the connections to jobs."""
+    if hasattr(app.state, "proxy_transport"):
+        await app.state.proxy_transport.aclose()
+
+
+async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """The body as it was sent, packed or not."""
+    try:
+        async for piece in cast(AsyncIterable[bytes], answer.stream):
+            yield piece
+    finally:
+        await answer.aclose()
+
+
+# -- WebSockets -------------------------------------------------------------------------------------------------------
+
+
+@router.websocket("/proxy/{service_id}/{path:path}")
+async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
+    services: Services = socket.app.state.services
+    try:
+        service = await run_in_threadpool(_admit, services, socket, service_id)
+    except ServiceError as error:
+        status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
+        await socket.send_denial_response(envelope(status, error.message))
+        return
+
+    async def used() -> None:
+        await run_in_threadpool(_note_use, services.store, service.task_id)
+
+    await used()
+    if service.tcp:
+        await _bytes_through(socket, service, used)
+    else:
+        await _messages_through(socket, service, service_id, used)
+
+
+Noting = Callable[[], Awaitable[None]]
+
+
+async def _bytes_through(socket: WebSocket, service: Service, used: Noting) -> None:
+    try:
+        async with asyncio.timeout(REACH_WITHIN):
+            reader, writer = await asyncio.open_connection(service.address, service.port)
+    except OSError as error:  # a time-out is one, too
+        await _unreachable(socket, service, error)
+        return
+
+    async def up() -> None:
+        async for data in _from(socket):
+            writer.write(data.encode() if isinstance(data, str) else data)
+            await writer.drain()
+            await used()
+
+    async def down() -> None:
+        while data := await reader.read(PIECE):
+            await socket.send_bytes(data)
+
+    await socket.accept()
+    try:
+        await _until_one_ends(up(), down())
+    finally:
+        writer.close()
+    await _close(socket, NORMAL, "")
+
+
+async def _messages_through(socket: WebSocket, service: Service, name: str, used: Noting) -> None:
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import InvalidHandshake, InvalidStatus
+
+    headers = [(key, value) for key, value in _onward(socket, service, name) if key not in _OF_WEBSOCKET]
+    offered = [Subprotocol(word) for word in socket.scope.get("subprotocols") or ()]
+    uri = f"ws://{_host(service)}:{service.port}{_target(socket, service, name)}"
+    try:
+        job = await connect(
+            uri,
+            additional_headers=headers,
+            subprotocols=offered or None,
+            compression=None,
+            max_size=LARGEST_MESSAGE,
+            open_timeout=REACH_WITHIN,
+            ping_interval=None,  # both ends have their own idea of it
+            proxy=None,
+            user_agent_header=None,
+        )
+    except InvalidStatus as error:
+        why = f"The service in the task {service.task_id} takes no WebSocket here."
+        await socket.send_denial_response(envelope(error.response.status_code, why))
+        return
+    except (OSError, InvalidHandshake) as error:
+        await _unreachable(socket, service, error)
+        return
+
+    async def up() -> None:
+        async for data in _from(socket):
+            await job.send(data)
+            await used()
+
+    async def down() -> None:
+        async for data in job:
+            await (socket.send_text(data) if isinstance(data, str) else socket.send_bytes(data))
+
+    await socket.accept(job.subprotocol)
+    try:
+        await _until_one_ends(up(), down())
+    finally:
+        await job.close()
+    await _close(socket, job.close_code or NORMAL, job.close_reason or "")
+
+
+async def _from(socket: WebSocket) -> AsyncIterator[str | bytes]:
+    """What the caller sends, until it goes."""
+    while (message := await socket.receive())["type"] == "websocket.receive":
+        data = message.get("bytes")
+        yield data if data is not None else message["text"]
+
+
+async def _until_one_ends(*ways: Coroutine[Any, Any, None]) -> None:
+    """Both ways at once; when one has ended, so has the other. A connection that breaks is an end like any other."""
+    from websockets.exceptions import ConnectionClosed
+
+    tasks = [asyncio.create_task(way) for way in ways]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            fine = (asyncio.CancelledError, OSError, ConnectionClosed, WebSocketDisconnect, RuntimeError)
+            if isinstance(ended, BaseException) and not isinstance(ended, fine):
+                raise ended
+
+
+async def _unreachable(socket: WebSocket, service: Service, error: Exception) -> None:
+    why = str(error) or type(error).__name__
+    await socket.send_denial_response(
+        envelope(502, f"The service in the task {service.task_id} cannot be reached: {why}.")
+    )
+
+
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone by now
+            await socket.close(code if code not in _UNSENDABLE else NORMAL, reason)

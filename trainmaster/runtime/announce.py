@@ -1,0 +1,22 @@
+"""Where the services in this job are reached from the master."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from trainmaster.runtime.master import Master
+
+_LOOPBACK = {"localhost": "127.0.0.1", "::1": "::1"}
+
+
+def address_for(master_url: str, address: str) -> str:
+    """`address` is this node's on the network between the nodes. A master on this very machine comes by the loopback
+    interface, and nobody else then has to."""
+    host = urlsplit(master_url).hostname or ""
+    return _LOOPBACK.get(host, host if host.startswith("127.") else address)
+
+
+def announce(master: Master, allocation_id: str, address: str, patience: float, port: int = 0, user: str = "") -> None:
+    """Tell the master; `port` and `user` are of the service that the job is for. Raises Away, Rejected."""
+    body = {"proxyAddress": address, "port": port, "user": user}
+    master.insist("POST", "/api/v1/allocations/%s/proxy_address" % allocation_id, body, patience=patience)
