@@ -180,6 +180,16 @@ def test_defaults_complete_a_configuration() -> None:
     assert config.to_json()["checkpoint_storage"]["save_trial_best"] == 4
 
 
+def test_how_many_checkpoints_stay_needs_no_word_about_where() -> None:
+    """As Determined's client has it in what `det experiment create --test-mode` sends."""
+    text = "entrypoint: x\nsearcher: {name: single, metric: m}\ncheckpoint_storage: {save_trial_best: 0}\n"
+    storage = {"checkpoint_storage": {"type": "shared_fs", "host_path": "/site", "save_trial_best": 4}}
+    found = parse_experiment(text, defaults=[storage]).to_json()["checkpoint_storage"]
+    assert (found["type"], found["host_path"], found["save_trial_best"]) == ("shared_fs", "/site", 0)
+    with pytest.raises(ConfigError, match="3: checkpoint_storage: is required: neither the file"):
+        parse_experiment(text)
+
+
 def test_what_defaults_complete_is_not_missed_when_other_things_are_wrong() -> None:
     storage = {"checkpoint_storage": {"type": "shared_fs", "host_path": "/site"}}
     with pytest.raises(ConfigError) as caught:

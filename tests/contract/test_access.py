@@ -41,11 +41,15 @@ answer({
 """
 
 
+ROLES = "security: {authz: {type: rbac}}\n"
+HOSTS = "additional_resource_managers: [{type: agent, cluster_name: hosts, resource_pools: [{pool_name: gpus}]}]\n"
+
+
 @pytest.fixture(scope="module")
 def ruled(installed: Path) -> Iterator[MasterProcess]:
-    """A master on which roles say who may do what."""
+    """A master on which roles say who may do what, with a pool beside the default one."""
     folder = make_folder()
-    process = MasterProcess(folder, f"security: {{authz: {{type: rbac}}}}\n{LOCAL}")
+    process = MasterProcess(folder, ROLES + LOCAL + HOSTS)
     process.start()
     yield process
     process.clean_up()
@@ -209,3 +213,35 @@ def test_what_a_user_with_a_role_may(chief: Reference, ruled: MasterProcess, tru
     assert [row["Name"] for row in said[0].rows()] == [here]
     assert f"permissions assigned over workspace '{here}'" in said[8].out
     assert "Traceback" not in said[2].err + said[6].err
+
+
+def test_pools_for_some_workspaces_only(chief: Reference) -> None:
+    one, two = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))
+    said = list(
+        batch(
+            chief,
+            f"workspace create {one}",
+            f"workspace create {two}",
+            f"resource-pool bindings add gpus {one}",
+            "resource-pool bindings list-workspaces gpus",
+            f"workspace list-pools {two}",
+            f"resource-pool bindings replace gpus {two}",
+            "resource-pool bindings list-workspaces gpus",
+            f"workspace list-pools {two}",
+            f"resource-pool bindings remove gpus {two}",
+            f"workspace list-pools {one}",
+        )
+    )
+    assert (one in said[3].out, two in said[3].out) == (True, False)
+    assert (one in said[6].out, two in said[6].out) == (False, True)
+    assert ["gpus" in said[number].out for number in (4, 7, 9)] == [False, True, True]
+
+
+def test_a_password_is_changed(chief: Reference) -> None:
+    name = f"u{uuid.uuid4().hex[:8]}"
+    list(batch(chief, f"user create {name} --password {PASSWORD}"))
+    chief.det("user", "change-password", name, stdin=f"{PASSWORD}0\n{PASSWORD}0\n")
+    stranger = replace(chief, home=chief.home / name, logged_in=False)
+    stranger.det("user", "login", name, stdin=f"{PASSWORD}\n", status=1)
+    stranger.det("user", "login", name, stdin=f"{PASSWORD}0\n")
+    assert f"'{name}'" in stranger.det("user", "whoami")

@@ -96,6 +96,16 @@ def test_create_and_follow_ends_with_the_experiment(client: Reference, training:
     assert "starting after epoch 0" in said
 
 
+def test_create_as_a_trial_run(client: Reference, training: Path, truth: Master) -> None:
+    said = client.det(
+        *("experiment", "create", str(training / "quick.yaml"), str(training), "--test-mode"),
+        *("--config", "searcher.max_length.batches=100", "--config", "hyperparameters.epochs=1"),
+    )
+    found = re.search(r"Created test experiment (\d+)", said)
+    assert found, said
+    assert wait_ended(truth, int(found[1])).state == "COMPLETED"
+
+
 def test_a_wrong_configuration_is_told_in_the_masters_words(client: Reference, training: Path, truth: Master) -> None:
     before = len(truth.experiments(archived=None))
     said = client.det(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
+
+import pytest
 
 from tests.contract.batch import batch
 from tests.contract.conftest import Reference
+from trainmaster.client.master import Master
 
 SPAN = "2020-01-01T00:00:00Z 2100-01-01T00:00:00Z"
 
@@ -35,3 +40,26 @@ def test_the_master_as_a_whole(client: Reference) -> None:
     assert "Task ID" in said[5].out
     assert "signing_key" in said[6].out
     assert said[7].out.count("\n") == 2
+
+
+def test_for_developers(client: Reference) -> None:
+    said = list(
+        batch(
+            client,
+            "dev auth-token",
+            "dev bindings list",
+            "dev bindings call get_GetMe",
+            "dev bindings call get_GetExperiments limit=1 archived=false",
+            "!dev bindings call get_GetExperiment experimentId=99999",
+        )
+    )
+    assert len(said[0].out.strip()) > 20
+    assert "get_GetExperiments" in said[1].out
+    assert json.loads(said[2].out)["user"]["username"] == "determined"
+    assert "pagination" in json.loads(said[3].out)
+    assert "99999" in said[4].err
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl, which `det dev curl` runs")
+def test_curl(client: Reference, truth: Master) -> None:
+    assert json.loads(client.det("dev", "curl", "/api/v1/master"))["clusterId"] == truth.info()["clusterId"]

@@ -345,5 +345,7 @@ def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts,
     job = next(job for job in master.jobs() if job.entity_id == str(number))
     theirs.det("job", "update", job.job_id, "--priority", "7")
     assert next(row["Priority"] for row in theirs.rows("job", "list") if row["ID"] == job.job_id) == "7"
+    theirs.det("job", "update-batch", f"{job.job_id}.priority=8")
+    assert next(row["Priority"] for row in theirs.rows("job", "list") if row["ID"] == job.job_id) == "8"
     master.steer(number, "kill")
     ended_as(master, number, "CANCELED")

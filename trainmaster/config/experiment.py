@@ -250,7 +250,8 @@ def _incomplete(config: Mapping[str, Any], document: Document, known: set[tuple[
 
     if config.get("entrypoint") is None:
         complain("is required: the command that trains, such as python3 train.py", "entrypoint")
-    if config.get("checkpoint_storage") is None:
+    storage = config.get("checkpoint_storage")
+    if storage is None or (isinstance(storage, Mapping) and storage.get("type") is None):
         complain("is required: neither the file nor the master's configuration says it", "checkpoint_storage")
     searcher = config.get("searcher")
     if searcher is None:

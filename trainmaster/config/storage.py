@@ -16,6 +16,12 @@ class _Common(Section):
     save_trial_latest: Natural = 1
 
 
+class Kept(_Common):
+    """Only how many checkpoints stay, for the storage that the site's defaults name."""
+
+    type: None = None
+
+
 class SharedFs(_Common):
     """A folder that all nodes see under the same path."""
 
@@ -95,6 +101,8 @@ _GONE = {"hdfs": "the storage hdfs is no longer supported; use shared_fs, direct
 
 
 def _known(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("type") is None and value and value.keys() <= {*Kept.model_fields}:
+        return value
     return value if isinstance(value, _Common) else pick(value, "type", dict.fromkeys(TYPES), _GONE, "storage type")
 
 
@@ -103,7 +111,8 @@ CheckpointStorage = Annotated[
     | Annotated[Directory, Tag("<directory>")]
     | Annotated[S3, Tag("<s3>")]
     | Annotated[Gcs, Tag("<gcs>")]
-    | Annotated[Azure, Tag("<azure>")],
+    | Annotated[Azure, Tag("<azure>")]
+    | Annotated[Kept, Tag("<None>")],
     Discriminator(tag_of("type")),
     BeforeValidator(_known),
 ]

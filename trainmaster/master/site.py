@@ -173,7 +173,7 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
     """What the configuration adds to the experiments of a pool; checkpoints go below the data folder unless it says
     where."""
     fallback: list[dict[str, Any]] = []
-    if config.checkpoint_storage is None:
+    if config.checkpoint_storage is None or config.checkpoint_storage.type is None:
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
         fallback = [{"checkpoint_storage": {"type": "shared_fs", "host_path": str(data / "checkpoints")}}]
     return [*task_container_fragments(config, pool), *fallback]

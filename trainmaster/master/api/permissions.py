@@ -130,6 +130,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/tasks/{{task_id}}/context_directory": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/allocations/{{allocation_id}}": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/checkpoints/{{uuid}}": P.VIEW_EXPERIMENT_ARTIFACTS,
+    "GET /checkpoints/{checkpoint_uuid}": P.VIEW_EXPERIMENT_ARTIFACTS,
     f"GET {V1}/checkpoints/{{checkpoint_uuid}}/metrics": P.VIEW_EXPERIMENT_METADATA,
     # experiments: doing
     f"POST {V1}/experiments": P.CREATE_EXPERIMENT,

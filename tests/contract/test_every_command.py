@@ -1,0 +1,48 @@
+"""No command of the published `det` is forgotten: each is run by a test here, or stands in a table with the reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.batch import batch
+from tests.contract.commands import Command, published, written
+from tests.contract.conftest import Reference
+
+TESTS = Path(__file__).parent.parent
+# Commands that this master refuses, or has nothing to say to, as they are run here -> what they say.
+REFUSED = {
+    "auth list-providers": "No SSO providers found",
+    "auth login --headless": "No SSO providers found",
+    "!oauth client list": "takes part in no single sign-on",
+    "!oauth client add portal https://portal.example": "takes part in no single sign-on",
+    "!oauth client remove 7": "takes part in no single sign-on",
+    "!workspace bindings list Uncategorized": "Kubernetes",
+    "!workspace bindings set Uncategorized --namespace x": "Kubernetes",
+    "!workspace bindings delete Uncategorized": "Kubernetes",
+    "!workspace resource-quota set Uncategorized 4": "Kubernetes",
+}
+# Commands that have nothing to do with a master that is there.
+ELSEWHERE = {"deploy": "it brings up Determined's own master, in a cloud or on this machine"}
+# Tasks of no experiment have tests of their own, which need not run the published client for each command.
+TASKS = ("command", "notebook", "shell", "tensorboard", "task")
+
+
+@pytest.fixture(scope="module")
+def commands(installed: Path) -> list[Command]:
+    found = published(installed)
+    assert len(found) > 150
+    return found
+
+
+def test_every_command_is_run_or_refused(commands: list[Command]) -> None:
+    ran = [words for folder in ("contract", "e2e") for words in written(TESTS / folder)]
+    ran += [line.removeprefix("!").split() for line in REFUSED]
+    forgotten = {str(command) for command in commands if not any(map(command.is_begun_by, ran))}
+    assert {name for name in forgotten if name.split()[0] not in TASKS} == set(ELSEWHERE)
+
+
+def test_what_is_refused_says_why(client: Reference) -> None:
+    for said, sentence in zip(batch(client, *REFUSED), REFUSED.values(), strict=True):
+        assert sentence in said.out + said.err, said

@@ -1,0 +1,29 @@
+"""A checkpoint's files, for those who do not see its storage. Outside of `/api/v1`, as Determined has it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header
+from fastapi.responses import StreamingResponse
+
+from trainmaster.master.api.dependencies import UserCaller, UsesServices
+from trainmaster.master.services import checkpoint_files
+from trainmaster.master.services.checkpoint_files import Form
+
+router = APIRouter(tags=["checkpoints"])
+FORMS: dict[str, Form] = {"application/gzip": "tgz", "application/x-tar": "tar", "application/zip": "zip"}
+ENDINGS: dict[Form, str] = {"tgz": "tar.gz", "tar": "tar", "zip": "zip"}
+
+
+@router.get("/checkpoints/{checkpoint_uuid}", response_class=StreamingResponse)
+def download(
+    checkpoint_uuid: str, services: UsesServices, caller: UserCaller, accept: Annotated[str, Header()] = "*/*"
+) -> StreamingResponse:
+    """As an archive: a gzipped tar, or what `Accept` asks for of application/gzip, application/x-tar and
+    application/zip."""
+    asked = [entry.partition(";")[0].strip() for entry in accept.split(",")]
+    kind = next((kind for kind in asked if kind in FORMS), "application/gzip")
+    pieces = checkpoint_files.archive(checkpoint_files.open_folder(services.store, checkpoint_uuid), FORMS[kind])
+    name = f"{checkpoint_uuid}.{ENDINGS[FORMS[kind]]}"
+    return StreamingResponse(pieces, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

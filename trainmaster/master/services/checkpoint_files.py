@@ -1,0 +1,148 @@
+"""A checkpoint's files as an archive, for those who do not see its storage themselves.
+
+The folder may be anybody's, and where it lies is what a user wrote: no link is followed, and a file is read only when
+it belongs to the folder's owner, so that nobody gets through this master what they could not read themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal
+
+from trainmaster.master.services import trials
+from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
+from trainmaster.master.services.removal import checkpoint_folder
+from trainmaster.master.services.store import Store
+
+Form = Literal["tgz", "tar", "zip"]
+BLOCK = 1 << 18  # bytes
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A checkpoint's folder, opened; whoever reads it closes it."""
+
+    descriptor: int
+    owner: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    status: os.stat_result
+    file: IO[bytes] | None = None  # of a regular file
+    target: str = ""  # of a link
+
+
+def open_folder(store: Store, key: str) -> Folder:
+    """The folder of a checkpoint.
+
+    Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
+    when it may not read them.
+    """
+    row = trials.get_checkpoint(store, key).row
+    if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
+        raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
+    folder = checkpoint_folder(row.uuid, row.storage)
+    if folder is None:
+        raise Unavailable(f"Checkpoint {key} lies in {row.storage.get('type')!r} storage: fetch it from there.")
+    return _opened(key, folder)
+
+
+def _opened(key: str, folder: Path) -> Folder:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NotFound(f"The files of checkpoint {key} are not in {folder}, as this master sees it.") from None
+    except PermissionError:
+        raise Forbidden(f"This master may not read {folder}: fetch checkpoint {key} from there yourself.") from None
+    except OSError as error:
+        raise Unavailable(f"{folder} cannot be read: {error.strerror}.") from error
+    return Folder(descriptor, os.fstat(descriptor).st_uid)
+
+
+def archive(folder: Folder, form: Form) -> Iterator[bytes]:
+    """The archive, piece by piece. A file that cannot be read ends it early, which the reader of the archive sees."""
+    read, write = os.pipe()
+    writer = threading.Thread(target=_write, args=(folder, form, write), name="checkpoint-archive", daemon=True)
+    writer.start()
+    try:
+        while block := os.read(read, BLOCK):
+            yield block
+    finally:
+        os.close(read)  # the writer finds nobody there and ends
+        writer.join()
+        os.close(folder.descriptor)
+
+
+def _write(folder: Folder, form: Form, write: int) -> None:
+    with contextlib.suppress(OSError), os.fdopen(write, "wb") as pipe:
+        if form == "zip":
+            _write_zip(folder, pipe)
+        else:
+            _write_tar(folder, pipe, "w|gz" if form == "tgz" else "w|")
+
+
+def _write_tar(folder: Folder, pipe: IO[bytes], mode: Literal["w|", "w|gz"]) -> None:
+    with tarfile.open(fileobj=pipe, mode=mode) as opened:
+        for entry in _entries(folder):
+            info = tarfile.TarInfo(entry.name)
+            info.mode, info.mtime = stat.S_IMODE(entry.status.st_mode) & 0o755 | 0o600, int(entry.status.st_mtime)
+            if entry.file is not None:
+                info.size = entry.status.st_size
+            elif entry.target:
+                info.type, info.linkname = tarfile.SYMTYPE, entry.target
+            else:
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
+            opened.addfile(info, entry.file)
+
+
+def _write_zip(folder: Folder, pipe: IO[bytes]) -> None:
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as opened:
+        for entry in _entries(folder):
+            when = time.localtime(max(entry.status.st_mtime, 315_619_200))  # a ZIP knows no year before 1980
+            if entry.file is not None:
+                info = zipfile.ZipInfo(entry.name, when[:6])
+                info.file_size = entry.status.st_size
+                with opened.open(info, "w") as target:
+                    while block := entry.file.read(BLOCK):
+                        target.write(block)
+            elif not entry.target:
+                opened.writestr(zipfile.ZipInfo(f"{entry.name}/", when[:6]), b"")
+
+
+def _entries(folder: Folder) -> Iterator[_Entry]:
+    def fail(error: OSError) -> None:
+        raise error
+
+    for path, folders, files, inside in os.fwalk(".", dir_fd=folder.descriptor, onerror=fail):
+        for name in sorted([*folders, *files]):
+            place = os.path.normpath(os.path.join(path, name))
+            status = os.stat(name, dir_fd=inside, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                yield _Entry(place, status)
+            elif stat.S_ISLNK(status.st_mode):
+                target = os.readlink(name, dir_fd=inside)
+                if _stays(place, target):
+                    yield _Entry(place, status, target=target)
+            elif stat.S_ISREG(status.st_mode):
+                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside), "rb") as file:
+                    status = os.fstat(file.fileno())
+                    if status.st_uid != folder.owner:
+                        raise PermissionError(f"{place} belongs to somebody else than the checkpoint")
+                    yield _Entry(place, status, file)
+
+
+def _stays(place: str, target: str) -> bool:
+    """Whether a link leads to a place inside of the folder."""
+    reached = PurePosixPath(os.path.normpath(os.path.join(os.path.dirname(place), target)))
+    return not os.path.isabs(target) and reached.parts[:1] != ("..",)
