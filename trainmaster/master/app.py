@@ -56,6 +56,9 @@ from trainmaster.master.services.store import CHANNEL
 PARTS = (
     not_served,
     *(
+        jobs,  # first: what is asked most often is found first
+        harness,
+        reporting,
         auth,
         users,
         roles,
@@ -63,10 +66,7 @@ PARTS = (
         cluster,
         agents,
         queue,
-        jobs,
-        harness,
         unmanaged,
-        reporting,
         series,
         runs,
         trials,

@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.lane import Lane
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer
@@ -70,7 +71,7 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, make_app(engine, services))
+        server = _Server(services.wakeups, url, Lane(make_app(engine, services), services))
         with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
             server.run(sockets=[listener])
         services.clusters.close()

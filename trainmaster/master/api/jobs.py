@@ -70,6 +70,10 @@ class ExitRecord(Storable):
 def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCaller) -> Json:
     """Bind the allocation to this job. 409: another job has it, or an earlier run of this one, or it is over."""
     own_allocation(caller, allocation_id)
+    return give_lease(services, allocation_id, body)
+
+
+def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
     pools = {entry.pool.name: entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0)}
     request = LeaseRequest(
         body.job_id,
@@ -87,6 +91,10 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
 def reports(allocation_id: str, body: Reports, services: UsesServices, caller: AnyCaller) -> Json:
     """Take in a piece of a report stream. The answer comes after every decision that the reports led to."""
     own_allocation(caller, allocation_id)
+    return take_reports(services, allocation_id, body)
+
+
+def take_reports(services: Services, allocation_id: str, body: Reports) -> Json:
     answer = allocations.take_reports(
         services.store, services.settings, allocation_id, body.stream, body.first, body.records
     )
@@ -101,6 +109,10 @@ def reports(allocation_id: str, body: Reports, services: UsesServices, caller: A
 def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, caller: AnyCaller) -> Json:
     """How a node ended, with what is left of its report streams. The answer says how much of these is taken in."""
     own_allocation(caller, allocation_id)
+    return take_exit(services, allocation_id, body)
+
+
+def take_exit(services: Services, allocation_id: str, body: ExitRecord) -> Json:
     last = [Piece(piece.stream, piece.first, piece.records) for piece in body.reports]
     record = body.model_dump(exclude={"reports"})
     return {"acked": allocations.take_exit(services.store, services.settings, allocation_id, record, last)}

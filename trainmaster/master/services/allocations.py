@@ -222,7 +222,7 @@ class Intake:
 def _take_core(
     session: Session, conductor: Conductor, allocation_id: str, trial_id: int, first: int, records: Sequence[Json]
 ) -> int:
-    stream = _locked_stream(session, allocation_id, "core")
+    stream = _locked_stream(session, allocation_id, "core", first)
     fresh = _unseen(stream, first, records)
     if not fresh:
         return stream.acked
@@ -248,7 +248,7 @@ def _take_core(
 
 
 def _take_lines(session: Session, allocation: Allocation, name: str, first: int, records: Sequence[Json]) -> int:
-    stream = _locked_stream(session, allocation.id, name)
+    stream = _locked_stream(session, allocation.id, name, first)
     fresh = _unseen(stream, first, records)
     if not fresh:
         return stream.acked
@@ -424,15 +424,16 @@ def _locked(session: Session, allocation_id: str) -> Allocation:
     return found
 
 
-def _locked_stream(session: Session, allocation_id: str, name: str) -> Stream:
+def _locked_stream(session: Session, allocation_id: str, name: str, first: int) -> Stream:
+    """`first`: the number of the record that is sent; where it is 1, the stream is most likely new."""
     key = (allocation_id, name)
-    found = session.get(Stream, key, with_for_update=True, populate_existing=True)
-    if found is None:
-        session.execute(
-            insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0).on_conflict_do_nothing()
-        )
-        found = session.get_one(Stream, key, with_for_update=True, populate_existing=True)
-    return found
+    found = session.get(Stream, key, with_for_update=True, populate_existing=True) if first > 1 else None
+    if found is not None:
+        return found
+    new = insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0)
+    kept = {"acked": Stream.acked}  # an update that changes nothing locks the row of a stream that is there
+    query = new.on_conflict_do_update(index_elements=["allocation_id", "stream"], set_=kept).returning(Stream)
+    return session.scalars(query, execution_options={"populate_existing": True}).one()
 
 
 def _note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:
