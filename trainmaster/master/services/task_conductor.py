@@ -22,6 +22,7 @@ from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.store import Settings, wake
 
 GENERIC, COMMAND, NOTEBOOK, SHELL, TENSORBOARD = KINDS = ("GENERIC", "COMMAND", "NOTEBOOK", "SHELL", "TENSORBOARD")
+PAUSE_GRACE = 30.0  # seconds to save its work in, for a task that says nothing of it: many know of no such request
 SERVICES = frozenset({NOTEBOOK, SHELL, TENSORBOARD})  # something listens in their jobs
 
 
@@ -91,8 +92,9 @@ class TaskConductor:
                     ready=False if row.kind in SERVICES else None,
                 )
             case machine.Preempt(reason) if live is not None:
-                timeout = row.config.get("preemption_timeout") or self.settings.preemption_timeout
-                if attempts.ask_to_leave(self.session, live, reason, float(timeout)):
+                timeout = row.config.get("preemption_timeout")
+                grace = PAUSE_GRACE if timeout is None else float(timeout)
+                if attempts.ask_to_leave(self.session, live, reason, grace):
                     self._condemn(live, reason)
                 self._notes.say(row.task_id, f"Asked to save its work and leave: {reason}")
             case machine.End(reason) if live is not None:
