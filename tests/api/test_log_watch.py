@@ -39,6 +39,10 @@ def says(job: Job, *lines: str, node: int = 0) -> None:
     assert answer.status == 200, answer.content
 
 
+def said(user: Api, job: Job) -> str:
+    return "".join(line["log"] for line in user.lines(f"/api/v1/trials/{job.trial_id}/logs"))
+
+
 def trial(user: Api, job: Job) -> dict[str, Any]:
     return dict(user.get(f"/api/v1/trials/{job.trial_id}").json["trial"])
 
@@ -81,7 +85,15 @@ def test_further_attempts_keep_away_from_a_node(
     with engine.connect() as connection:
         query = f"SELECT blocked_nodes FROM trials WHERE id = {job.trial_id}"
         assert connection.execute(text(query)).scalar_one() == ["node-a"]
-    assert "keep away from node-a" in "".join(line["log"] for line in user.lines(f"/api/v1/trials/{job.trial_id}/logs"))
+    assert "keep away from node-a" in said(user, job)
+    job.leave(exit_code=1)
+    wait_for(lambda: "the pool default has no other node in service" in said(user, job), "a word about why it waits")
+    assert trial(user, job)["state"] in ("STATE_ACTIVE", "STATE_QUEUED")
+    with engine.begin() as connection:  # as when a node comes into service: it goes on by itself
+        connection.execute(text(f"UPDATE trials SET blocked_nodes = '[]' WHERE id = {job.trial_id}"))
+        query = "UPDATE allocations SET not_before = now() WHERE trial_id = {} AND submission = 'NEW'"
+        connection.execute(text(query.format(job.trial_id)))
+    wait_for(lambda: jobs_of(master, user, job.experiment_id, attempt=2), "the next attempt")
 
 
 def test_a_webhook_hears_of_a_line_once_for_each_task(admin: Api, watched: Callable[..., Job]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
+import tarfile
 import uuid
 from typing import Any
 
@@ -52,6 +55,19 @@ def trial_of(user: Api, trial: int) -> dict[str, Any]:
 def report(user: Api, trial: int, steps: int, run: int = 1, group: str = "validation", **metrics: Any) -> Any:
     told = {"trialId": trial, "trialRunId": run, "stepsCompleted": steps, "metrics": {"avgMetrics": metrics}}
     return user.post(f"/api/v1/trials/{trial}/metrics", {"group": group, "metrics": told})
+
+
+def test_code_that_comes_along_is_kept_or_refused(user: Api) -> None:
+    file = {"path": "train.py", "type": 48, "content": base64.b64encode(b"print()").decode(), "mode": 420, "mtime": "0"}
+    made = user.post("/api/v1/experiments", {"config": CONFIG, "unmanaged": True, "modelDefinition": [file]})
+    number = made.json["experiment"]["id"]
+    assert made.json["experiment"]["modelDefinitionSize"] > 0
+    kept = base64.b64decode(user.get(f"/api/v1/experiments/{number}/model_def").json["b64Tgz"])
+    with tarfile.open(fileobj=io.BytesIO(kept)) as archive:
+        assert archive.getnames() == ["train.py"]
+    told = {"config": CONFIG, "unmanaged": True, "modelDefinition": [{**file, "path": "../x"}]}
+    refused = user.post("/api/v1/experiments", told)
+    assert (refused.status, "../x" in refused.sentence) == (400, True)
 
 
 # -- one life -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Remains, Snapshot
+from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Pool, Remains, Snapshot
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 
 NODE = "n7"
@@ -28,6 +28,10 @@ class FlakyDispatcher(LocalDispatcher):
         self._note(spec.token).parent.mkdir(exist_ok=True)
         self._note(spec.token).touch()
         return JobRef(spec.token, f"lost-{spec.token}")
+
+    def pools(self) -> Sequence[Pool]:
+        """Of several nodes, so that one may be avoided."""
+        return [replace(pool, nodes=8) for pool in super().pools()]
 
     def observe(self) -> Snapshot:
         seen = super().observe()

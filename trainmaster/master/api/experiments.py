@@ -93,7 +93,7 @@ def order_of(body: CreateRequest) -> Order:
 def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> CreateAnswer:
     order = order_of(body)
     if body.unmanaged:
-        number, _ = unmanaged.create_experiment(services.store, services.defaults, caller, order)
+        number, _ = unmanaged.create_experiment(services.store, services.settings, services.defaults, caller, order)
         view = experiments.get(services.store, number)
         return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
     row = create_experiment(services.store, services.settings, services.clusters, services.defaults, caller, order)

@@ -44,7 +44,9 @@ class PatchTrial(Body):
 
 def created(services: Services, caller: UserCaller, body: CreateRequest, external_id: str | None) -> CreateAnswer:
     order = order_of(body)
-    number, _ = unmanaged.create_experiment(services.store, services.defaults, caller, order, external_id)
+    number, _ = unmanaged.create_experiment(
+        services.store, services.settings, services.defaults, caller, order, external_id
+    )
     view = experiments.get(services.store, number)
     return CreateAnswer(experiment=Experiment.of(view), config=masked(view.row.config))
 

@@ -43,6 +43,7 @@ SUBMITTERS = 8  # submits under way at once
 BATCH = 64  # submits begun in one pass
 TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
 UNREACHABLE_DELAY = 30.0
+NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 CHUNK = 1000  # records of a spool taken in by one transaction
 COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
@@ -197,8 +198,10 @@ class ClusterLoop:
             return
         try:
             spec = jobspec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
-            avoid = standing.avoided_nodes(self._store, self._cluster.name, allocation_id)
+            avoid = standing.avoided_nodes(self._store, self._cluster.name, ticket.served.pool, allocation_id)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
+        except Unavailable as error:
+            submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
         except Rejected as error:
             endings.rejected(self._store, self._settings, allocation_id, str(error))
         except Transient as error:

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, PoolStanding, Trial
+from trainmaster.dispatchers.base import Pool
+from trainmaster.master.db.tables import Allocation, Node, PoolStanding, Trial
 from trainmaster.master.lifecycle.breaker import MEMORY, Failure, Rest, rest
 from trainmaster.master.lifecycle.states import OutcomeKind, Submission
 from trainmaster.master.services import logs
 from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.errors import Unavailable
 from trainmaster.master.services.store import Store, wake
 from trainmaster.master.services.submission import explain
 
@@ -110,10 +113,13 @@ def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
         explain(notes, allocation, text, level="WARNING")
 
 
-def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
-    """Nodes that this attempt had better not run on: those that lost an earlier attempt of the same trial in the last
-    hour, and those that lost jobs of two trials, the worst first, not more than MOST_AVOIDED; before them those
-    that a log policy excludes for its trial."""
+def avoided_nodes(store: Store, cluster: str, pool: Pool, allocation_id: str) -> list[str]:
+    """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
+    an earlier attempt of the same trial in the last hour, and those that lost jobs of two trials, the worst first, not
+    more than MOST_AVOIDED, and never so many that the pool has none left.
+
+    Raises Unavailable, in words for the trial's owner, when the policies leave no node of the pool.
+    """
     since = now() - dt.timedelta(seconds=AVOID_FOR)
     query = select(Allocation.trial_id, Allocation.observed).where(
         Allocation.dispatcher == cluster,
@@ -128,6 +134,26 @@ def avoided_nodes(store: Store, cluster: str, allocation_id: str) -> list[str]:
                 blamed[str(node)].add(trial or 0)
         mine = select(Trial.id, Trial.blocked_nodes).join(Allocation, Allocation.trial_id == Trial.id)
         row = session.execute(mine.where(Allocation.id == allocation_id)).first()
-    trial_id, blocked = (row.id, list(row.blocked_nodes)) if row else (None, [])
+        trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
+        if trial_id is not None and forbidden:
+            _refuse_if_none_is_left(session, pool, trial_id, forbidden)
     weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
-    return list(dict.fromkeys([*blocked, *(node for node, _ in weight.most_common(MOST_AVOIDED))]))
+    for node in forbidden:
+        weight.pop(node, None)
+    suspects = [node for node, _ in weight.most_common(MOST_AVOIDED)]
+    return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - 1, 0)]]
+
+
+def _refuse_if_none_is_left(session: Session, pool: Pool, trial_id: int, forbidden: Sequence[str]) -> None:
+    """A pool tells how many nodes it has, not their names: forbidden ones count where this trial has met them there."""
+    met = (
+        select(Node.name)
+        .join(Allocation, Allocation.id == Node.allocation_id)
+        .where(Allocation.trial_id == trial_id, Allocation.pool == pool.name, Node.name.in_(forbidden))
+    )
+    here = sorted(set(session.scalars(met)))
+    if len(here) >= max(pool.nodes, 1):
+        raise Unavailable(
+            f"Log policies keep trial {trial_id} away from {', '.join(here)}, and the pool {pool.name} has no other "
+            "node in service: it waits for one. Move the experiment to another pool, or kill it."
+        )

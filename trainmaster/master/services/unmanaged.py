@@ -23,6 +23,7 @@ from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import Conductor, conducting
+from trainmaster.master.services.context import pack
 from trainmaster.master.services.creation import Order, project_for, refusal
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.experiments import SiteDefaults
@@ -40,17 +41,24 @@ _ENDS = {
 
 
 def create_experiment(
-    store: Store, defaults: SiteDefaults, caller: Caller, order: Order, external_id: str | None = None
+    store: Store,
+    settings: Settings,
+    defaults: SiteDefaults,
+    caller: Caller,
+    order: Order,
+    external_id: str | None = None,
 ) -> tuple[int, bool]:
-    """Its number, and whether it is new. With `external_id` the one that has it, if the caller may change it.
+    """Its number, and whether it is new. With `external_id` the one that has it, if the caller may change it. Code that
+    comes along is kept, for whoever wants to see what ran.
 
-    Raises Invalid with everything that is wrong with the configuration, Forbidden."""
+    Raises Invalid with everything that is wrong with the configuration or the code, TooLarge, Forbidden."""
     site = [{"entrypoint": ENTRYPOINT}, *defaults.of_pool("")]
     try:
         config = parse_experiment(order.text, source=order.source, defaults=site)
     except ConfigError as error:
         raise refusal(error) from None
     shown = config.to_json()
+    archive = pack(order.files, settings.max_context_bytes)
     with store.transaction() as session:
         if external_id is not None:
             _alone(session, external_id)
@@ -83,10 +91,11 @@ def create_experiment(
             shutdown={"cancel": False, "failure": False},
             unmanaged=True,
             external_id=external_id,
+            context_size=len(archive),
         )
         session.add(row)
         session.flush()
-        session.add(ModelDefinition(experiment_id=row.id, archive=b""))
+        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
         return row.id, True
 
 
