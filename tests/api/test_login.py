@@ -112,6 +112,13 @@ def test_a_jobs_token_is_good_for_its_own_attempt(
         job.api.get(f"/api/v1/tasks/{other.task_id}/context_directory"),
     ):
         assert answer.status == 403, answer.content
+    told = f"refused POST /api/x1/{attempt}/exit from 127.0.0.1: This token does not belong to the allocation"
+    assert told in master.log.read_text()
+
+
+def test_a_refused_call_is_one_line_in_the_log(master: MasterProcess, nobody: Api) -> None:
+    assert nobody.get("/api/v1/templates/a%0A2026-01-01%20ERROR%20forged").status == 401
+    assert "refused GET /api/v1/templates/a%0A2026-01-01%20ERROR%20forged from 127" in master.log.read_text()
 
 
 def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody: Api, admin: Api) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainmaster.master.api.shapes import Error
@@ -65,6 +67,13 @@ def explained(error: Exception) -> tuple[int, str]:
     return 503, DATABASE_AWAY
 
 
+def note_refusal(connection: HTTPConnection, sentence: str) -> None:
+    """A line in the log for each call that somebody may not make: who looks for doors that are open shows there."""
+    address = connection.client.host if connection.client else "an unknown address"
+    method = connection.scope.get("method", "GET")
+    log.info("refused %s %s from %s: %s", method, quote(connection.scope["path"]), address, sentence)
+
+
 class _NoNul:
     """Refuses addresses with a NUL character: PostgreSQL's text has none, so nothing can be called so."""
 
@@ -83,6 +92,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(errors.ServiceError)
     async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
+        if isinstance(error, errors.Unauthenticated | errors.Forbidden):
+            note_refusal(request, error.message)
         return envelope(_STATUS.get(type(error), 500), error.message, list(error.details))
 
     @app.exception_handler(RequestValidationError)

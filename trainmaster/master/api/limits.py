@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.api.failures import envelope, explained
+from trainmaster.master.api.failures import envelope, explained, note_refusal
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services.errors import ServiceError
 
@@ -63,6 +64,7 @@ class BodyLimit:
             await run_in_threadpool(self._admit, scope)
         except (ServiceError, *AWAY) as error:
             status, sentence = explained(error)
+            note_refusal(HTTPConnection(scope), sentence)
             raise HTTPException(status, sentence, headers=_CLOSE) from None
         return True
 

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.api.dependencies import Services, UserCaller, bearer, user_of
-from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.failures import envelope, note_refusal
 from trainmaster.master.api.shapes import rfc3339
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.db.registry import Model, ModelVersion
@@ -99,6 +99,7 @@ async def follow(socket: WebSocket) -> None:
         _same_site(socket)
         caller = await run_in_threadpool(_caller, services, token)
     except ServiceError as error:
+        note_refusal(socket, error.message)
         await socket.send_denial_response(envelope(401 if isinstance(error, Unauthenticated) else 403, error.message))
         return
     await socket.accept()
