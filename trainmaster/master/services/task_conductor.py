@@ -57,9 +57,12 @@ class TaskConductor:
         """Close an attempt and let its task decide what follows."""
         if outcome.exit_code is not None:
             allocation.exit_code = outcome.exit_code
-        attempts.close(self.session, allocation, outcome.kind, outcome.text)
+        text = outcome.text
+        if outcome.kind is OutcomeKind.STOPPED and self.row.reason:
+            text = f"{text}: {self.row.reason}"
+        attempts.close(self.session, allocation, outcome.kind, text)
         ran, saved = allocation.lease_job is not None, allocation.preempt_acked
-        self.event(machine.AllocationEnded(outcome.kind, outcome.text, ran, saved))
+        self.event(machine.AllocationEnded(outcome.kind, text, ran, saved))
 
     def settle(self) -> None:
         """Carry out everything that is still to be done, then save. Called by `conducting_task`."""
@@ -98,6 +101,7 @@ class TaskConductor:
                     self._condemn(live, reason)
                 self._notes.say(row.task_id, f"Asked to save its work and leave: {reason}")
             case machine.End(reason) if live is not None:
+                row.reason = reason
                 self._condemn(live, reason)
             case machine.Finish(why):
                 row.end_time, row.reason = now(), why

@@ -1,0 +1,163 @@
+"""Notebooks and TensorBoards behind the master."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+
+from tests.api import programs
+from tests.api.http import Api, Json
+from tests.api.people import person
+from tests.api.tasks import ended, launch, lines, until_ready
+from tests.contract.reference import NoReference
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, files, wait_ended, wait_for
+
+WRITING = """
+from trainmaster import core
+with core.init() as context:
+    (context.train.get_tensorboard_path() / "events.out.tfevents.1.here").write_bytes(b"")
+    context.train.report_validation_metrics(1, {"error": 1.0, "epochs": 1})
+"""
+
+
+@pytest.fixture(scope="module", params=["stand-ins", pytest.param("real", marks=pytest.mark.ring)])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """PATH for jobs."""
+    if request.param == "real":
+        try:
+            folder = programs.real()
+        except NoReference as reason:
+            pytest.skip(str(reason))
+    else:
+        folder = programs.stand_ins(tmp_path_factory.mktemp("programs"))
+    return f"{folder}:/usr/local/bin:/usr/bin:/bin"
+
+
+def asked(path: str, *variables: str, **keys: object) -> Json:
+    return {"resources": {"slots": 0}, "environment": {"environment_variables": [f"PATH={path}", *variables]}, **keys}
+
+
+@pytest.fixture(scope="module")
+def notebook(runner: Api, path: str) -> Iterator[Json]:
+    made = launch(runner, "notebook", config=asked(path))
+    assert not runner.get(f"/api/v1/tasks/{made['id']}").json["task"]["allocations"][-1]["isReady"]
+    until_ready(runner, made["id"])
+    yield made
+    runner.post(f"/api/v1/notebooks/{made['id']}/kill")
+
+
+def test_a_notebook_knows_the_master_and_nobody_else(runner: Api, notebook: Json) -> None:
+    address: str = notebook["serviceAddress"]
+    assert runner.get(f"{address}api/kernels").json == []
+    port = int(next(word for word in _command_line(notebook) if word.startswith("--ServerApp.port=")).partition("=")[2])
+    neighbour = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    neighbour.request("GET", f"{address}api/kernels")
+    assert neighbour.getresponse().status == 403
+    neighbour.close()
+    assert runner.token not in " ".join(_command_line(notebook))
+
+
+def _command_line(notebook: Json) -> list[str]:
+    """Of the notebook's process, as every user of the node may see it."""
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = process.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if f"--ServerApp.base_url={notebook['serviceAddress']}" in words:
+            return words
+    raise AssertionError("there is no such process")
+
+
+def test_a_kernel_is_spoken_with(runner: Api, notebook: Json, request: pytest.FixtureRequest) -> None:
+    is_real = "real" in request.node.name
+    made = runner.post(f"{notebook['serviceAddress']}api/kernels", {}).json["id"] if is_real else "k"
+    uri = runner.url.replace("http", "ws", 1) + f"{notebook['serviceAddress']}api/kernels/{made}/channels"
+
+    async def speak() -> str:
+        async with connect(
+            uri, additional_headers={"Authorization": f"Bearer {runner.token}"}, open_timeout=60
+        ) as kernel:
+            await kernel.send(json.dumps(_execute("print(6 * 7)")) if is_real else "print(6 * 7)")
+            async for message in kernel:
+                if not is_real:
+                    return str(message)
+                if (found := json.loads(message))["msg_type"] == "stream":
+                    return str(found["content"]["text"])
+        raise AssertionError("the kernel went without a word")
+
+    assert asyncio.run(speak()) == ("42\n" if is_real else "PRINT(6 * 7)")
+    if is_real:
+        assert runner.call("DELETE", f"{notebook['serviceAddress']}api/kernels/{made}").status == 204
+
+
+def _execute(code: str) -> Json:
+    header = {"msg_id": uuid.uuid4().hex, "username": "x", "session": uuid.uuid4().hex, "version": "5.3"}
+    header |= {"msg_type": "execute_request"}
+    content = {"code": code, "silent": False}
+    return {
+        "header": header,
+        "parent_header": {},
+        "metadata": {},
+        "content": content,
+        "channel": "shell",
+        "buffers": [],
+    }
+
+
+def test_others_do_not_enter_a_notebook(runner: Api, keeper: Api, notebook: Json) -> None:
+    address = f"{notebook['serviceAddress']}api/kernels"
+    assert [api.get(address).status for api in (keeper, person(keeper).api, Api(runner.url))] == [200, 403, 401]
+    path = f"/api/v1/notebooks/{notebook['id']}/report_idle"
+    assert runner.call("PUT", path, {"idle": True}).status == 403
+
+
+def test_a_notebook_that_nobody_uses_ends(runner: Api, path: str) -> None:
+    config = asked(path, "TRAINMASTER_IDLE_LOOK=0.5", idle_timeout="3s")
+    made = launch(runner, "notebook", config=config)
+    until_ready(runner, made["id"])
+    ended(runner, made["id"])
+    assert "Killed" not in "".join(lines(runner, made["id"]))
+    found = runner.get(f"/api/v1/notebooks/{made['id']}").json["notebook"]
+    assert (found["state"], found["exitStatus"]) == ("STATE_TERMINATED", "It was ended at once: nobody has used it for 3 s")
+
+
+def test_a_tensorboard_shows_what_trainings_have_written(
+    running: MasterProcess, runner: Api, keeper: Api, path: str
+) -> None:
+    client = running.client()
+    number = client.create_experiment(trainings.experiment(), files(train__py=WRITING)).id
+    assert wait_ended(client, number).state == "COMPLETED"
+    (trial,) = client.trials(number)
+    config = {"environment": {"environment_variables": [f"PATH={path}"]}, "tensorboard_args": ["--reload_interval=1"]}
+    made = launch(runner, "tensorboard", experimentIds=[number], trialIds=[trial.id], config=config)
+    assert (made["experimentIds"], made["trialIds"]) == ([number], [trial.id])
+    until_ready(runner, made["id"])
+    expected = {f"exp_{number}/{trial.id}", f"exp_{number}_trial_{trial.id}"}
+    where = "data/runs" if "notebooks" in path else ""
+    if where:  # the real one lists only runs with something in them
+        assert runner.get(f"{made['serviceAddress']}{where}").json == []
+    else:
+        wait_for(lambda: set(runner.get(made["serviceAddress"]).json) == expected, "the runs")
+    assert person(keeper).api.get(made["serviceAddress"]).status == 200
+    runner.post(f"/api/v1/tensorboards/{made['id']}/kill")
+    ended(runner, made["id"])
+
+
+@pytest.mark.parametrize("body", [{}, {"experimentIds": [99999999]}, {"trialIds": [99999999]}])
+def test_a_tensorboard_of_nothing(runner: Api, body: Json) -> None:
+    assert runner.post("/api/v1/tensorboards", body).status in (400, 404)
+
+
+def test_where_a_program_is_missing(runner: Api) -> None:
+    made = launch(runner, "notebook", config=asked("/usr/bin:/bin"))
+    ended(runner, made["id"])
+    assert any("jupyter cannot be run" in line for line in lines(runner, made["id"]))
