@@ -169,7 +169,8 @@ def three(master: MasterProcess, user: Api) -> Iterator[list[Job]]:
             "resources": {"model.pt": 2**40 + index},
             "metadata": {"framework": "none"},
         }
-        assert job.send([job.validation(steps, loss=loss), checkpoint]).status == 200
+        score = {} if index == 1 else {"score": 5 + index}
+        assert job.send([job.validation(steps, loss=loss, **score), checkpoint]).status == 200
     yield jobs
     user.post(f"{EXPERIMENTS}/{number}/kill")
 
@@ -225,6 +226,9 @@ def test_trials_by_state_and_page(user: Api, three: list[Job]) -> None:
         ({"sortByAttr": "SORT_BY_BATCH_NUMBER", "orderBy": "ORDER_BY_DESC"}, [2, 1, 0]),
         ({"sortByAttr": "SORT_BY_SEARCHER_METRIC"}, [1, 2, 0]),
         ({"sortByAttr": "SORT_BY_SEARCHER_METRIC", "limit": 1}, [1]),
+        ({"sortByMetric": "loss"}, [1, 2, 0]),
+        ({"sortByMetric": "score", "orderBy": "ORDER_BY_DESC"}, [2, 0, 1]),
+        ({"sortByMetric": "it's nowhere"}, [0, 1, 2]),
         ({"states": "STATE_COMPLETED", "sortByAttr": "SORT_BY_UUID"}, [0, 1, 2]),
         ({"states": "STATE_DELETED"}, []),
     ],
@@ -234,6 +238,11 @@ def test_checkpoints(user: Api, three: list[Job], query: dict[str, Any], order: 
     answer = user.get(f"{EXPERIMENTS}/{three[0].experiment_id}/checkpoints", **query)
     assert answer.status == 200, answer.content
     assert [int(entry["uuid"][-1]) for entry in answer.json["checkpoints"]] == order
+
+
+def test_checkpoints_by_what_can_be_no_metric(user: Api, three: list[Job]) -> None:
+    path = f"{EXPERIMENTS}/{three[0].experiment_id}/checkpoints"
+    assert user.get(path, sortByMetric="\0").status == 400
 
 
 def test_checkpoints_of_one_trial(user: Api, three: list[Job]) -> None:

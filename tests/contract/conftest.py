@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract import reference
+from tests.contract import methods, reference
 from tests.e2e import trainings
 from tests.e2e.conftest import LOCAL
 from tests.e2e.master import MasterProcess, make_folder, remove_folder
@@ -57,15 +57,12 @@ class Reference:
 
     def run(self, code: str, *arguments: str) -> Any:
         """Run Python with the SDK; `answer(x)` in it hands a JSON value back."""
-        prelude = "import json, sys\nfrom determined.experimental import client\n"
-        prelude += "def answer(x): print('ANSWER', json.dumps(x))\n"
         done = subprocess.run(
-            [str(self.environment / "bin" / "python"), "-c", prelude + code, *arguments],
+            [str(self.environment / "bin" / "python"), "-c", methods.PRELUDE + code, *arguments],
             env=self._variables(), capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
-        return json.loads(line.removeprefix("ANSWER "))
+        return json.loads(methods.note(done.stdout))
 
     def _variables(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DET_", "PYTHON"))}

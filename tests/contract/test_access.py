@@ -45,6 +45,19 @@ ROLES = "security: {authz: {type: rbac}}\n"
 HOSTS = "additional_resource_managers: [{type: agent, cluster_name: hosts, resource_pools: [{pool_name: gpus}]}]\n"
 
 
+POOLS = """
+client.login()
+one, two = (client.create_workspace(name) for name in sys.argv[1:])
+(pool,) = [pool for pool in one.list_pools() if pool.name == "gpus"]
+def seen(): return [len(pool.list_workspaces()), *("gpus" in [p.name for p in w.list_pools()] for w in (one, two))]
+found = [seen()]
+pool.add_bindings([one.name]); found.append(seen())
+pool.replace_bindings([two.name]); found.append(seen())
+pool.remove_bindings([two.name]); found.append(seen())
+answer(found)
+"""
+
+
 @pytest.fixture(scope="module")
 def ruled(installed: Path) -> Iterator[MasterProcess]:
     """A master on which roles say who may do what, with a pool beside the default one."""
@@ -235,6 +248,12 @@ def test_pools_for_some_workspaces_only(chief: Reference) -> None:
     assert (one in said[3].out, two in said[3].out) == (True, False)
     assert (one in said[6].out, two in said[6].out) == (False, True)
     assert ["gpus" in said[number].out for number in (4, 7, 9)] == [False, True, True]
+
+
+def test_the_sdks_pools(chief: Reference) -> None:
+    one, two = (f"w{uuid.uuid4().hex[:8]}" for _ in range(2))
+    found = chief.run(POOLS, one, two)
+    assert found == [[0, True, True], [1, True, False], [1, False, True], [0, True, True]]
 
 
 def test_a_password_is_changed(chief: Reference) -> None:

@@ -10,6 +10,7 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
 from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time, metrics_report
 from trainmaster.master.services import registry, sources
+from trainmaster.master.services.metrics import StoredReport
 from trainmaster.master.services.registry import ModelQuery, ModelView, VersionView, Words
 from trainmaster.master.services.sources import Source
 
@@ -347,7 +348,7 @@ def metrics_of_checkpoint(
 ) -> MetricsAnswer:
     """What trials that use the checkpoint have reported."""
     found = sources.metrics_of_checkpoint(services.store, checkpoint_uuid, _kind(use), group or None)
-    return MetricsAnswer(metrics=[metrics_report(report) for report in found])
+    return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
 
 @router.get("/models/{model_name}/versions/{version}/metrics")
@@ -361,4 +362,12 @@ def metrics_of_version(
 ) -> MetricsAnswer:
     """What trials that use the version have reported."""
     found = sources.metrics_of_version(services.store, model_name, version, _kind(use), group or None)
-    return MetricsAnswer(metrics=[metrics_report(report) for report in found])
+    return MetricsAnswer(metrics=[_used(report, group) for report in found])
+
+
+def _used(report: StoredReport, group: str) -> Json:
+    """Asked for no group, Determined's client looks for the average in reports of all groups, validations too."""
+    shown = metrics_report(report)
+    if not group and "validation_metrics" in report.metrics:
+        shown["metrics"] = {"avg_metrics": report.metrics["validation_metrics"], **report.metrics}
+    return shown

@@ -130,12 +130,14 @@ def checkpoints(
     offset: int = 0,
     limit: int = 0,
     sort_by_attr: Annotated[str, Query(alias="sortByAttr")] = "SORT_BY_END_TIME",
+    sort_by_metric: Annotated[str, Query(alias="sortByMetric", max_length=1000)] = "",
 ) -> CheckpointsAnswer:
     page = trials.list_checkpoints(
         services.store,
         trial_id=trial_id,
         states=states,
         sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time"),
+        metric=sort_by_metric,
         descending=descending,
         offset=offset,
         limit=limit,

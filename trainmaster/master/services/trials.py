@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    Double,
     Select,
     Text,
     Uuid,
@@ -196,11 +197,13 @@ def list_checkpoints(
     trial_id: int | None = None,
     states: Sequence[str] = (),
     sort_by: str = "end_time",
+    metric: str = "",
     descending: bool | None = None,
     offset: int = 0,
     limit: int = 0,
 ) -> Page[CheckpointView]:
-    """`sort_by` searcher_metric puts the best first unless told otherwise."""
+    """`metric`: a validation metric to sort by instead. It and the searcher's put the best first unless told
+    otherwise."""
     statement = select(Checkpoint)
     if experiment_id is not None:
         statement = statement.where(Checkpoint.experiment_id == experiment_id)
@@ -216,8 +219,8 @@ def list_checkpoints(
                 f"There is no experiment {experiment_id}." if experiment_id else f"There is no trial {trial_id}."
             )
         if descending is None:
-            descending = sort_by == "searcher_metric" and not experiment.smaller_is_better
-        column = CHECKPOINT_SORTS[sort_by]
+            descending = bool(metric or sort_by == "searcher_metric") and not experiment.smaller_is_better
+        column = _validation_metric(metric) if metric else CHECKPOINT_SORTS[sort_by]
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if descending else column.asc().nulls_last()
@@ -225,6 +228,13 @@ def list_checkpoints(
         trials = {t.id: t for t in session.scalars(select(Trial).where(Trial.id.in_({row.trial_id for row in rows})))}
         views = [CheckpointView(row, trials.get(row.trial_id or 0), experiment.config) for row in rows]
         return Page(views, window)
+
+
+def _validation_metric(name: str) -> ColumnElement[Any]:
+    """Of a checkpoint's own steps; null where it is no number."""
+    value = func.jsonb_extract_path(Checkpoint.__table__.c.validation, name)
+    text = func.jsonb_extract_path_text(Checkpoint.__table__.c.validation, name)
+    return case((func.jsonb_typeof(value) == "number", cast(text, Double)))
 
 
 def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
