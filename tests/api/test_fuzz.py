@@ -164,15 +164,13 @@ class Fuzz:
 
 
 def _can_be_wrong(operation: APIOperation) -> bool:
-    """Whether there is something that does not fit: any text fits into an address, and the generator would only find
-    out after hundreds of attempts."""
+    """Whether there is something that does not fit: any text fits into an address or a header, and the generator would
+    only find out after hundreds of attempts."""
     raw = operation.definition.raw
-    texts = [part["schema"] for part in raw.get("parameters", []) if part["in"] == "path"]
-    return (
-        len(texts) < len(raw.get("parameters", []))
-        or "requestBody" in raw
-        or any(text["type"] != "string" or {"pattern", "enum"} & text.keys() for text in texts)
-    )
+    parts = raw.get("parameters", [])
+    texts = [part["schema"] for part in parts if part["in"] in ("path", "header")]
+    free = [text for text in texts if text.get("type") == "string" and not {"pattern", "enum"} & text.keys()]
+    return len(free) < len(parts) or "requestBody" in raw
 
 
 def _fault(content: str) -> str:

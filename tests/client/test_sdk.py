@@ -28,6 +28,7 @@ from trainmaster.client import (
     hparam,
     metric,
 )
+from trainmaster.client.artifacts import Way
 from trainmaster.client.experiment import Experiment
 
 SECRETS = ("DET_MASTER", "DET_MASTER_ADDR", "DET_USER", "DET_PASS", "DET_USER_TOKEN", "DET_MASTER_CERT_FILE")
@@ -146,6 +147,9 @@ def test_checkpoints_are_copied_whole(experiment: Experiment, tmp_path: Path) ->
     assert json.loads((target / "state.json").read_text()) == {"epochs": 3}
     with pytest.raises(ClientError, match="there already"):
         checkpoint.download(target)
+    through = checkpoint.download(tmp_path / "through", Way.MASTER)
+    assert (through / "state.json").read_bytes() == (target / "state.json").read_bytes()
+    assert sorted(os.listdir(through)) == sorted(os.listdir(target))
     told = checkpoint.edit_metadata(quality="good", steps_completed=None)
     assert (told.metadata["quality"], "steps_completed" in told.metadata) == ("good", False)
     checkpoint.edit_metadata(quality=None, steps_completed=3)

@@ -8,9 +8,8 @@ from pathlib import Path
 from trainmaster.cli import render
 from trainmaster.cli.session import connect, session
 from trainmaster.cli.verbs import Verbs, confirmed
-from trainmaster.client import artifacts
+from trainmaster.client.artifacts import Checkpoint, Way
 from trainmaster.client.experiments import Experiments
-from trainmaster.client.models import Checkpoint
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +18,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("uuid", help="the checkpoint")
     p.add_argument("-o", "--output-dir", type=Path, help="where to (default: checkpoints/UUID)")
     p.add_argument("-q", "--quiet", action="store_true", help="print only the folder")
+    p.add_argument(
+        "--mode",
+        choices=[way.value for way in Way],
+        default=Way.AUTO.value,
+        help="from the storage's folder on this machine, through the master, or whichever works (default)",
+    )
     p = verbs.add("describe", _describe, "show a checkpoint", "det checkpoint describe UUID")
     p.add_argument("uuid", help="the checkpoint")
     render.add_format_options(p)
@@ -33,12 +38,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def _download(args: argparse.Namespace) -> None:
     checkpoint = connect(args).checkpoint(args.uuid)
-    copy_to(checkpoint, args.output_dir or Path("checkpoints") / checkpoint.uuid, quiet=args.quiet)
+    target = args.output_dir or Path("checkpoints") / checkpoint.uuid
+    copy_to(checkpoint, target, quiet=args.quiet, way=Way(args.mode))
 
 
-def copy_to(checkpoint: Checkpoint, target: Path, *, quiet: bool) -> None:
+def copy_to(checkpoint: Checkpoint, target: Path, *, quiet: bool, way: Way = Way.AUTO) -> None:
     """Copy a checkpoint's files to a folder that is not there yet. Raises ClientError."""
-    artifacts.copy_to(checkpoint, target)
+    checkpoint.download(target, way)
     if not quiet:
         files = [path for path in checkpoint.resources if not path.endswith("/")]
         print(f"Copied {render.size(checkpoint.size)} in {len(files)} files to:")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from trainmaster.client import models
 from trainmaster.client.errors import ClientError
@@ -13,6 +14,14 @@ from trainmaster.client.errors import ClientError
 if TYPE_CHECKING:
     from trainmaster.client.experiment import Trial
     from trainmaster.client.master import Master
+
+
+class Way(enum.Enum):
+    """How files come here. DIRECT: from the storage's folder, which this machine must see."""
+
+    AUTO = "auto"
+    DIRECT = "direct"
+    MASTER = "master"
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,11 @@ class Checkpoint(models.Checkpoint):
         """Where its files lie, on a machine that sees the storage. Raises ClientError."""
         return folder(self)
 
-    def download(self, target: str | Path | None = None) -> Path:
-        """Copy its files to a folder that is not there yet (default: checkpoints/UUID), and return that. Raises
-        ClientError."""
+    def download(self, target: str | Path | None = None, way: Way = Way.AUTO) -> Path:
+        """Copy its files to a folder that is not there yet (default: checkpoints/UUID), and return that. They come from
+        the storage's folder where this machine sees it, else through the master. Raises ClientError."""
         where = Path("checkpoints") / self.uuid if target is None else Path(target)
-        copy_to(self, where)
+        _fetch(self, where, way)
         return where
 
     def edit_metadata(self, **values: Any) -> Checkpoint:
@@ -129,42 +138,78 @@ def folder(checkpoint: models.Checkpoint) -> Path:
     )
 
 
-def copy_to(checkpoint: models.Checkpoint, target: Path) -> None:
-    """Copy a checkpoint's files to a folder that is not there yet. Raises ClientError."""
-    if checkpoint.state == "DELETED":
-        raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
-    source = folder(checkpoint)
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise ClientError(f"{target} is there already; name another folder.")
-    if not source.is_dir():
-        raise ClientError(
-            f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this "
-            "where that folder is mounted, for example on a login node."
-        )
-    try:
-        _copy(checkpoint, source, target)
-    except OSError as error:
-        raise ClientError(f"Checkpoint {checkpoint.uuid} could not be copied to {target}: {error}.") from None
-
-
-def _copy(checkpoint: models.Checkpoint, source: Path, target: Path) -> None:
-    """Copy to a folder beside the target and rename it when it is whole. Raises OSError and ClientError."""
+def _fetch(checkpoint: Checkpoint, target: Path, way: Way) -> None:
+    """To a folder beside the target, which is renamed when it is whole. Raises ClientError."""
     import shutil
 
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if checkpoint.state == "DELETED":
+        raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
+    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
+        raise ClientError(f"{target} is there already; name another folder.")
+    source = None if way is Way.MASTER else folder(checkpoint)
+    if source is not None and not source.is_dir():
+        if way is Way.DIRECT:
+            raise ClientError(
+                f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this "
+                "where that folder is mounted, for example on a login node, or let the master send them."
+            )
+        source = None
     partial = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     try:
-        try:
-            shutil.copytree(source, partial)
-        except shutil.Error as errors:  # a list of (source, target, why)
-            raise OSError("; ".join(f"{name}: {why}" for name, _, why in errors.args[0][:3])) from None
-        for path, size in checkpoint.resources.items():
-            copied = partial / path
-            if not copied.exists() or (copied.is_file() and copied.stat().st_size != size):
-                raise ClientError(f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or not of {size} bytes.")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        if source is not None:
+            _copy(source, partial)
+        else:
+            _unpack(checkpoint, partial)
+        _check(checkpoint, partial)
         if target.exists():
             target.rmdir()
         partial.rename(target)
+    except OSError as error:
+        raise ClientError(f"Checkpoint {checkpoint.uuid} could not be copied to {target}: {error}.") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _copy(source: Path, target: Path) -> None:
+    import shutil
+
+    try:
+        shutil.copytree(source, target)
+    except shutil.Error as errors:  # a list of (source, target, why)
+        raise OSError("; ".join(f"{name}: {why}" for name, _, why in errors.args[0][:3])) from None
+
+
+def _unpack(checkpoint: Checkpoint, target: Path) -> None:
+    """What the master sends. Raises ClientError for an archive that is none, and for entries that lead elsewhere."""
+    import shutil
+    import tarfile
+
+    target.mkdir()
+    with checkpoint.master.checkpoint_archive(checkpoint.uuid) as stream:
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as archive:
+                for member in archive:
+                    inside = PurePosixPath(member.name)
+                    if inside.is_absolute() or ".." in inside.parts or not (member.isfile() or member.isdir()):
+                        raise ClientError(f"The master sent {member.name!r}, which is no file of a checkpoint.")
+                    place = target / inside
+                    if member.isdir():
+                        place.mkdir(parents=True, exist_ok=True)
+                        continue
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    content = archive.extractfile(member)
+                    if content is not None:
+                        with content, place.open("wb") as file:
+                            shutil.copyfileobj(content, file, 2**20)
+        except tarfile.TarError as error:
+            raise ClientError(f"What the master sent of checkpoint {checkpoint.uuid} is damaged: {error}.") from None
+
+
+def _check(checkpoint: models.Checkpoint, copied: Path) -> None:
+    """Raises ClientError for a file that is missing or of another size."""
+    for path, size in checkpoint.resources.items():
+        place = copied / path
+        if not place.exists() or (place.is_file() and place.stat().st_size != size):
+            raise ClientError(f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or not of {size} bytes.")

@@ -18,6 +18,8 @@ from trainmaster.client.models import LogLine, MetricsReport, QueuedJob, StoryEv
 from trainmaster.client.resource import PAGE, Resource
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from trainmaster.client import wire
     from trainmaster.client.cluster import ClusterView
     from trainmaster.client.experiments import Experiments
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.client.organisation import Organisation
     from trainmaster.client.policies import Policies
     from trainmaster.client.registry import Registry
+    from trainmaster.client.transport import Content
     from trainmaster.client.users import Users
 
 Json = dict[str, Any]
@@ -337,6 +340,10 @@ class Master(Resource):
     def checkpoint(self, uuid: str) -> Checkpoint:
         raw = self._http.request("GET", f"/api/v1/checkpoints/{quote(uuid, safe='')}")["checkpoint"]
         return Checkpoint.parse(raw, master=self)
+
+    def checkpoint_archive(self, uuid: str) -> AbstractContextManager[Content]:
+        """Its files as a tar, as this comes from the master."""
+        return self._http.content(f"/checkpoints/{quote(uuid, safe='')}", accept="application/x-tar")
 
     # -- models -------------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -51,6 +52,20 @@ def canonical_url(address: str) -> str:
 
 def _not_an_address(address: str) -> ClientError:
     return ClientError(f"{address!r} is not the address of a master; write for example http://login1:8080.")
+
+
+class Content:
+    """A file that comes from the master."""
+
+    def __init__(self, response: http.client.HTTPResponse, broken: Callable[[Exception], MasterUnreachable]) -> None:
+        self._response, self._broken = response, broken
+
+    def read(self, size: int = -1) -> bytes:
+        """Raises MasterUnreachable when it breaks off."""
+        try:
+            return self._response.read(None if size < 0 else size)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._broken(error) from None
 
 
 class Transport:
@@ -115,6 +130,18 @@ class Transport:
         finally:
             self.close()  # a stream that was not read to its end leaves the connection unusable
 
+    @contextmanager
+    def content(self, path: str, *, accept: str) -> Iterator[Content]:
+        """An answer that is no JSON, to be read as it comes. Raises MasterUnreachable or an APIError."""
+        try:
+            response = self._open_stream(path, None, accept=accept)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        try:
+            yield Content(response, self._unreachable)
+        finally:
+            self.close()
+
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
         if self._connection is not None:
@@ -125,9 +152,11 @@ class Transport:
         if hasattr(self, "_connection"):  # not where the address was none
             self.close()
 
-    def _open_stream(self, path: str, query: Mapping[str, Any] | None) -> http.client.HTTPResponse:
+    def _open_stream(
+        self, path: str, query: Mapping[str, Any] | None, accept: str = "application/json"
+    ) -> http.client.HTTPResponse:
         for attempt in (1, 2):
-            response = self._send("GET", path, query, None)
+            response = self._send("GET", path, query, None, accept)
             if response.status == 200:
                 if self._connection is not None and self._connection.sock is not None:
                     self._connection.sock.settimeout(STREAM_TIMEOUT)
@@ -169,8 +198,15 @@ class Transport:
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> http.client.HTTPResponse:
-        headers = {"Accept": "application/json"}
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None,
+        body: Any,
+        accept: str = "application/json",
+    ) -> http.client.HTTPResponse:
+        headers = {"Accept": accept}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         if body is not None:
