@@ -53,11 +53,3 @@ def test_single_sign_on_is_refused_in_words(nobody: Api, address: str) -> None:
     answer = nobody.get(address)
     assert answer.status == 501
     assert "single sign-on" in answer.sentence
-
-
-def test_the_page_tells_what_is_refused() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
-    told = {f"{method} {path}" for method, path in re.findall(r"^\| ([A-Z]+) \| `(.*)` \|$", page, re.MULTILINE)}
-    assert told == set(REFUSED)
-    for sentence in set(REFUSED.values()):
-        assert f"\n## {sentence}\n" in page
