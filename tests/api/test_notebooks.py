@@ -127,7 +127,10 @@ def test_a_notebook_that_nobody_uses_ends(runner: Api, path: str) -> None:
     ended(runner, made["id"])
     assert "Killed" not in "".join(lines(runner, made["id"]))
     found = runner.get(f"/api/v1/notebooks/{made['id']}").json["notebook"]
-    assert (found["state"], found["exitStatus"]) == ("STATE_TERMINATED", "It was ended at once: nobody has used it for 3 s")
+    assert (found["state"], found["exitStatus"]) == (
+        "STATE_TERMINATED",
+        "It was ended at once: nobody has used it for 3 s",
+    )
 
 
 def test_a_tensorboard_shows_what_trainings_have_written(

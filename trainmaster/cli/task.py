@@ -1,14 +1,19 @@
-"""`det task`: what is live, and its logs."""
+"""`det task`: what is live, its logs, and generic tasks."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
+from typing import Literal
 
 from trainmaster.cli import render
-from trainmaster.cli.session import session
-from trainmaster.cli.verbs import Verbs, add_log_filters, log_filters
+from trainmaster.cli.config_file import ConfigFile, add_override_option
+from trainmaster.cli.session import connect, session
+from trainmaster.cli.verbs import Run, Verbs, add_log_filters, log_filters, positive
 from trainmaster.client.cluster import ClusterView
+from trainmaster.client.context import collect
+from trainmaster.client.errors import APIError
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +26,40 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--search", default="", metavar="TEXT", help="only lines with this text in them")
     p.add_argument("--regex", action="store_true", help="--search is a regular expression")
     add_log_filters(p)
+    p = verbs.add("create", _create, "start a generic task", "det task create prepare.yaml -c . --follow")
+    p.add_argument("config_file", type=Path, metavar="FILE", help="YAML file with the configuration")
+    add_override_option(p)
+    p.add_argument("-c", "--context", type=Path, metavar="FOLDER", help="send what is in this folder along")
+    p.add_argument(
+        "-i", "--include", action="append", type=Path, default=[], metavar="PATH", help="send this along, by its name"
+    )
+    p.add_argument("--project-id", "--project_id", type=positive, help="the project that it belongs to")
+    p.add_argument("--fork", metavar="TASK", help="take the files of this task")
+    p.add_argument("-p", "--parent", metavar="TASK", help="the task that starts it, and with which it is ended")
+    p.add_argument("--inherit-context", "--inherit_context", action="store_true", help="take the parent's files")
+    p.add_argument("--no-pause", "--no_pause", action="store_true", help="it cannot be paused")
+    p.add_argument("-f", "--follow", action="store_true", help="print its log until it has ended")
+    p = verbs.add("fork", _fork, "start a task like another one", "det task fork 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
+    p.add_argument("task_id", help="the task")
+    p.add_argument("--project-id", "--project_id", type=positive, help="the project that it belongs to")
+    p.add_argument("-f", "--follow", action="store_true", help="print its log until it has ended")
+    p = verbs.add(
+        "config", _config, "print a task's configuration", "det task config 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d"
+    )
+    p.add_argument("task_id", help="the task")
+    p.add_argument("--json", action="store_true", help="print JSON")
+    steering: tuple[tuple[Literal["pause", "unpause"], str], ...] = (
+        ("pause", "ask a task to save its work and leave"),
+        ("unpause", "let a paused task go on"),
+    )
+    for verb, text in steering:
+        p = verbs.add(verb, _steer(verb), text, f"det task {verb} 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
+        p.add_argument("task_id", help="the task")
+    p = verbs.add(
+        "kill", _kill, "end a task and what it has started", "det task kill 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d"
+    )
+    p.add_argument("task_id", help="the task")
+    p.add_argument("--root", action="store_true", help="end all of its family")
 
 
 def _list(args: argparse.Namespace) -> None:
@@ -50,3 +89,55 @@ def _logs(args: argparse.Namespace) -> None:
     for line in view.task_log(args.task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
         text = json.dumps(line, ensure_ascii=False) + "\n" if args.json else line["message"]
         print(text, end="", flush=args.follow)
+
+
+def _create(args: argparse.Namespace) -> None:
+    file = ConfigFile.of(args)
+    files = collect(args.context, args.include)
+    master = connect(args)
+    try:
+        task_id = master.tasks.create(
+            file.to_send(),
+            files,
+            projectId=args.project_id,
+            forkedFrom=args.fork,
+            parentId=args.parent,
+            inheritContext=args.inherit_context or None,
+            noPause=args.no_pause or None,
+        )
+    except APIError as error:
+        raise file.placed(error) from None
+    _made(args, task_id)
+
+
+def _fork(args: argparse.Namespace) -> None:
+    _made(args, connect(args).tasks.create("", forkedFrom=args.task_id, projectId=args.project_id))
+
+
+def _made(args: argparse.Namespace, task_id: str) -> None:
+    print(f"Created task {task_id}", flush=True)
+    if args.follow:
+        from trainmaster.cli.launching import follow_log
+
+        follow_log(connect(args), task_id)
+
+
+def _config(args: argparse.Namespace) -> None:
+    found = json.loads(connect(args).tasks.config(args.task_id))
+    if args.json:
+        render.show_json(found)
+    else:
+        print(render.yaml(found), end="")
+
+
+def _steer(verb: Literal["pause", "unpause"]) -> Run:
+    def run(args: argparse.Namespace) -> None:
+        connect(args).tasks.steer(args.task_id, verb)
+        print(f"{verb.capitalize()}d task {args.task_id}")
+
+    return run
+
+
+def _kill(args: argparse.Namespace) -> None:
+    connect(args).tasks.end(args.task_id, root=args.root)
+    print(f"Killed task {args.task_id}")

@@ -52,9 +52,9 @@ class Context:
         """Bytes."""
         return sum(one.size for one in self.found)
 
-    def within(self, fields: Mapping[str, Any]) -> Streamed:
-        """A request's body: `fields`, and the entries as `modelDefinition`."""
-        start = json.dumps({**fields, "modelDefinition": []}).encode()[:-2]
+    def within(self, fields: Mapping[str, Any], key: str = "modelDefinition") -> Streamed:
+        """A request's body: `fields`, and the entries under `key`."""
+        start = json.dumps({**fields, key: []}).encode()[:-2]
         parts = [(_opened(one, first=i == 0), one) for i, one in enumerate(self.found)]
         length = len(start) + sum(len(lead) + -(-one.size // 3) * 4 + 2 for lead, one in parts) + 2
 

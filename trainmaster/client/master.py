@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trainmaster.client.organisation import Organisation
     from trainmaster.client.policies import Policies
     from trainmaster.client.registry import Registry
+    from trainmaster.client.tasks import Tasks
     from trainmaster.client.transport import Content
     from trainmaster.client.users import Users
 
@@ -97,6 +98,13 @@ class Master(Resource):
         from trainmaster.client.cluster import ClusterView
 
         return ClusterView(self._http)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """Commands, notebooks, shells, TensorBoards and generic tasks."""
+        from trainmaster.client.tasks import Tasks
+
+        return Tasks(self._http)
 
     # -- who, what ------------------------------------------------------------------------------------------------
 

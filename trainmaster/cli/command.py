@@ -1,0 +1,52 @@
+"""`det command`."""
+
+from __future__ import annotations
+
+import argparse
+
+from trainmaster.cli import render
+from trainmaster.cli.launching import COLUMNS, add_common_verbs, add_launch_options, follow_log, launch
+from trainmaster.cli.session import UsageError, connect
+from trainmaster.cli.verbs import Verbs
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    verbs = Verbs(parser)
+    p = verbs.add("run", _run, "run a program and follow its log", "det command run -c . python3 prepare.py --all")
+    add_launch_options(p)
+    p.add_argument("entrypoint", nargs=argparse.REMAINDER, help="the program and its arguments")
+    add_common_verbs(verbs, "command", "command")
+    p = verbs.add("describe", _describe, "print a command", "det command describe 0d9b31f2")
+    p.add_argument("task_id", help="its id, or how that begins")
+    render.add_format_options(p)
+
+
+def _run(args: argparse.Namespace) -> int:
+    words = args.entrypoint[1:] if args.entrypoint[:1] == ["--"] else args.entrypoint
+    if not words and not args.config_file:
+        raise UsageError("say what to run, as in: det command run python3 prepare.py")
+    master = connect(args)
+    made = launch(master, "command", args, config={"entrypoint": words} if words else {})
+    if args.detach:
+        print(made["id"])
+        return 0
+    print(f"Command {made['id']} ({made['description']})", flush=True)
+    follow_log(master, made["id"])
+    return _status(master.tasks.task(made["id"]))
+
+
+def _status(task: dict[str, object]) -> int:
+    """The program's own, 1 where it has none."""
+    allocations = task.get("allocations")
+    codes = [one.get("statusCode") for one in allocations] if isinstance(allocations, list) else []
+    known = next((code for code in codes if isinstance(code, int)), 1)
+    return known if 0 <= known < 256 else 1
+
+
+def _describe(args: argparse.Namespace) -> None:
+    master = connect(args)
+    found = master.tasks.get("command", master.tasks.find("command", args.task_id))
+    del found["config"]
+    names = {workspace["id"]: workspace["name"] for workspace in master.organisation.workspaces()}
+    found |= {"state": found["state"].removeprefix("STATE_"), "workspaceName": names.get(found["workspaceId"], "")}
+    render.show(args, list(COLUMNS), [[found[column] for column in COLUMNS]], found)

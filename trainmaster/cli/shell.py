@@ -1,0 +1,112 @@
+"""`det shell`: OpenSSH through the master; the shell's host key is checked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from trainmaster.cli.launching import add_common_verbs, add_launch_options, launch
+from trainmaster.cli.session import connect
+from trainmaster.cli.verbs import Verbs
+from trainmaster.client.errors import ClientError
+from trainmaster.client.master import Master
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    verbs = Verbs(parser)
+    p = verbs.add("start", _start, "start a shell and enter it", "det shell start --config resources.slots=1")
+    add_launch_options(p)
+    p.add_argument("--show-ssh-command", action="store_true", help="print the command and leave the keys for it")
+    p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
+    p = verbs.add("open", _open, "enter a shell, or run something in it", "det shell open 0d9b31f2 -- nvidia-smi")
+    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("--show-ssh-command", action="store_true", help="print the command and leave the keys for it")
+    p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
+    p = verbs.add(
+        "show-ssh-command", _show, "print the ssh command, for editors", "det shell show-ssh-command 0d9b31f2",
+        ["show_ssh_command"],
+    )  # fmt: skip
+    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
+    add_common_verbs(verbs, "shell", "shell")
+
+
+def _start(args: argparse.Namespace) -> int:
+    master = connect(args)
+    made = launch(master, "shell", args)
+    if args.detach:
+        print(made["id"])
+        return 0
+    print(f"Shell {made['id']} ({made['description']})", file=sys.stderr, flush=True)
+    return _enter(master, args, made["id"])
+
+
+def _open(args: argparse.Namespace) -> int:
+    master = connect(args)
+    return _enter(master, args, master.tasks.find("shell", args.task_id))
+
+
+def _show(args: argparse.Namespace) -> None:
+    master = connect(args)
+    shell = _ready(master, master.tasks.find("shell", args.task_id))
+    print(shlex.join(_command(master, args, shell, _kept(shell["id"]))))
+
+
+def _enter(master: Master, args: argparse.Namespace, task_id: str) -> int:
+    shell = _ready(master, task_id)
+    if args.show_ssh_command:
+        command = _command(master, args, shell, _kept(task_id))
+        print(shlex.join(command), file=sys.stderr, flush=True)
+        return _ssh(command)
+    with tempfile.TemporaryDirectory(prefix="det-shell-") as folder:
+        return _ssh(_command(master, args, shell, Path(folder)))
+
+
+def _ready(master: Master, task_id: str) -> dict[str, Any]:
+    """The shell once it answers. Raises ClientError."""
+    master.tasks.wait_ready(task_id)
+    shell = master.tasks.get("shell", task_id)
+    if not shell["privateKey"]:
+        raise ClientError(f"The shell {task_id} belongs to somebody else.")
+    return shell
+
+
+def _kept(task_id: str) -> Path:
+    """A private folder for keys that are to stay."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "trainmaster" / "shell" / task_id
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _command(master: Master, args: argparse.Namespace, shell: dict[str, Any], folder: Path) -> list[str]:
+    """The ssh command, and the files that it needs in `folder`."""
+    key, known = folder / "key", folder / "known_hosts"
+    for path, content in ((key, shell["privateKey"]), (known, f"{shell['id']} {shell['hostPublicKey']}\n")):
+        path.unlink(missing_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(content)
+    tunnel = [sys.executable, "-m", "trainmaster.cli.det", "-m", master.url, "tunnel", shell["id"]]
+    options = {
+        "ProxyCommand": shlex.join(tunnel).replace("%", "%%"),
+        "UserKnownHostsFile": str(known),
+        "StrictHostKeyChecking": "yes",
+        "IdentitiesOnly": "yes",
+        "IdentityFile": str(key),
+    }
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    terminal = ["-tt"] if sys.stdin.isatty() else []
+    return ["ssh", *words, *terminal, f"{shell['agentUserGroup']['user']}@{shell['id']}", *args.ssh_opts]
+
+
+def _ssh(command: list[str]) -> int:
+    try:
+        return subprocess.run(command, check=False).returncode
+    except FileNotFoundError:
+        raise ClientError("There is no `ssh` on this machine; install OpenSSH's client.") from None
