@@ -154,7 +154,7 @@ def _kill(services: Services, caller: Caller, kind: str, task_id: str) -> TaskVi
 def _prioritise(services: Services, caller: Caller, kind: str, task_id: str, priority: int) -> TaskView:
     view = standalone.get(services.store, task_id, kind)
     change = queue_control.QueueChange(job_id=str(view.job_id), priority=priority)
-    queue_control.change(services.store, services.settings, services.clusters, caller, change)
+    queue_control.change(services.store, services.settings, services.clusters, caller, [change])
     return standalone.get(services.store, task_id)
 
 

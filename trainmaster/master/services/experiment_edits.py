@@ -67,9 +67,8 @@ def patch(
     slots = int(config["resources"]["slots_per_trial"])
     if live and not over and isinstance(clusters.resolve(pool, slots).cluster.dispatcher, AgentHub):
         priority = int(live["priority"] or 0) if "priority" in live else None
-        queue_control.change(
-            store, settings, clusters, caller, QueueChange(job_id, priority=priority, weight=live.get("weight"))
-        )
+        wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
+        queue_control.change(store, settings, clusters, caller, [wanted])
 
 
 def set_archived(store: Store, settings: Settings, caller: Caller, experiment_id: int, archived: bool) -> None:

@@ -4,7 +4,7 @@ meaning only where we schedule ourselves; a pool can be changed anywhere."""
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services import bindings, policies
-from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import Conductor, conducting, conducting_in
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
 from trainmaster.master.services.feasibility import refuse_impossible
@@ -64,8 +64,25 @@ class _Entry:
         return policies.EXPERIMENT if self.experiment_id is not None else policies.NTSC
 
 
-def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> None:
-    """Raises Invalid, NotFound, Forbidden, Unavailable."""
+def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: Sequence[QueueChange]) -> None:
+    """Make the changes in their order, after all of them have been looked at: what is refused changes nothing. Raises
+    Invalid, NotFound, Forbidden, Unavailable."""
+    planned = [_planned(store, settings, clusters, caller, one) for one in wanted]
+    for one, plan in zip(wanted, planned, strict=True):
+        _apply(store, settings, one, plan)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A change that may be made. `hub` is there where something is asked of a scheduler of ours."""
+
+    entry: _Entry
+    target: ServedPool | None
+    anchor: _Entry | None
+    hub: AgentHub | None
+
+
+def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
     entry = _find(store, wanted.job_id)
     if entry.experiment_id is None and settings.roles:
         caller.require(Permission.UPDATE_NSC, entry.workspace_id)
@@ -76,17 +93,28 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
     if settings.roles and settings.strict_queue:
         caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
     _check(wanted)
-    _heed_policies(store, entry, wanted)
-    if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
-        _move(store, settings, clusters, entry, wanted.resource_pool)
-    if wanted.priority is not None or wanted.weight is not None:
-        hub = _hub_of(clusters, entry)
-        _configure(store, settings, entry, priority=wanted.priority, weight=wanted.weight)
-        _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
     anchor_id = wanted.ahead_of or wanted.behind_of
-    if anchor_id:
-        anchor = _find(store, anchor_id)
-        hub = _hub_of(clusters, entry)
+    anchor = _find(store, anchor_id) if anchor_id else None
+    # A job that goes ahead of another takes its priority.
+    priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
+    _heed_policies(store, entry, priority)
+    target = None
+    if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
+        target = _refuse_move(store, settings, clusters, entry, wanted.resource_pool)
+    if wanted.priority is None and wanted.weight is None and anchor is None:
+        return _Plan(entry, target, None, None)
+    return _Plan(entry, target, anchor, _hub_of(target or clusters.resolve(entry.pool, entry.slots)))
+
+
+def _apply(store: Store, settings: Settings, wanted: QueueChange, plan: _Plan) -> None:
+    entry, hub = plan.entry, plan.hub
+    if plan.target is not None and entry.experiment_id is not None:
+        with conducting(store, settings, entry.experiment_id) as conductor:
+            _move_to_pool(conductor, plan.target.pool.name)
+    if hub is not None and (wanted.priority is not None or wanted.weight is not None):
+        _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
+        _configure(store, settings, entry, priority=wanted.priority, weight=wanted.weight)
+    if hub is not None and (anchor := plan.anchor) is not None:
         _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
         priority = anchor.config["resources"].get("priority")
         if priority is not None:
@@ -122,10 +150,8 @@ def _check(wanted: QueueChange) -> None:
         raise Invalid("A job can be put ahead of another or behind another, not both at once.")
 
 
-def _heed_policies(store: Store, entry: _Entry, wanted: QueueChange) -> None:
-    """A job that goes ahead of another takes its priority. Raises Invalid."""
-    anchor = wanted.ahead_of or wanted.behind_of
-    priority = _find(store, anchor).config["resources"].get("priority") if anchor else wanted.priority
+def _heed_policies(store: Store, entry: _Entry, priority: float | None) -> None:
+    """Raises Invalid."""
     if priority is None:
         return
     asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
@@ -133,8 +159,7 @@ def _heed_policies(store: Store, entry: _Entry, wanted: QueueChange) -> None:
         policies.refuse(session, entry.workspace_id, asked, entry.workload)
 
 
-def _hub_of(clusters: Clusters, entry: _Entry) -> AgentHub:
-    served = clusters.resolve(entry.pool, entry.slots)
+def _hub_of(served: ServedPool) -> AgentHub:
     dispatcher = served.cluster.dispatcher
     if not isinstance(dispatcher, AgentHub):
         raise Invalid(
@@ -170,15 +195,15 @@ def _changing(session: Session, settings: Settings, entry: _Entry) -> Iterator[E
             yield task.row
 
 
-def _move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> None:
+def _refuse_move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> ServedPool:
+    """Where it may go. Raises Invalid for what cannot, NotFound."""
     if entry.experiment_id is None:
         raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
     served = clusters.resolve(pool, entry.slots)
     with store.transaction() as session:
         bindings.refuse_closed(session, served.pool.name, entry.workspace_id)
     refuse_impossible(store, settings, served, entry.config, entry.owner_id, entry.workspace_id)
-    with conducting(store, settings, entry.experiment_id) as conductor:
-        _move_to_pool(conductor, served.pool.name)
+    return served
 
 
 def _move_to_pool(conductor: Conductor, pool: str) -> None:
