@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -417,7 +418,7 @@ def _file(config: str | Path | Mapping[str, Any]) -> Path | None:
     """The file that a configuration is given by; text that names a file is that file."""
     if isinstance(config, Path):
         return config
-    if isinstance(config, str) and "\n" not in config and len(config) < 4096 and Path(config).is_file():
+    if isinstance(config, str) and "\n" not in config and os.path.isfile(config):
         return Path(config)
     return None
 

@@ -20,6 +20,8 @@ LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL
 LOCK_CLASS = 7302
 MAX_LINE = 64 * 1024  # characters; a longer line is cut and says so
 
+_LAST = 1000  # lines of others that may have come between a batch and the same batch again
+
 
 @dataclass(frozen=True)
 class Line:
@@ -76,6 +78,17 @@ def append(session: Session, task_id: str, allocation_id: str | None, lines: Ite
     """
     arrived = now()
     _store(session, [_row(task_id, allocation_id, line, arrived) for line in lines])
+
+
+def came_before(session: Session, task_id: str, lines: Sequence[Line]) -> bool:
+    """Whether the task's last lines hold all of these already: Determined's clients send a batch again when its answer
+    is lost. Only lines that tell their time to the microsecond can be known again."""
+    if not lines or any(line.at is None or line.at.microsecond % 1000 == 0 for line in lines):
+        return False
+    query = select(task_logs.c.at, task_logs.c.rank_id, task_logs.c.stdtype, task_logs.c.log)
+    query = query.where(task_logs.c.task_id == task_id).order_by(task_logs.c.id.desc()).limit(len(lines) + _LAST)
+    known = set(session.execute(query).tuples())
+    return all((line.at, line.rank, line.stdtype, _clean(line.log)) in known for line in lines)
 
 
 def _row(task_id: str, allocation_id: str | None, line: Line, arrived: dt.datetime) -> dict[str, Any]:

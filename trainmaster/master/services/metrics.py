@@ -119,7 +119,8 @@ def take(
     validated: dict[int, Report] = {}
     added: dict[tuple[str, str], list[Any]] = {}
     for report in reports:
-        row = stored.get((report.group, report.steps))
+        # A sample of the machine is one of many at the same step: Determined's harness tells of no step at all.
+        row = None if report.kind == "profiling" else stored.get((report.group, report.steps))
         news = report.metrics
         if row is None:
             row = stored[(report.group, report.steps)] = _row(trial, run_id, report)
@@ -175,7 +176,10 @@ def _row(trial: Trial, run_id: int, report: Report) -> Json:
 def _stored_before(
     session: Session, trial: Trial, run_id: int, reports: Sequence[Report]
 ) -> dict[tuple[str, int], Json]:
-    """What this run has already reported for the groups and steps of `reports`."""
+    """What this run has already reported for the groups and steps of `reports`, samples of the machine left out."""
+    reports = [report for report in reports if report.kind != "profiling"]
+    if not reports:
+        return {}
     m = metrics.c
     groups, steps = {report.group for report in reports}, {report.steps for report in reports}
     query = select(m.id, m.kind, m.group, m.steps, m.metrics).where(

@@ -160,11 +160,15 @@ class Entry:
 
 
 def take_logs(store: Store, caller: Caller, entries: Sequence[Entry]) -> None:
-    """Raises NotFound, Forbidden."""
+    """What has come before counts once. Raises NotFound, Forbidden."""
     by_task: dict[str, list[Entry]] = {}
     for entry in entries:
         by_task.setdefault(entry.task_id, []).append(entry)
     _check_tasks(store, caller, sorted(by_task))
+    with store.reading() as session:
+        for task_id in sorted(by_task):
+            if logs.came_before(session, task_id, [entry.line for entry in by_task[task_id]]):
+                del by_task[task_id]
     for task_id, mine in by_task.items():
         lines = [log_watch.Line(entry.line.log, entry.line.agent_id or "") for entry in mine]
         log_watch.heed(store, task_id, lines.copy)
