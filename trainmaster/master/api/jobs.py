@@ -98,6 +98,10 @@ def take_reports(services: Services, allocation_id: str, body: Reports) -> Json:
     answer = allocations.take_reports(
         services.store, services.settings, allocation_id, body.stream, body.first, body.records
     )
+    return as_json(answer)
+
+
+def as_json(answer: allocations.ReportAnswer) -> Json:
     return {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,

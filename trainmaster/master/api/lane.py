@@ -2,7 +2,7 @@
 
 It serves the same functions as the endpoints of `jobs`, only when all is as usual: a job's own token, a body that fits,
 an answer without a fault. Everything else goes on to the application, which can say what is wrong; so these endpoints
-must be such that a call can be made twice.
+must be such that a call can be made twice. Plain measurements of different jobs share transactions (services.intake).
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,11 +22,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api import jobs
 from trainmaster.master.api.dependencies import Services
-from trainmaster.master.services import identity
+from trainmaster.master.services import identity, intake
 from trainmaster.master.services.identity import Caller
 
 LONGEST = 1 << 20  # bytes of a body
 THREADS = 8
+GATES = 2  # one prepares while the database works for the other
+TOGETHER = 64  # calls in one transaction
 KNOWN_FOR = 60.0  # seconds for which a job's token is not asked about again
 MOST_KNOWN = 10_000
 _PATH = re.compile("/api/x1/allocations/([^/]+)/(lease|reports|exit)")
@@ -46,6 +49,10 @@ class Lane:
         self._app, self._services = app, services
         self._threads = ThreadPoolExecutor(THREADS, "lane")
         self._known: OrderedDict[str, tuple[float, Caller]] = OrderedDict()
+        self._waiting: deque[_Call] = deque()
+        self._arrived = threading.Semaphore(0)  # once for each of them
+        for number in range(GATES):
+            threading.Thread(target=self._gather, name=f"gate-{number}", daemon=True).start()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST" or not (path := _PATH.fullmatch(scope["path"])):
@@ -70,18 +77,27 @@ class Lane:
         body = await _body(receive, read)
         if body is None:
             return None
-        work = self._threads.submit(self._serve, allocation_id, verb, said.decode("latin-1")[7:].strip(), body)
-        return await asyncio.wrap_future(work)
+        call = _Call(allocation_id, verb, said.decode("latin-1")[7:].strip(), body)
+        if verb == "reports":
+            self._waiting.append(call)
+            self._arrived.release()
+        else:
+            self._threads.submit(self._serve, call)
+        return await call.answer
 
-    def _serve(self, allocation_id: str, verb: str, token: str, body: bytes) -> bytes | None:
-        shape, serve = _SERVED[verb]
+    def _serve(self, call: _Call) -> None:
+        answer = None
         try:
-            if self._caller(token).allocation_id != allocation_id:
-                return None
-            answer = serve(self._services, allocation_id, shape.model_validate_json(body))
-            return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
-        except Exception:
-            return None
+            serve = _SERVED[call.verb][1]
+            answer = _written(serve(self._services, call.allocation_id, self._read(call)))
+        except Exception:  # noqa: S110 - the application meets it again, and says what it is
+            pass
+        _settle([(call, answer)])
+
+    def _read(self, call: _Call) -> Any:
+        if self._caller(call.token).allocation_id != call.allocation_id:
+            raise PermissionError(call.allocation_id)
+        return _SERVED[call.verb][0].model_validate_json(call.body)
 
     def _caller(self, token: str) -> Caller:
         """Several threads may ask for the same one; the last one's answer is kept."""
@@ -94,6 +110,71 @@ class Lane:
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
         return caller
+
+    def _gather(self) -> None:
+        """Take in what has come while the transaction before was under way, again and again."""
+        while True:
+            calls: dict[str, _Call] = {}
+            self._arrived.acquire()
+            while True:
+                call = self._waiting.popleft()
+                # Two of one allocation are not to be taken in together: the later may build on the earlier.
+                other = calls.setdefault(call.allocation_id, call)
+                if other is not call:
+                    self._threads.submit(self._serve, call)
+                if len(calls) >= TOGETHER or not self._arrived.acquire(blocking=False):
+                    break
+            self._take_in(list(calls.values()))
+
+    def _take_in(self, calls: Sequence[_Call]) -> None:
+        plain: list[tuple[_Call, intake.Sent]] = []
+        rest: list[_Call] = []
+        for call in calls:
+            try:
+                body = self._read(call)
+            except Exception:
+                _settle([(call, None)])
+                continue
+            if body.stream == "core" and intake.is_plain(body.records):
+                plain.append((call, intake.Sent(call.allocation_id, body.first, body.records)))
+            else:
+                rest.append(call)
+        for call in rest:
+            self._threads.submit(self._serve, call)
+        if not plain:
+            return
+        try:
+            answers = intake.take_together(self._services.store, [sent for _, sent in plain])
+        except Exception:
+            answers = [None] * len(plain)
+        together = list(zip((call for call, _ in plain), answers, strict=True))
+        _settle([(call, _written(jobs.as_json(answer))) for call, answer in together if answer is not None])
+        for call, answer in together:
+            if answer is None:
+                self._threads.submit(self._serve, call)
+
+
+class _Call:
+    """One request on its way; made in the event loop, whose future is settled from threads."""
+
+    def __init__(self, allocation_id: str, verb: str, token: str, body: bytes) -> None:
+        self.allocation_id, self.verb, self.token, self.body = allocation_id, verb, token, body
+        self.loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[bytes | None] = self.loop.create_future()
+
+
+def _settle(answers: Sequence[tuple[_Call, bytes | None]]) -> None:
+    def tell() -> None:
+        for call, answer in answers:
+            if not call.answer.done():  # whoever asked may have gone
+                call.answer.set_result(answer)
+
+    if answers:
+        answers[0][0].loop.call_soon_threadsafe(tell)
+
+
+def _written(answer: Json) -> bytes:
+    return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
 
 
 async def _body(receive: Receive, read: list[Message]) -> bytes | None:

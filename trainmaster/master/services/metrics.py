@@ -141,7 +141,7 @@ def take(
     trial.summary_metrics = summarised(trial.summary_metrics, added)
     if rows:
         sent = json.dumps(rows, separators=(",", ":"), allow_nan=False, default=dt.datetime.isoformat)
-        session.execute(_INSERT, {"rows": sent})
+        session.execute(INSERT, {"rows": sent})
     for row in changed.values():
         session.execute(
             update(metrics)
@@ -153,7 +153,7 @@ def take(
 
 
 # One JSON parameter: half the time of a VALUES list on both sides.
-_INSERT = text("""
+INSERT = text("""
     INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
     SELECT kind, trial_id, run_id, "group", steps, at, metrics
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
