@@ -15,7 +15,9 @@ from tests.docker.engine import DockerEngine, docker_engine
 from tests.docker.registry import Registry, running_registry
 from tests.e2e import trainings
 from tests.e2e.docker_hosts import Hosts, running_hosts
-from tests.e2e.master import ended_as, files, log_text, only_trial, validations, wait_for
+from tests.e2e.master import ended_as, files, free_port, log_text, only_trial, validations, wait_for
+from tests.e2e.services import page, wait_over
+from trainmaster.client.context import collect
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
@@ -80,6 +82,21 @@ def test_a_job_is_an_ordinary_user_without_capabilities(hosts: Hosts) -> None:
     assert int(facts["capabilities"], 16) == 0
     assert facts["new_privileges"] == "1"
     assert facts["shm"] == 128 * 2**20
+
+
+def test_a_service_in_a_container_is_reached_and_prioritised(hosts: Hosts, tmp_path: Path) -> None:
+    master = hosts.master.client()
+    (tmp_path / "word.txt").write_text("from the container")
+    port = free_port()
+    text = f"{{entrypoint: python3 -m http.server {port}, environment: {{proxy_ports: [{{proxy_port: {port}}}]}}}}"
+    service = master.tasks.create(text, collect(tmp_path))
+    assert page(hosts.master, f"/proxy/{service}:{port}/word.txt") == "from the container"
+    waiting = master.tasks.launch("command", {"entrypoint": "echo hello", "resources": {"slots": 2}})["id"]
+    master.tasks.set_priority("command", waiting, 5)
+    assert master.tasks.get("command", waiting)["config"]["resources"]["priority"] == 5
+    wait_over(master, waiting)
+    master.tasks.end(service)
+    wait_over(master, service)
 
 
 def test_a_gang_meets_on_two_hosts(hosts: Hosts) -> None:

@@ -15,6 +15,7 @@ from tests.e2e.master import (
     MasterProcess,
     ended_as,
     files,
+    free_port,
     log_text,
     make_folder,
     only_trial,
@@ -22,6 +23,7 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
+from tests.e2e.services import page, wait_over
 from tests.e2e.slurm import USER, make_slurm_master, slurm_master
 from trainmaster.client import context
 from trainmaster.client.errors import APIError
@@ -71,6 +73,29 @@ def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterP
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
+
+
+def test_a_command_and_a_service_are_batch_jobs_too(
+    slurm_master: MasterProcess, slurm_cluster: Cluster, tmp_path: Path
+) -> None:
+    master = slurm_master.client()
+    (tmp_path / "say.py").write_text(
+        "import getpass, os; print('I am', getpass.getuser(), os.environ['DET_TASK_TYPE'])"
+    )
+    config = {"entrypoint": ["python3", "say.py"], "resources": {"slots": 1}}
+    command = master.tasks.launch("command", config, context.collect(tmp_path))["id"]
+    port = free_port()
+    text = f"{{entrypoint: python3 -m http.server {port}, environment: {{proxy_ports: [{{proxy_port: {port}}}]}}}}"
+    service = master.tasks.create(text, context.collect(tmp_path))
+    assert "I am" in page(slurm_master, f"/proxy/{service}:{port}/say.py")
+    job = str(master.task(service)["allocations"][0]["jobId"])
+    assert "JobState=RUNNING" in slurm_cluster.command("scontrol", "show", "job", job)
+    master.tasks.end(service)
+    for task_id in (service, command):
+        wait_over(master, task_id)
+    assert "JobState=CANCELLED" in slurm_cluster.command("scontrol", "show", "job", job)
+    said = "".join(line["log"] for line in master.cluster.task_log(command))
+    assert f"I am {USER} COMMAND" in said
 
 
 def test_two_nodes_train_one_model_save_when_they_are_warned_and_go_on(

@@ -32,6 +32,7 @@ from tests.e2e.master import (
     remove_folder,
     wait_for,
 )
+from tests.e2e.services import wait_over
 from trainmaster.client.errors import APIError, NotAllowed
 from trainmaster.client.master import Master
 
@@ -180,6 +181,19 @@ def test_neither_of_two_people_sees_what_is_the_others(
         master.steer(made[account], "cancel")
     for account, master in people.items():
         ended_as(master, made[account], "CANCELED")
+
+
+def test_a_shell_is_entered_as_its_owner(process: MasterProcess, people: dict[str, Master], tmp_path: Path) -> None:
+    """The server is that of the job's user, who needs no root for it."""
+    master = people["tmalice"]
+    shell = master.tasks.launch("shell", {"resources": {"slots": 1}})["id"]
+    master.tasks.wait_ready(shell, 60)
+    told = {"DET_MASTER": process.url, "DET_USER": "determined", "DET_PASS": process.password, "HOME": str(tmp_path)}
+    det = [sys.executable, "-m", "trainmaster.cli.det", "shell", "open", shell, "--", "id -un; pwd"]
+    done = subprocess.run(det, env={**os.environ, **told}, capture_output=True, text=True, timeout=120, check=False)
+    assert PEOPLE["determined"] in done.stdout.splitlines(), done  # after all that a login there prints
+    master.tasks.kill("shell", shell)
+    wait_over(master, shell)
 
 
 def test_a_job_under_our_token_of_somebody_else_is_left_alone(
