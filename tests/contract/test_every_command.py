@@ -25,8 +25,6 @@ REFUSED = {
 }
 # Commands that have nothing to do with a master that is there.
 ELSEWHERE = {"deploy": "it brings up Determined's own master, in a cloud or on this machine"}
-# Tasks of no experiment have tests of their own, which need not run the published client for each command.
-TASKS = ("command", "notebook", "shell", "tensorboard", "task")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def test_every_command_is_run_or_refused(commands: list[Command]) -> None:
     ran = [words for folder in ("contract", "e2e") for words in written(TESTS / folder)]
     ran += [line.removeprefix("!").split() for line in REFUSED]
     forgotten = {str(command) for command in commands if not any(map(command.is_begun_by, ran))}
-    assert {name for name in forgotten if name.split()[0] not in TASKS} == set(ELSEWHERE)
+    assert forgotten == set(ELSEWHERE)
 
 
 def test_what_is_refused_says_why(client: Reference) -> None:

@@ -25,6 +25,7 @@ from trainmaster.master.api import (
     failures,
     generic_tasks,
     harness,
+    interactive,
     jobs,
     limits,
     master,
@@ -77,7 +78,7 @@ PARTS = (
         checkpoint_files,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks, policies, updates, proxy),
+    *(registry, templates, webhooks, policies, updates, proxy, interactive),
 )
 
 

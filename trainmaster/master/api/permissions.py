@@ -311,6 +311,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {V1}/tasks/{{task_id}}/pause": P.UPDATE_NSC,
     f"POST {V1}/tasks/{{task_id}}/unpause": P.UPDATE_NSC,
     # services in jobs
+    "GET /det/interactive/{task_id}/{rest:path}": OPEN,  # sends on to the next
     **{
         f"{method} /proxy/{{service_id}}{rest}": PROXY
         for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

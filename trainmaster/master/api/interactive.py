@@ -1,0 +1,17 @@
+"""Where Determined's client sends browsers: `det notebook open`, `det tensorboard open`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse
+
+router = APIRouter(tags=["proxy"])
+
+
+@router.get("/det/interactive/{task_id}/{rest:path}", response_class=RedirectResponse, status_code=307)
+def interactive(task_id: str, rest: str) -> str:
+    """On to the task's own pages. The rest holds its kind, name and pool, which Determined shows meanwhile."""
+    del rest
+    return f"/proxy/{quote(task_id, safe='')}/"
