@@ -78,6 +78,30 @@ def test_a_gang_is_split_evenly_over_as_few_agents_as_can_hold_it(
     assert shape_of(Job("j", slots, 1, **more), sizes) == shape
 
 
+# -- agents to keep away from --------------------------------------------------------------------------------------
+
+
+def test_a_job_keeps_away_from_agents() -> None:
+    pool = Pool(4, 4, 2)
+    assert started(pool.submit("small", 1, avoid=frozenset({"a2"}))) == {"small": {"a0": 1}}
+    assert started(pool.submit("gang", 8, avoid=frozenset({"a0"}))) == {}
+    assert pool.scheduler.why("gang") is Why.TOO_LARGE
+    assert started(pool.submit("aux", 0, avoid=frozenset({"a0", "a1"}))) == {"aux": {"a2": 0}}
+    pool.end("gang")
+    assert started(pool.submit("waits", 4, avoid=frozenset({"a1"}))) == {}
+    assert started(pool.submit("other", 4)) == {"other": {"a1": 4}}  # what the first cannot use is not kept for it
+    assert started(pool.end("small")) == {"waits": {"a0": 4}}
+
+
+def test_nobody_leaves_an_agent_for_a_job_that_avoids_it() -> None:
+    pool = Pool(4, 4, preemption=True)
+    pool.submit("one", 4, priority=90)
+    pool.submit("two", 4, priority=80)
+    decisions = pool.submit("first", 4, priority=1, avoid=frozenset({"a0"}))
+    (asked,) = decisions.preemptions
+    assert dict(pool.scheduler.placement(asked.job_id)) == {"a1": 4}
+
+
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
@@ -33,6 +34,7 @@ SPECS = st.fixed_dictionaries(
         "single_node": st.sampled_from([False, False, True]),
         "slots_per_node": st.sampled_from([None, None, None, 2]),
         "position": st.sampled_from([0.0, 1.0, 2.0]),
+        "avoid": st.sampled_from([frozenset(), frozenset(), frozenset({"n0"}), frozenset({"n1", "n2"})]),
     }
 )
 
@@ -129,6 +131,10 @@ class Machine(RuleBasedStateMachine):
             self._check_preemption(preempt.job_id, preempt.beneficiary, before)
         self._check_use(decisions, before)
 
+    def _sizes(self, job: Job) -> Counter[int]:
+        """How many agents of each size there are for a job."""
+        return Counter(node.slots for node in self.nodes.values() if node.open and node.id not in job.avoid)
+
     # -- what must be true ------------------------------------------------------------------------------------------
 
     def _check_start(self, name: str, placement: dict[str, int]) -> None:
@@ -137,6 +143,7 @@ class Machine(RuleBasedStateMachine):
         assert sum(placement.values()) == job.slots, "half a gang"
         assert len(set(placement.values())) == 1, "an uneven gang"
         assert all(self.nodes[part].open for part in placement), "on an agent that takes nothing"
+        assert not job.avoid & placement.keys(), "on an agent that it avoids"
         assert not job.single_node or len(placement) == 1
         if job.slots_per_node is not None and job.slots > job.slots_per_node:
             assert set(placement.values()) == {job.slots_per_node}
@@ -162,17 +169,13 @@ class Machine(RuleBasedStateMachine):
         """Every sacrifice of this round makes its gang fit, once those who were asked have left."""
         for beneficiary in {preempt.beneficiary for preempt in decisions.preemptions}:
             job = self.jobs[beneficiary]
-            sizes: dict[int, int] = {}
-            for node in self.nodes.values():
-                if node.open:
-                    sizes[node.slots] = sizes.get(node.slots, 0) + 1
-            shape = shape_of(job, sizes)
+            shape = shape_of(job, self._sizes(job))
             assert shape is not None
             stay = {name: parts for name, parts in self.running.items() if name not in self.leaving}
             room = [
                 node.slots - sum(parts.get(node.id, 0) for parts in stay.values())
                 for node in self.nodes.values()
-                if node.open
+                if node.open and node.id not in job.avoid
             ]
             assert sum(free >= shape.slots for free in room) >= shape.nodes, "a pointless sacrifice"
 
@@ -196,9 +199,6 @@ class Machine(RuleBasedStateMachine):
             return
         for name in list(self.nodes):
             self._set(replace(self.nodes[name], open=True))
-        sizes: dict[int, int] = {}
-        for node in self.nodes.values():
-            sizes[node.slots] = sizes.get(node.slots, 0) + 1
         for _ in range(2 * len(self.jobs) + 2):
             self.decide()
             if not self.running:
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
             self._both("release", name)
             self._forget(name)
         for job in self.jobs.values():
-            impossible = shape_of(job, sizes) is None
+            impossible = shape_of(job, self._sizes(job)) is None
             over_cap = job.max_slots is not None and job.slots > job.max_slots
             assert impossible or over_cap, f"{job} never started"
 

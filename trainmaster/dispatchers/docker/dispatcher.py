@@ -449,6 +449,7 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
         slots=spec.slots,
         slots_per_node=spec.slots_per_node,
         single_node=spec.single_node,
+        avoid=tuple(spec.exclude_nodes),
         image=_image(spec),
         force_pull=spec.container.force_pull,
         binds=tuple(

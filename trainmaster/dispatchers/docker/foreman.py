@@ -479,4 +479,5 @@ def _job(record: JobRecord) -> Job:
         preemptible=wanted.preemptible,
         single_node=wanted.single_node,
         slots_per_node=wanted.slots_per_node,
+        avoid=frozenset(wanted.avoid),
     )

@@ -85,6 +85,7 @@ class Wanted(Values):
     slots: int
     slots_per_node: int | None = None
     single_node: bool = False
+    avoid: tuple[str, ...] = ()  # agents that it is not to run on
     image: str = ""
     force_pull: bool = False
     binds: tuple[BindOrder, ...] = ()

@@ -126,6 +126,8 @@ def _waiting(foreman: Foreman, record: JobRecord, ahead: int) -> Sight:
             text = f"Its experiment holds as many slots as it may (max_slots: {wanted.max_slots})."
         case Why.TOO_LARGE:
             text = f"Too many agents of pool {wanted.pool} are disabled or lost for a job of {wanted.slots} slots."
+            if wanted.avoid:
+                text += f" It is kept away from {', '.join(wanted.avoid)}."
         case Why.PROMISED:
             text = "Jobs of lower priority have been asked to leave for it."
         case Why.PLACES:

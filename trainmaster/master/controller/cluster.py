@@ -198,7 +198,9 @@ class ClusterLoop:
             return
         try:
             spec = jobspec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
-            avoid = standing.avoided_nodes(self._store, self._cluster.name, ticket.served.pool, allocation_id)
+            avoid = standing.avoided_nodes(
+                self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
+            )
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except Unavailable as error:
             submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)

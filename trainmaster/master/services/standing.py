@@ -113,12 +113,12 @@ def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
         explain(notes, allocation, text, level="WARNING")
 
 
-def avoided_nodes(store: Store, cluster: str, pool: Pool, allocation_id: str) -> list[str]:
+def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
     """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
     an earlier attempt of the same trial in the last hour, and those that lost jobs of two trials, the worst first, not
-    more than MOST_AVOIDED, and never so many that the pool has none left.
+    more than MOST_AVOIDED, and never so many that the pool has too few left for the job's `slots`.
 
-    Raises Unavailable, in words for the trial's owner, when the policies leave no node of the pool.
+    Raises Unavailable, in words for the trial's owner, when the policies leave too few nodes of the pool.
     """
     since = now() - dt.timedelta(seconds=AVOID_FOR)
     query = select(Allocation.trial_id, Allocation.observed).where(
@@ -136,15 +136,22 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, allocation_id: str) ->
         row = session.execute(mine.where(Allocation.id == allocation_id)).first()
         trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
         if trial_id is not None and forbidden:
-            _refuse_if_none_is_left(session, pool, trial_id, forbidden)
+            _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
     weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
     for node in forbidden:
         weight.pop(node, None)
     suspects = [node for node, _ in weight.most_common(MOST_AVOIDED)]
-    return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - 1, 0)]]
+    return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - _needed(pool, slots), 0)]]
 
 
-def _refuse_if_none_is_left(session: Session, pool: Pool, trial_id: int, forbidden: Sequence[str]) -> None:
+def _needed(pool: Pool, slots: int) -> int:
+    """How many nodes a job takes at least."""
+    return max(1, -(-slots // pool.slots_per_node)) if pool.slots_per_node else 1
+
+
+def _refuse_if_too_few_are_left(
+    session: Session, pool: Pool, needed: int, trial_id: int, forbidden: Sequence[str]
+) -> None:
     """A pool tells how many nodes it has, not their names: forbidden ones count where this trial has met them there."""
     met = (
         select(Node.name)
@@ -152,8 +159,10 @@ def _refuse_if_none_is_left(session: Session, pool: Pool, trial_id: int, forbidd
         .where(Allocation.trial_id == trial_id, Allocation.pool == pool.name, Node.name.in_(forbidden))
     )
     here = sorted(set(session.scalars(met)))
-    if len(here) >= max(pool.nodes, 1):
+    left = max(pool.nodes, 1) - len(here)
+    if left < needed:
+        others = "no other node" if left <= 0 else f"only {left} of the {needed} others that it needs"
         raise Unavailable(
-            f"Log policies keep trial {trial_id} away from {', '.join(here)}, and the pool {pool.name} has no other "
-            "node in service: it waits for one. Move the experiment to another pool, or kill it."
+            f"Log policies keep trial {trial_id} away from {', '.join(here)}, and the pool {pool.name} has {others} "
+            "in service: it waits for more. Move the experiment to another pool, or kill it."
         )

@@ -57,6 +57,7 @@ class Job:
     preemptible: bool = True
     single_node: bool = False
     slots_per_node: int | None = None
+    avoid: frozenset[str] = frozenset()  # agents that it is not to run on
 
 
 @dataclass(frozen=True)

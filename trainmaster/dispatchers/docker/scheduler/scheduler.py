@@ -259,7 +259,7 @@ class Scheduler:
     def _consider(self, job: Job, round_: _Round) -> tuple[Why, bool, bool]:
         """Why it does not start, whether to look at the next one of its line, and whether it has started."""
         if job.slots == 0:
-            place = self._yard.place()
+            place = self._yard.place(job.avoid)
             if place is None:
                 return Why.PLACES, False, False
             self._begin(job, place, round_)
@@ -269,7 +269,7 @@ class Scheduler:
             if job.id in self._promised:
                 self._break_promise(job)
             return Why.TOO_LARGE if shape is None else Why.CAPPED, False, False
-        placement = self._yard.fit(shape.nodes, shape.slots)
+        placement = self._yard.fit(shape.nodes, shape.slots, job.avoid)
         if placement is not None:
             self._begin(job, placement, round_)
             return Why.NEW, True, True
@@ -288,7 +288,7 @@ class Scheduler:
         spots = [self._yard.spots.get(name) for name in held]
         still = all(spot is not None and spot.node.open and spot.node.slots >= shape.slots for spot in spots)
         if holder != job.id or not still:
-            held = self._yard.closest(shape.nodes, shape.slots)
+            held = self._yard.closest(shape.nodes, shape.slots, job.avoid)
             self._held = (job.id, held)
         self._yard.keep(held)
 
@@ -313,7 +313,7 @@ class Scheduler:
                 self._yard.keep(promised)
                 return True
             self._break_promise(job)
-        placement = self._yard.fit_soon(shape.nodes, shape.slots)
+        placement = self._yard.fit_soon(shape.nodes, shape.slots, job.avoid)
         if placement is None:
             found = choose(shape, self._askable(job, shape), lambda spot: self._victims(job, spot), self._fair_to(job))
             if found is None:
@@ -333,9 +333,9 @@ class Scheduler:
 
     def _askable(self, job: Job, shape: Shape) -> list[Spot]:
         """Agents on which asking others may help."""
-        if self._policy.sharing is Sharing.PRIORITY:
-            return list(self._yard.within_reach(job.priority, shape.slots))
-        return list(self._yard.spots.values())
+        by_priority = self._policy.sharing is Sharing.PRIORITY
+        spots = self._yard.within_reach(job.priority, shape.slots) if by_priority else self._yard.spots.values()
+        return [spot for spot in spots if spot.node.id not in job.avoid]
 
     def _victims(self, job: Job, spot: Spot) -> list[Victim]:
         found = []
@@ -412,6 +412,7 @@ class Scheduler:
             0 if fair else job.priority,
             apart,
             job.max_slots,
+            job.avoid,
         )
 
     def _turn(self, key: Key, at: int) -> Turn:
@@ -424,9 +425,9 @@ class Scheduler:
         return (first, position, number)
 
     def _shape(self, job: Job) -> Shape | None:
-        key = (job.slots, job.slots_per_node, job.single_node)
+        key = (job.slots, job.slots_per_node, job.single_node, job.avoid)
         if key not in self._shapes:
-            self._shapes[key] = shape_of(job, self._yard.capacities)
+            self._shapes[key] = shape_of(job, self._yard.capacities_without(job.avoid))
         return self._shapes[key]
 
     def _renew_shapes(self) -> None:

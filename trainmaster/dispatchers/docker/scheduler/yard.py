@@ -84,6 +84,12 @@ class Yard:
 
     # -- agents ----------------------------------------------------------------------------------------------
 
+    def capacities_without(self, avoid: frozenset[str]) -> Mapping[int, int]:
+        """How many open agents there are of each size, without some."""
+        left = self.capacities.copy()
+        left.subtract(spot.node.slots for name in avoid if (spot := self.spots.get(name)) and spot.node.open)
+        return +left
+
     def set_node(self, node: Node) -> None:
         spot = self.spots.get(node.id)
         if spot is None:
@@ -184,29 +190,33 @@ class Yard:
 
     # -- finding ---------------------------------------------------------------------------------------------
 
-    def place(self) -> Placement | None:
+    def place(self, avoid: frozenset[str]) -> Placement | None:
         """An agent for a job without slots."""
-        name = next(self._places.at_least(1, largest_first=self._spread), None)
+        places = self._places.at_least(1, largest_first=self._spread)
+        name = next((name for name in places if name not in avoid), None)
         return None if name is None else {name: 0}
 
-    def fit(self, nodes: int, slots: int) -> Placement | None:
+    def fit(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:
         """Agents that have the room now."""
         found: dict[str, int] = {}
         for name in self._rooms.at_least(slots, largest_first=self._spread):
+            if name in avoid:
+                continue
             found[name] = slots
             if len(found) == nodes:
                 return found
         return None
 
-    def fit_soon(self, nodes: int, slots: int) -> Placement | None:
+    def fit_soon(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:
         """Agents that will have the room when those who were asked to leave have left; the tightest first."""
         if not self._leaving:
             return None
         spots = {name: self.spots[name] for name in self._rooms.at_least(slots, largest_first=False)}
         spots.update({name: spot for name, spot in self._leaving.items() if spot.node.open and spot.soon >= slots})
-        if len(spots) < nodes:
+        found = [spot for name, spot in spots.items() if name not in avoid]
+        if len(found) < nodes:
             return None
-        ordered = sorted(spots.values(), key=lambda spot: (spot.soon, spot.node.id))
+        ordered = sorted(found, key=lambda spot: (spot.soon, spot.node.id))
         return {spot.node.id: slots for spot in ordered[:nodes]}
 
     def within_reach(self, priority: int, slots: int) -> Iterator[Spot]:
@@ -219,10 +229,14 @@ class Yard:
         for name in reach.at_least(slots, largest_first=True):
             yield self.spots[name]
 
-    def closest(self, nodes: int, slots: int) -> Placement:
+    def closest(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement:
         """Agents large enough, those first that lack least."""
-        found = [spot for spot in self._leaving.values() if spot.node.open and spot.node.slots >= slots]
-        taken = {spot.node.id for spot in found}
+        found = [
+            spot
+            for name, spot in self._leaving.items()
+            if spot.node.open and spot.node.slots >= slots and name not in avoid
+        ]
+        taken = {spot.node.id for spot in found} | avoid
         wanted = nodes
         for name in self._rooms.at_least(0, largest_first=True):
             if not wanted:
