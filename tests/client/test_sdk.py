@@ -203,6 +203,7 @@ def test_experiments_are_steered_and_edited(master: Master) -> None:
 def test_a_model_from_its_making_to_its_end(master: Master, experiment: Experiment) -> None:
     name = f"m-{uuid.uuid4().hex[:8]}"
     model = master.create_model(name, labels=["x"], metadata={"k": 1})
+    assert "x" in master.registry.labels()
     assert (model.labels, model.metadata, model.owner) == (("x",), {"k": 1}, "determined")
     with pytest.raises(ClientError, match="no version"):
         model.version()

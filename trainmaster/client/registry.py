@@ -23,6 +23,10 @@ class Registry(Resource):
         found: wire.Model = self._get(f"models/{word(name)}")["model"]
         return found
 
+    def labels(self) -> list[str]:
+        """All that models have, those most used first."""
+        return list(self._get("model/labels")["labels"])
+
     def create_model(self, name: str, **fields: Any) -> wire.Model:
         found: wire.Model = self._post("models", {"name": name, **given(**fields)}, retry=False)["model"]
         return found

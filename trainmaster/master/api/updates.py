@@ -38,6 +38,7 @@ router = APIRouter(tags=["updates"])
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
+PAUSE = 0.1  # seconds in which news waits for more: a burst of changes is looked at once
 LOOK_AGAIN = 10.0  # seconds after which a follower's rights and things are looked at even if nothing woke us
 GOING_AWAY, POLICY, TRY_AGAIN = 1001, 1008, 1013  # RFC 6455, and IANA's registry of its codes
 
@@ -149,6 +150,8 @@ class _Session:
                     if self._asked.empty():
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(woken.wait(), LOOK_AGAIN)
+                    if self._asked.empty() and self._over is None:
+                        await asyncio.sleep(PAUSE)
                 return self._over
             except ServiceError as error:
                 log.info("no more updates for %s: %s", self._name, error.message)
