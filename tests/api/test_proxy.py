@@ -18,7 +18,7 @@ from websockets.exceptions import InvalidStatus
 from tests.api.http import Api
 from tests.api.people import person
 from tests.api.tasks import ended, generic, launch, lines, until_ready
-from tests.e2e.master import wait_for
+from tests.e2e.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
 
@@ -123,6 +123,28 @@ def test_who_may_use_a_service(runner: Api, keeper: Api, mirror: tuple[str, int,
     foreign = {"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}
     assert nobody.call("POST", path, raw=b"", headers=foreign).status == 403
     assert nobody.call("GET", path, headers=foreign).status == 200
+    password = {"Authorization": "Basic " + base64.b64encode(b"a:b").decode()}  # browsers show it by themselves, too
+    assert nobody.call("POST", path, raw=b"", headers={**foreign, **password}).status == 403
+
+
+def test_a_person_with_a_browser_is_asked_for_a_password(
+    running: MasterProcess, runner: Api, mirror: tuple[str, int, int]
+) -> None:
+    task_id, port, _ = mirror
+    path, html = f"/proxy/{task_id}:{port}/", {"Accept": "text/html,*/*"}
+    nobody = Api(runner.url)
+    asked = nobody.call("GET", path, headers=html)
+    assert (asked.status, asked.headers["www-authenticate"][:5]) == (401, "Basic")
+    wrong = base64.b64encode(b"determined:guess").decode()
+    assert nobody.call("GET", path, headers={**html, "Authorization": f"Basic {wrong}"}).status == 403
+    right = {"Authorization": "Basic " + base64.b64encode(f"determined:{running.password}".encode()).decode()}
+    entered = nobody.call("GET", path, query={"a": 1}, headers={**html, **right})
+    assert (entered.status, entered.headers["location"]) == (303, f"{path}?a=1")
+    cookie = entered.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=lax"} <= {part.strip() for part in cookie.split(";")}
+    shown = nobody.call("GET", path, headers={**html, **right, "Cookie": cookie.partition(";")[0]})
+    assert shown.status == 200
+    assert {"authorization", "cookie"}.isdisjoint(shown.json["headers"])
 
 
 @pytest.mark.parametrize("name", ["", ":1", ":65535", ":notaport", ":999999"])

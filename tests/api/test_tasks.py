@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import uuid
 from typing import Any
 
 import pytest
@@ -203,6 +204,19 @@ def test_a_fork_has_what_its_source_had(user: Api) -> None:
     assert (task["forkedFrom"], "forked" in lines(user, fork)) == (source, True)
     assert user.get(f"/api/v1/tasks/{fork}/config").json == user.get(f"/api/v1/tasks/{source}/config").json
     assert user.get(f"/api/v1/tasks/{fork}/context_directory").json["b64Tgz"]
+
+
+def test_a_workspace_goes_with_its_tasks_once_they_have_ended(admin: Api) -> None:
+    home = admin.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
+    order = {"config": {"entrypoint": "sleep 600", "resources": {"slots": 0}}, "workspaceId": home}
+    task_id = admin.post("/api/v1/commands", order).json["command"]["id"]
+    refused = admin.call("DELETE", f"/api/v1/workspaces/{home}")
+    assert (refused.status, "have not ended" in refused.sentence) == (409, True)
+    admin.post(f"/api/v1/commands/{task_id}/kill")
+    ended(admin, task_id)
+    assert admin.call("DELETE", f"/api/v1/workspaces/{home}").status == 200
+    assert admin.get(f"/api/v1/tasks/{task_id}").status == 404
+    assert admin.post("/api/v1/commands", order).status == 404
 
 
 # -- the master may be killed at any time -------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
     """Attempts that have not ended, by their names."""
     pools = {entry.pool.name: entry.cluster.kind for entry in services.clusters.pools()}
     found = {}
-    for row, name, priority in usage.live_attempts(services.store, caller.workspaces):
+    for row, name, priority, ports in usage.live_attempts(services.store, caller.workspaces):
         nodes = list((row.observed or {}).get("nodes") or ())
         resources = [
             {"resourcesId": node, "allocationId": row.id, "agentDevices": {node: {"devices": []}}} for node in nodes
@@ -147,10 +147,16 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
             "resourcePool": row.pool,
             "schedulerType": pools.get(row.pool, ""),
             "priority": priority,
-            "proxyPorts": [],
+            "proxyPorts": [_port(row.task_id, entry) for entry in ports or ()],
             "state": ALLOCATION_STATES[AllocationState(row.state)],
         }
     return {"allocationIdToSummary": found}
+
+
+def _port(task_id: str, entry: Mapping[str, Any]) -> Json:
+    port = entry["proxy_port"]
+    flags = {"proxyTcp": bool(entry.get("proxy_tcp")), "unauthenticated": bool(entry.get("unauthenticated"))}
+    return {"serviceId": f"{task_id}:{port}", "port": port, **flags}
 
 
 @router.get(f"{V1}/tasks/count")

@@ -7,6 +7,8 @@ master takes for its own.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
@@ -20,6 +22,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
+from trainmaster.master.api.auth import LoginRequest, login
 from trainmaster.master.api.dependencies import Services, UsesServices, bearer, user_of
 from trainmaster.master.api.failures import envelope
 from trainmaster.master.services import idle, proxies
@@ -34,6 +37,7 @@ router = APIRouter(tags=["proxy"])
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 COOKIE = "auth"  # the master's own, with a user's token
+SESSION = 7 * 86400  # seconds that a browser keeps it: as long as it is good
 REACH_WITHIN = 10.0  # seconds for a connection to a job
 PIECE = 64 * 1024  # bytes
 LARGEST_MESSAGE = 128 * 2**20  # bytes
@@ -89,7 +93,7 @@ def _refuse_other_sites(connection: HTTPConnection) -> None:
     """A browser sends its cookie along with any page's requests; those that do something, and WebSockets, must come
     from a page of ours. Raises Forbidden."""
     origin = connection.headers.get("origin")
-    by_cookie = "authorization" not in connection.headers
+    by_cookie = not connection.headers.get("authorization", "").lower().startswith("bearer ")
     harmless = connection.scope.get("method") in ("GET", "HEAD", "OPTIONS")
     if origin and by_cookie and not harmless and urlsplit(origin).netloc != connection.headers.get("host"):
         raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
@@ -104,6 +108,32 @@ def _note_use(store: Store, task_id: str) -> None:
         idle.used(store, task_id)
 
 
+async def _ask_browser(request: Request, services: Services, error: Unauthenticated) -> Response:
+    """A person who comes with a browser is asked for name and password, and has a session from then on. Raises what
+    the log-in raises."""
+    if "text/html" not in request.headers.get("accept", "") or request.method != "GET":
+        raise error
+    name, password = _basic(request.headers.get("authorization", ""))
+    if not name:
+        return envelope(401, error.message, headers={"WWW-Authenticate": 'Basic realm="trainmaster", charset="UTF-8"'})
+    answer = await login(request, LoginRequest(username=name, password=password), services)
+    query = f"?{request.url.query}" if request.url.query else ""
+    back = RedirectResponse(f"{request.url.path}{query}", 303)
+    secure = request.url.scheme == "https"
+    back.set_cookie(COOKIE, answer.token, max_age=SESSION, httponly=True, samesite="lax", secure=secure)
+    return back
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """RFC 7617; empty texts for anything else."""
+    scheme, _, word = header.partition(" ")
+    try:
+        name, _, password = base64.b64decode(word, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return (name, password) if scheme.lower() == "basic" else ("", "")
+
+
 # -- headers --------------------------------------------------------------------------------------------------------
 
 
@@ -115,7 +145,7 @@ def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tup
     for key, value in connection.headers.items():
         if key in dropped or key.startswith("x-forwarded-"):
             continue
-        if key == "authorization" and (service.secret or (token and token in value)):
+        if key == "authorization" and (service.secret or (token and token in value) or _is_ours(service, value)):
             continue
         if key == "cookie":
             value = "; ".join(part for part in value.split("; ") if part.partition("=")[0].strip() != COOKIE)
@@ -129,6 +159,11 @@ def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tup
     kept.append(("x-forwarded-proto", "https" if connection.url.scheme in ("https", "wss") else "http"))
     kept.append(("x-forwarded-prefix", f"/proxy/{name}"))
     return kept
+
+
+def _is_ours(service: Service, value: str) -> bool:
+    """A browser that was asked for a password here shows it with every request."""
+    return not service.open and value.lower().startswith("basic ")
 
 
 def _back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
@@ -173,7 +208,10 @@ def without_slash(service_id: str, request: Request) -> Response:
 
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
 async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
-    service = await run_in_threadpool(_admit, services, request, service_id)
+    try:
+        service = await run_in_threadpool(_admit, services, request, service_id)
+    except Unauthenticated as error:
+        return await _ask_browser(request, services, error)
     if service.tcp:
         return envelope(426, "Bytes for this service go over a WebSocket.", headers={"Upgrade": "websocket"})
     await run_in_threadpool(_note_use, services.store, service.task_id)

@@ -1,5 +1,5 @@
 """How long task logs stay: days after the end of the task, -1 for ever. What a trial says goes before what its
-experiment says, and that before what the site says."""
+experiment says, and that before what the site says, which alone counts for other tasks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ _CLEAN_UP = text("""
         JOIN experiments ON experiments.id = trials.experiment_id
         JOIN tasks ON tasks.task_id = trials.task_id
         WHERE tasks.end_time IS NOT NULL
+        UNION ALL
+        SELECT task_id, end_time, :site FROM standalone_tasks WHERE end_time IS NOT NULL
     ) AS ended
     WHERE task_logs.task_id = ended.task_id AND ended.days >= 0
       AND ended.end_time <= now() - make_interval(days => ended.days)

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, select
-from sqlalchemy.orm import undefer
+from sqlalchemy import ColumnElement, Select, and_, delete, func, literal, select
+from sqlalchemy.orm import Session, undefer
 
 from trainmaster.master.db.standalone import Standalone
-from trainmaster.master.db.tables import Allocation, Task, User
+from trainmaster.master.db.tables import Allocation, Task, User, task_logs
 from trainmaster.master.lifecycle import standalone as machine
-from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store
@@ -113,6 +113,16 @@ def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
     with store.reading() as session:
         found = dict(session.execute(query).tuples().all())
     return {kind: found.get(kind, 0) for kind in KINDS}
+
+
+def forget(session: Session, workspace_id: int) -> None:
+    """Remove the tasks of a workspace with their logs. Raises Conflict while one has not ended."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
+    live = list(session.scalars(mine.where(Standalone.end_time.is_(None)).order_by(Standalone.start_time).limit(5)))
+    if live:
+        raise Conflict(f"Tasks that have not ended stand in it ({', '.join(live)}): kill them first.")
+    session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
+    session.execute(delete(Task).where(Task.task_id.in_(mine)))
 
 
 def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:

@@ -88,6 +88,10 @@ def create(
     task_id = str(uuid.uuid4())
     config = found.config
     with store.transaction() as session:
+        # It stays until we are in it.
+        home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
+        if home is None or home.state:
+            raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
         if order.parent_id:
             parent = _parent(session, caller, order.parent_id)
             archive = parent.archive if order.inherits else archive

@@ -154,13 +154,13 @@ def queue_stats(store: Store) -> dict[str, list[tuple[dt.date, float]]]:
     return found
 
 
-def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any]]:
-    """Attempts that have not ended, with the name and the priority of their experiment or task; of these workspaces, or
-    of all."""
+def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
+    """Attempts that have not ended, with the name, the priority and the ports of their experiment or task; of these
+    workspaces, or of all."""
     name = func.coalesce(Experiment.name, Standalone.description)
     config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
     query = (
-        select(Allocation, name, config["resources"]["priority"])
+        select(Allocation, name, config["resources"]["priority"], config["environment"]["proxy_ports"])
         .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
         .outerjoin(Project, Project.id == Experiment.project_id)

@@ -18,6 +18,7 @@ from trainmaster.master.db.organisation import WorkspacePin
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
 from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services import standalone
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -164,6 +165,7 @@ def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
+        standalone.forget(session, workspace_id)
         if begin_removal(session, projects):
             row.state, row.error = "DELETING", ""
             return False

@@ -1,0 +1,85 @@
+"""What the launchers of notebooks, shells and TensorBoards make of their arguments and surroundings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from trainmaster.launchers import notebook, shell, tensorboard
+from trainmaster.runtime.announce import address_for
+
+
+@pytest.mark.parametrize(
+    ("kernels", "terminals", "uses"),
+    [
+        ([], [], (False, False, False)),
+        ([], [{"name": "1"}], (True, False, False)),
+        ([{"connections": 0, "execution_state": "idle"}], [], (True, False, False)),
+        ([{"connections": 0, "execution_state": "busy"}], [], (True, False, True)),
+        ([{"connections": 2, "execution_state": "idle"}], [], (True, True, True)),
+    ],
+)
+def test_when_a_notebook_is_used(kernels, terminals, uses):
+    assert tuple(notebook.in_use(kernels, terminals, kind) for kind in notebook.KINDS) == uses
+
+
+def test_the_secret_of_a_notebook_is_no_argument():
+    command = notebook.command("10.0.0.1", 1234, "/proxy/x/")
+    assert command[:2] == ["jupyter", "lab"]
+    assert "--ServerApp.base_url=/proxy/x/" in command
+    assert not any("token" in word for word in command)
+
+
+def test_what_a_tensorboard_shows(tmp_path):
+    shows, rest = tensorboard.parse(
+        ["--show=exp_1=/a=b/trial", "--show=exp_2=/c", "--", "--samples_per_plugin=images=9"]
+    )
+    assert (shows, rest) == ({"exp_1": "/a=b/trial", "exp_2": "/c"}, ["--samples_per_plugin=images=9"])
+    tensorboard.gather(shows, tmp_path / "logs")
+    assert os.readlink(tmp_path / "logs" / "exp_1") == "/a=b/trial"
+    with pytest.raises(SystemExit, match="is not --show=NAME=FOLDER"):
+        tensorboard.parse(["--logdir", "/"])
+
+
+def test_who_enters_a_shell_finds_its_surroundings(tmp_path):
+    odd = {"PLAIN": "x", "ODD": "a 'b' \"c\" $d `e` \n f", "no name": "x", "TERM": "mine", "PATH": os.environ["PATH"]}
+    script = tmp_path / "enter.sh"
+    script.write_text(shell.entrance(odd, str(tmp_path)))
+    asked = 'printf %s "$ODD"; printf "|%s|%s" "$TERM" "$PWD"'
+    done = subprocess.run(
+        ["sh", str(script)],
+        env={"SSH_ORIGINAL_COMMAND": asked, "TERM": "theirs"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{odd['ODD']}|theirs|{tmp_path}"
+
+
+def test_an_ssh_server_that_takes_one_key_and_nothing_else(tmp_path):
+    found = shell.configuration(tmp_path, "127.0.0.1", 2222)
+    assert {"ListenAddress 127.0.0.1", "Port 2222", "UsePAM no", "PasswordAuthentication no"} <= set(found)
+    sshd = shell.find_sshd("")
+    if sshd is None:
+        pytest.skip("there is no sshd on this machine")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "host_key")], check=True)
+    config = tmp_path / "sshd_config"
+    config.write_text("\n".join(found) + "\n")
+    if os.geteuid() == 0:
+        shell.prepare_for_root()
+    subprocess.run([sshd, "-t", "-f", str(config)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://127.0.0.1:8080", "127.0.0.1"),
+        ("http://localhost:8080", "127.0.0.1"),
+        ("http://[::1]:8080", "::1"),
+        ("https://login1:8080/base", "10.0.0.7"),
+    ],
+)
+def test_where_a_service_is_reached(url, address):
+    assert address_for(url, "10.0.0.7") == address
