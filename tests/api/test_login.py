@@ -136,7 +136,7 @@ def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody:
     assert enter(master.url, other.name).status == 200
     assert someone.api.get("/api/v1/me").status == 200  # sessions go on
     wait_for(lambda: nobody.post(LOGIN, right).status == 200, "the end of the wait")
-    assert f"attempts to log in as {someone.name} from 127.0.0.1 are held back" in master.log.read_text()
+    assert f"attempts to log in as {someone.name!r} from 127.0.0.1 are held back" in master.log.read_text()
 
 
 def test_passwords_that_are_checked_hold_up_nobody_else(nobody: Api, user: Api) -> None:

@@ -51,6 +51,13 @@ def test_success_wipes_the_slate() -> None:
     assert guessed(found, "ada", "a", 10) == PAIR.free + 1
 
 
+def test_what_was_not_tried_does_not_count() -> None:
+    found = PasswordGuesses(Clock())
+    for _ in range(50):  # the database was away
+        assert found.begin("ada", "a") == 0
+        found.withdrawn("ada", "a")
+
+
 def test_one_bad_user_of_a_portal_locks_nobody_out() -> None:
     found = PasswordGuesses(Clock())
     for number in range(200):  # who came in once before

@@ -37,7 +37,7 @@ class UserAnswer(Shape):
 async def login(request: Request, body: LoginRequest, services: UsesServices) -> LoginAnswer:
     """A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
-    name = body.username.strip().lower()[:LONGEST_NAME]
+    name = body.username.strip().lower()[:LONGEST_NAME] or "nobody"
     address = request.client.host if request.client else ""
     if wait := services.guesses.begin(name, address):
         seconds = math.ceil(wait)

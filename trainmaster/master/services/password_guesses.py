@@ -73,7 +73,7 @@ class PasswordGuesses:
                 count = self._counted(key, now)
                 count.attempts, count.last = count.attempts + 1, now
                 if count.attempts == rule.free + 1:
-                    log.warning("attempts to log in as %s from %s are held back", name, address)
+                    log.warning("attempts to log in as %r from %s are held back", name, address)
             return 0.0
 
     def succeeded(self, name: str, address: str) -> None:
