@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import uuid
 from urllib.parse import urlsplit
 
@@ -153,3 +154,23 @@ def test_who_is_known_may_send_much(user: Api, job: Job) -> None:
     assert user.post("/api/v1/models", {"name": uuid.uuid4().hex, "notes": "x" * 2**20}).status == 200
     line = {"t": 0.0, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": "x" * 1000}
     assert job.send([line] * 200, stream="log-0").status == 200
+
+
+def test_large_requests_are_answered_however_many_come_at_once(user: Api, engine: Engine) -> None:
+    """More than are worked on at once; one of them is refused, one breaks off, and nobody waits for either."""
+    body = {"name": "x" * 9 * 2**20}  # too long for a name
+    with Raw(user) as broken:
+        broken.head("POST", "/api/v1/experiments", f"Content-Length: {20 * 2**20}")
+        for _ in range(10):
+            broken.send(PIECE)
+        found: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(user.post("/api/v1/workspaces", body).status))
+            for _ in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == [400] * 5
+    assert user.post("/api/v1/workspaces", body).status == 400

@@ -227,13 +227,19 @@ def test_a_model_from_its_making_to_its_end(master: Master, experiment: Experime
 # -- what is sent -------------------------------------------------------------------------------------------------
 
 SEND = """
-import resource, sys
+import sys
 from pathlib import Path
 from trainmaster.client import connect
+
+def peak():
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1])
+
 master = connect(sys.argv[1], token=sys.argv[2])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+master.whoami()
+before = peak()
 made = master.create_experiment(Path(sys.argv[3]), sys.argv[4], activate=False)
-print(made.id, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(made.id, peak() - before)
 """
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -18,8 +19,13 @@ from trainmaster.master.services.errors import ServiceError
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away
 # Bytes that anybody may send: a login has a hundred. FastAPI reads a body before it asks who sends it.
 OF_STRANGERS = 64 * 2**10
+# A body of this many bytes counts as large: what is made of it takes ten times its room for a moment, so that no more
+# than so many are worked on at once. While they come, any number may.
+LARGE = 8 * 2**20
+LARGE_AT_ONCE = 2
 # What a container left is written to disk piece by piece, under a limit of its own.
 _OWN_LIMIT = re.compile("/api/x1/agents/[^/]+/jobs/[^/]+/remains")
+_PASSED_ON = "/proxy/"  # nothing is made of these bodies
 _CLOSE = {"Connection": "close"}
 
 
@@ -33,6 +39,7 @@ class BodyLimit:
 
     def __init__(self, app: ASGIApp, limit: int, admit: Callable[[Scope], None]) -> None:
         self._app, self._limit, self._admit = app, limit, admit
+        self._places = asyncio.Semaphore(LARGE_AT_ONCE)
         self._sentence = (
             f"The body of a request may have {limit} bytes ({limit // 2**20} MB), and this one has more. Send less, or "
             "ask the administrator for a larger limits.request."
@@ -52,7 +59,10 @@ class BodyLimit:
             ending = send if waits else _Lingering(receive, send)
             await envelope(error.status_code, error.detail, headers=_CLOSE)(scope, receive, ending)
             return
-        await self._app(scope, counted.receive, counted.send)
+        async with contextlib.AsyncExitStack() as until_answered:
+            if not scope["path"].startswith(_PASSED_ON):
+                counted.when_large = lambda: until_answered.enter_async_context(self._places)
+            await self._app(scope, counted.receive, counted.send)
 
     async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
         """Whether a request that has this many bytes by now has been admitted. Raises HTTPException."""
@@ -75,6 +85,7 @@ class _Counted:
     def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
         self._rule, self._scope, self._size = rule, scope, 0
         self._admitted, self._refused = False, False
+        self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when all of a large body is there
         self._receive, self._send = receive, send
 
     async def expect(self, size: int) -> None:
@@ -90,6 +101,9 @@ class _Counted:
             except HTTPException:
                 self._refused = True
                 raise
+            if self._size > LARGE and not message.get("more_body", False) and self.when_large is not None:
+                waiting, self.when_large = self.when_large(), None
+                await waiting
         return message
 
     async def send(self, message: Message) -> None:
