@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +94,11 @@ def test_a_command_and_a_service_are_batch_jobs_too(
     master.tasks.end(service)
     for task_id in (service, command):
         wait_over(master, task_id)
-    assert "JobState=CANCELLED" in slurm_cluster.command("scontrol", "show", "job", job)
+    # By scancel, or before it by the runtime, which hears from the master that its task is over.
+    wait_for(
+        lambda: re.search("JobState=(CANCELLED|FAILED)", slurm_cluster.command("scontrol", "show", "job", job)),
+        "the end of the service's job",
+    )
     said = "".join(line["log"] for line in master.cluster.task_log(command))
     assert f"I am {USER} COMMAND" in said
 
