@@ -162,11 +162,3 @@ def test_what_the_profiler_measured(user: Api, job: Job) -> None:
     assert next(following)["batch"]["values"] == [30.0]
     assert user.get("/api/v1/trials/99999999/profiler/metrics").status == 404
     assert user.get("/api/v1/trials/99999999/profiler/available_series").status == 404
-
-
-@pytest.mark.parametrize("kind", ["commands", "notebooks", "shells", "tensorboards"])
-def test_of_some_tasks_there_are_none(user: Api, kind: str) -> None:
-    answer = user.get(f"/api/v1/{kind}").json
-    assert (answer[kind], answer["pagination"]["total"]) == ([], 0)
-    refused = user.post(f"/api/v1/{kind}")
-    assert (refused.status, "not served" in refused.sentence) == (501, True)

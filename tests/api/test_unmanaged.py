@@ -90,7 +90,7 @@ def test_from_its_making_to_its_end(user: Api) -> None:
     assert say(user, trial, "COMPLETED").json["trial"]["state"] == "STATE_COMPLETED"
     assert state(user, experiment) == "COMPLETED"
     jobs = user.get("/api/v1/job-queues-v2").json["jobs"]
-    assert experiment not in [int(job["full"]["entityId"] or 0) for job in jobs]
+    assert str(experiment) not in [job["full"]["entityId"] for job in jobs]
 
 
 @pytest.mark.parametrize(("said", "ended"), [("ERROR", "ERROR"), ("CANCELED", "CANCELED")])
