@@ -125,7 +125,7 @@ def test_its_code_comes_back(experiment: Experiment) -> None:
 
 def test_what_was_measured(experiment: Experiment) -> None:
     (trial,) = experiment.trials()
-    assert trial == experiment.first_trial() == experiment.best_trial() == trial.reload()
+    assert trial == experiment.first_trial() == experiment.best_trial() == trial.reload() == trial.wait()
     assert trial.experiment() == experiment
     assert [(r.steps_completed, r.metrics) for r in trial.metrics("training")] == [
         (n, {"loss": 2.0 / n}) for n in (1, 2, 3)

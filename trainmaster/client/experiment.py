@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainmaster.client import models
 from trainmaster.client.errors import ClientError, MasterUnreachable
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from trainmaster.client.master import Master
 
 PATIENCE = 600.0  # seconds for which one who waits bears with a master that is away
+
+
+E = TypeVar("E", bound="Experiment | Trial")
+
+
+def _ended(look: Callable[[], E], interval: float, patience: float) -> E:
+    """What `look` finds once it has ended; a master that goes away meanwhile is waited for."""
+    away_since: float | None = None
+    while True:
+        try:
+            if (seen := look()).ended_for_good:
+                return seen
+            away_since = None
+        except MasterUnreachable:
+            away_since = away_since or time.monotonic()
+            if time.monotonic() > away_since + patience:
+                raise
+        time.sleep(interval)
 
 
 @dataclass(frozen=True)
@@ -39,17 +57,7 @@ class Experiment(models.Experiment):
             interval: seconds between two looks.
             patience: seconds for which a master that went away is waited for.
         """
-        seen, away_since = self, None
-        while True:
-            try:
-                seen, away_since = self.reload(), None
-            except MasterUnreachable:
-                away_since = away_since or time.monotonic()
-                if time.monotonic() > away_since + patience:
-                    raise
-            if seen.ended_for_good and away_since is None:
-                return seen
-            time.sleep(interval)
+        return _ended(self.reload, interval, patience)
 
     # -- what it did ----------------------------------------------------------------------------------------------
 
@@ -140,6 +148,10 @@ class Trial(models.Trial):
 
     def reload(self) -> Trial:
         return self.master.trial(self.id)
+
+    def wait(self, interval: float = 2.0, *, patience: float = PATIENCE) -> Trial:
+        """The trial once it has ended, with all its attempts; as `Experiment.wait`."""
+        return _ended(self.reload, interval, patience)
 
     def experiment(self) -> Experiment:
         return self.master.experiment(self.experiment_id)
