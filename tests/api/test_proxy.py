@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from websockets.exceptions import InvalidStatus
 from tests.api.http import Api
 from tests.api.people import person
 from tests.api.tasks import ended, generic, launch, lines, until_ready
-from tests.e2e.master import MasterProcess, wait_for
+from tests.e2e.master import MasterProcess, free_port, wait_for
 
 Json = dict[str, Any]
 
@@ -46,12 +45,6 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Mirror
 print("mirror stands", flush=True)
 server.serve_forever()
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.cli.conftest import Finished
 from tests.cli.shell import DET, Shell
-from tests.e2e.master import wait_for
+from tests.e2e.master import free_port, wait_for
 from trainmaster.client.master import Master
 
 NOTHING = ("--config", "resources.slots=0")
@@ -133,9 +132,7 @@ def test_a_shell_is_entered(shell: Shell, api: Master) -> None:
 
 
 def test_a_port_is_reached(shell: Shell, api: Master) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     served = "import socketserver as s\nclass E(s.StreamRequestHandler):\n"
     served += "    def handle(self): self.wfile.write(self.rfile.readline().upper())\n"
     (shell.cwd / "echo.py").write_text(f"{served}s.ThreadingTCPServer(('127.0.0.1', {port}), E).serve_forever()\n")

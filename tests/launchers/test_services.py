@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
+import sys
 
 import pytest
 
-from trainmaster.launchers import notebook, shell, tensorboard
+from trainmaster.launchers import notebook, service, shell, tensorboard
 from trainmaster.runtime.announce import address_for
 
 
@@ -83,3 +85,26 @@ def test_an_ssh_server_that_takes_one_key_and_nothing_else(tmp_path):
 )
 def test_where_a_service_is_reached(url, address):
     assert address_for(url, "10.0.0.7") == address
+
+
+def test_a_port_that_somebody_else_takes_is_given_up(tmp_path, monkeypatch):
+    """The first command finds its port taken, the second one stands."""
+    ours = service.Service.__new__(service.Service)
+    ours.address = "127.0.0.1"
+    told = []
+    monkeypatch.setattr(ours, "_tell", lambda: told.append(ours.port), raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = ours.port = taken.getsockname()[1]
+        tried = []
+
+        def command():
+            tried.append(ours.port)
+            code = "import socket, sys, time\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+            code += "s.accept()\ntime.sleep(3)"  # longer than is looked whether it stands
+            return [sys.executable, "-c", code, str(ours.port)]
+
+        monkeypatch.setattr(service, "_LOOK", 1.0)
+        assert ours.run(command) == 0
+    assert tried[0] == first
+    assert len(tried) == 2
+    assert told == [tried[1]]

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
     every = float(os.environ.get("TRAINMASTER_IDLE_LOOK", "30"))
     environment = {**os.environ, "JUPYTER_TOKEN": service.secret}
-    return service.run(command(service.address, service.port, service.prefix), environment, look, every)
+    return service.run(lambda: command(service.address, service.port, service.prefix), environment, look, every)
 
 
 def command(address: str, port: int, prefix: str) -> List[str]:

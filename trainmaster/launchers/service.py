@@ -19,6 +19,7 @@ from trainmaster.runtime.errors import Away, Rejected
 from trainmaster.runtime.master import Master
 
 _PATIENCE = 600.0  # seconds that a master that is away is waited for
+_PORTS = 5  # ports that are tried: between the choice and the use of one, another process may take it
 _LOOK = 0.1  # seconds between two looks whether the service answers
 
 
@@ -51,26 +52,33 @@ class Service:
 
     def run(
         self,
-        command: Sequence[str],
+        command: Callable[[], Sequence[str]],
         environment: Optional[Mapping[str, str]] = None,
         meanwhile: Optional[Callable[[], None]] = None,
         every: float = 30.0,
     ) -> int:
-        """Start `command`, tell the master when it answers, and wait for its end. `meanwhile` is called `every` so many
-        seconds once it answers. Returns the status to leave with."""
-        try:
-            child = subprocess.Popen(list(command), env=dict(os.environ if environment is None else environment))
-        except OSError as error:
-            print("%s cannot be run: %s" % (command[0], error.strerror or error), file=sys.stderr, flush=True)
-            return 127
+        """Start `command`, which is asked again for another port when somebody else has taken this one; tell the master
+        when it answers, and wait for its end. `meanwhile` is called `every` so many seconds once it answers. Returns
+        the status to leave with."""
+        for left in range(_PORTS - 1, -1, -1):
+            child = start(command(), os.environ if environment is None else environment)
+            if child is None:
+                return 127
+            status = self._until_it_answers(child)
+            if status is None:
+                self._tell()
+                return attend(child, meanwhile, every)
+            if not left or is_free(self.address, self.port):
+                return status
+            self.port = free_port(self.address)
+        raise AssertionError("the last turn returns")
+
+    def _until_it_answers(self, child: subprocess.Popen[bytes]) -> Optional[int]:
+        """Its status, when it ends before."""
         while not answers(self.address, self.port):
             if (status := wait(child, _LOOK)) is not None:
                 return status
-        self._tell()
-        while (status := wait(child, every)) is None:
-            if meanwhile is not None:
-                meanwhile()
-        return status
+        return wait(child, _LOOK)  # who answers may be somebody else
 
     def _tell(self) -> None:
         """Where it is, and that it answers. A master that refuses that ends the job: nobody could reach it."""
@@ -87,6 +95,37 @@ class Service:
             self._master.call(method, path, dict(body))
         except (Away, Rejected) as error:
             print("the master was not told: %s" % error, file=sys.stderr, flush=True)
+
+
+def start(command: Sequence[str], environment: Mapping[str, str]) -> Optional[subprocess.Popen[bytes]]:
+    """None when there is no such program, which is said."""
+    try:
+        return subprocess.Popen(list(command), env=dict(environment))
+    except OSError as error:
+        print("%s cannot be run: %s" % (command[0], error.strerror or error), file=sys.stderr, flush=True)
+        return None
+
+
+def attend(child: subprocess.Popen[bytes], meanwhile: Optional[Callable[[], None]], every: float) -> int:
+    """Wait for the child's end."""
+    while True:
+        status = wait(child, every)
+        if status is not None:
+            return status
+        if meanwhile is not None:
+            meanwhile()
+
+
+def is_free(address: str, port: int) -> bool:
+    """Whether nobody uses the port now."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ports that were just let go of are free
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+        return True
 
 
 def free_port(address: str) -> int:

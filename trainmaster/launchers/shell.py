@@ -41,12 +41,14 @@ def main() -> int:
     enter.write_text(entrance(os.environ, os.getcwd()), encoding="utf-8", errors="surrogateescape")
     enter.chmod(0o700)
     config = folder / "sshd_config"
-    config.write_text("\n".join(configuration(folder, service.address, service.port)) + "\n", encoding="utf-8")
     if os.geteuid() == 0:
         prepare_for_root()
-    return service.run(
-        [sshd, "-D", "-e", "-f", str(config)], environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-    )
+
+    def command() -> List[str]:
+        config.write_text("\n".join(configuration(folder, service.address, service.port)) + "\n", encoding="utf-8")
+        return [str(sshd), "-D", "-e", "-f", str(config)]
+
+    return service.run(command, environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
 
 
 def find_sshd(path: str) -> Optional[str]:

@@ -15,7 +15,7 @@ def main(arguments: Sequence[str]) -> int:
     service = Service()
     logs = service.run_dir / "tensorboard"
     gather(shows, logs)
-    return service.run(command(logs, service.address, service.port, service.prefix, rest))
+    return service.run(lambda: command(logs, service.address, service.port, service.prefix, rest))
 
 
 def parse(arguments: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
