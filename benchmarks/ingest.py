@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import threading
 import time
@@ -19,6 +18,7 @@ from tests.api.jobs import Job, config, create, jobs_of
 from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.runtime.connection import Connection
 
 CLIENTS = (1, 8, 32)
 METRICS = {f"metric_{i}": i / 7 for i in range(10)}
@@ -33,7 +33,7 @@ class Sender:
     job: Job
     sent: int = 0
 
-    def send(self, connection: http.client.HTTPConnection, reports: int) -> None:
+    def send(self, connection: Connection, reports: int) -> None:
         first = self.sent + 1
         records = [
             {"t": 1.7e9, "kind": "metrics", "group": "training", "steps_completed": n, "metrics": METRICS}
@@ -41,12 +41,11 @@ class Sender:
         ]
         body = json.dumps({"stream": "core", "first": first, "records": records, "node_rank": 0})
         headers = {"Authorization": f"Bearer {self.job.api.token}", "Content-Type": "application/json"}
-        connection.request("POST", f"/api/x1/allocations/{self.job.allocation_id}/reports", body, headers)
-        response = connection.getresponse()
-        answer = response.read()
-        assert response.status == 200, answer
+        path = f"/api/x1/allocations/{self.job.allocation_id}/reports"
+        answer = connection.request("POST", path, headers, body.encode(), 60)
+        assert answer.status == 200, answer
         self.sent += reports
-        assert json.loads(answer)["acked"] == self.sent
+        assert json.loads(answer.body)["acked"] == self.sent
 
 
 def run(deadline: Deadline) -> None:
@@ -96,7 +95,7 @@ def _flood(port: int, senders: Sequence[Sender], reports: int, seconds: float) -
     until = time.monotonic() + seconds
 
     def work(sender: Sender) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection = Connection("127.0.0.1", port, 60)
         while time.monotonic() < until:
             started = time.perf_counter()
             sender.send(connection, reports)

@@ -13,14 +13,20 @@ from tests.scale.filling import Size, fill
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.services import experiments
 
-SIZE = Size(points=10_000_000, lines=2_000_000, live=0)  # half of the lines are the first trial's
+SIZE = Size(experiments=10_000, points=10_000_000, lines=2_000_000, live=0)  # half of the lines are the first trial's
 TIMES = 40
+SERIES = "/api/v1/trials/time-series"
+TEN = "&".join(f"trialIds={number}" for number in range(101, 111))
 
 QUESTIONS = {
     "GET /api/v1/me (the floor)": "/api/v1/me",
-    "experiments, first 200": "/api/v1/experiments?limit=200",
-    "experiments by name, 50": "/api/v1/experiments?limit=50&sortBy=SORT_BY_NAME",
+    "experiments of 10,000, first 200": "/api/v1/experiments?limit=200",
+    **{
+        f"experiments of 10,000 by {column}, 50": f"/api/v1/experiments?limit=50&sortBy=SORT_BY_{column.upper()}"
+        for column in experiments.SORTS
+    },
     "trials of 5,000 by metric, 100": "/api/v1/experiments/1/trials?limit=100&sortBy=SORT_BY_BEST_VALIDATION_METRIC",
     "trials of 5,000 by duration, 100": "/api/v1/experiments/1/trials?limit=100&sortBy=SORT_BY_DURATION",
     "trials of 5,000, last 100": "/api/v1/experiments/1/trials?offset=-100",
@@ -32,6 +38,10 @@ QUESTIONS = {
     "metrics of a trial, all": "/api/v1/trials/metrics/trial_metrics?trialIds=4321",
     "log of 1,000,000 lines, last 100": "/api/v1/trials/1/logs?limit=100&orderBy=ORDER_BY_DESC",
     "log of 1,000,000 lines, first 100": "/api/v1/trials/1/logs?limit=100",
+    "log of 1,000,000 lines, a word in it, 100": "/api/v1/trials/1/logs?limit=100&searchText=line+77",
+    "log of 1,000,000 lines, a word not in it": "/api/v1/trials/1/logs?limit=100&searchText=nowhere",
+    "series of 100,000 points, 500 of them": f"{SERIES}?trialIds=1&metricNames=loss&group=training&maxDatapoints=500",
+    "series of 10 trials, 500 each": f"{SERIES}?{TEN}&metricNames=loss&group=training&maxDatapoints=500",
     "job queue": "/api/v1/job-queues-v2?limit=100",
 }
 
