@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from trainmaster.master.api.dependencies import Services, UserCaller, bearer, user_of
-from trainmaster.master.api.failures import envelope, note_refusal
+from trainmaster.master.api.failures import envelope, explained, note_refusal
 from trainmaster.master.api.shapes import rfc3339
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.db.registry import Model, ModelVersion
@@ -40,6 +40,7 @@ Json = dict[str, Any]
 Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
 PAUSE = 0.1  # seconds in which news waits for more: a burst of changes is looked at once
 LOOK_AGAIN = 10.0  # seconds after which a follower's rights and things are looked at even if nothing woke us
+LONGEST_REASON = 123  # bytes that a frame which closes a WebSocket has room for
 GOING_AWAY, POLICY, TRY_AGAIN = 1001, 1008, 1013  # RFC 6455, and IANA's registry of its codes
 
 
@@ -99,9 +100,10 @@ async def follow(socket: WebSocket) -> None:
     try:
         _same_site(socket)
         caller = await run_in_threadpool(_caller, services, token)
-    except ServiceError as error:
-        note_refusal(socket, error.message)
-        await socket.send_denial_response(envelope(401 if isinstance(error, Unauthenticated) else 403, error.message))
+    except (ServiceError, *AWAY) as error:
+        status, sentence = explained(error)
+        note_refusal(socket, sentence)
+        await socket.send_denial_response(envelope(status, sentence))
         return
     await socket.accept()
     session = _Session(socket, services, token, caller.username)
@@ -111,7 +113,7 @@ async def follow(socket: WebSocket) -> None:
         return
     if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone by now
-            await socket.close(code, reason)
+            await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
 def _same_site(socket: WebSocket) -> None:
@@ -155,7 +157,7 @@ class _Session:
                 return self._over
             except ServiceError as error:
                 log.info("no more updates for %s: %s", self._name, error.message)
-                return POLICY, error.message[:100]
+                return POLICY, error.message
             except AWAY:
                 return TRY_AGAIN, "The database does not answer now."
             finally:
@@ -200,7 +202,7 @@ class _Session:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            self._over = POLICY, f"What was asked does not fit: {where}: {first['msg']}"[:120]
+            self._over = POLICY, f"What was asked does not fit: {where}: {first['msg']}"
         except KeyError:
             self._over = POLICY, "Ask in text, not in bytes."
         except WebSocketDisconnect:
