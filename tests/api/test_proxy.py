@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from tests.api.http import Api
-from tests.api.people import person
+from tests.api.people import give, person, workspace_of
 from tests.api.tasks import ended, generic, launch, lines, until_ready
 from tests.e2e.master import MasterProcess, free_port, wait_for
 
@@ -259,6 +259,20 @@ def test_only_its_owner_is_told_the_key(runner: Api, keeper: Api, other: Api, sh
     assert other.get(path).json["shell"]["privateKey"] == ""
     assert "PRIVATE KEY" not in runner.get("/api/v1/shells").content.decode()
     assert "PRIVATE KEY" not in "".join(lines(runner, shell["id"]))
+
+
+def test_with_roles_the_key_is_for_those_who_may_end_it(chief: Api) -> None:
+    home, _ = workspace_of(chief)
+    viewer, editor = person(chief), person(chief)
+    give(chief, 4, viewer.id, home)
+    give(chief, 5, editor.id, home)
+    made = launch(chief, "shell", config={"resources": {"slots": 0}}, workspaceId=home)
+    path = f"/api/v1/shells/{made['id']}"
+    assert viewer.api.get(path).json["shell"]["privateKey"] == ""
+    assert editor.api.get(path).json["shell"]["privateKey"] == made["privateKey"] != ""
+    assert viewer.api.post(f"{path}/kill").status == 403
+    assert editor.api.post(f"{path}/kill").status == 200
+    ended(chief, made["id"])
 
 
 # -- WebSockets -----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from trainmaster.master.services import idle, queue_control, standalone, task_cr
 from trainmaster.master.services.context import ContextFile
 from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.standalone import SORTS, TaskQuery, TaskView
 from trainmaster.master.services.task_conductor import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.task_creation import TaskOrder
@@ -113,7 +114,9 @@ def _tensorboard(view: TaskView) -> Json:
 
 def _shell(view: TaskView, caller: Caller) -> Json:
     """The key that opens a shell is for those who may end it."""
-    found = view.row.secrets or {} if caller.may_change(view.row.owner_id) else {}
+    row = view.row
+    ends = caller.may_change(row.owner_id) and caller.holds(Permission.UPDATE_NSC, row.workspace_id)
+    found = row.secrets or {} if ends else {}
     user = ((view.latest.proxy or {}).get("user") or view.latest.run_as) if view.latest else None
     return {
         **_shown(view),

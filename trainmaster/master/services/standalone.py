@@ -130,7 +130,7 @@ def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: s
     view = get(store, task_id, kind)
     _own(caller, view.row)
     top = _root(store, task_id) if root else task_id
-    for member in _family(store, top):
+    for member in _family(store, caller, top):
         with store.transaction() as session, conducting_task(session, settings, member) as conductor:
             conductor.event(machine.Kill(f"killed by {caller.username}"))
 
@@ -151,7 +151,7 @@ def _act(store: Store, settings: Settings, caller: Caller, task_id: str, event: 
     if view.row.kind != GENERIC:
         raise Invalid(f"Task {task_id} is a {view.row.kind.lower()}; only generic tasks can be paused.")
     _own(caller, view.row)
-    for member in _family(store, task_id):
+    for member in _family(store, caller, task_id):
         with store.transaction() as session, conducting_task(session, settings, member) as conductor:
             if member == task_id or _possible(conductor.row, event):
                 conductor.event(event)
@@ -170,14 +170,19 @@ def _own(caller: Caller, row: Standalone) -> None:
         raise Forbidden(f"The task {row.task_id} belongs to somebody else.")
 
 
-def _family(store: Store, task_id: str) -> list[str]:
-    """A task and what it has started, and so on; parents first."""
+def _family(store: Store, caller: Caller, task_id: str) -> list[str]:
+    """A task and what it has started, and so on; parents first. Raises Forbidden when one of them stands where the
+    request's permission is not held."""
     top = select(Standalone.task_id, literal(0).label("depth")).where(Standalone.task_id == task_id)
     tree = top.cte(recursive=True)
     below = select(Standalone.task_id, tree.c.depth + 1).join(tree, Standalone.parent_id == tree.c.task_id)
     whole = tree.union_all(below)
+    members = select(whole.c.task_id, Standalone.workspace_id).join(Standalone, Standalone.task_id == whole.c.task_id)
     with store.reading() as session:
-        return list(session.scalars(select(whole.c.task_id).order_by(whole.c.depth, whole.c.task_id)))
+        found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).tuples().all()
+    for _, workspace_id in found:
+        caller.check(workspace_id)
+    return [member for member, _ in found]
 
 
 def _root(store: Store, task_id: str) -> str:
