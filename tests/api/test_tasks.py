@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.http import Api
 from tests.api.tasks import command, ended, generic, lines, state
-from tests.e2e.master import MasterProcess, wait_for
+from tests.e2e.master import MasterProcess, free_port, wait_for
 
 Json = dict[str, Any]
 
@@ -228,10 +228,18 @@ def test_a_command_outlives_the_master(running: MasterProcess, user: Api, tmp_pa
     )
     wait_for(lambda: (tmp_path / "began").exists(), "its start")
     waiting = command(user, "echo", "later", resources={"slots": 4})
+    port = free_port()
+    ports = f"{{proxy_ports: [{{proxy_port: {port}}}]}}"
+    served = f"cd {tmp_path} && exec python3 -m http.server --bind 127.0.0.1 {port}"
+    service = generic(user, f"{{entrypoint: '{served}', resources: {{slots: 0}}, environment: {ports}}}")
+    page = f"/proxy/{service}:{port}/began"
+    wait_for(lambda: user.get(page).status == 200, "the service")
     running.kill()
     (tmp_path / "go").touch()
     running.start()
     task = ended(user, task_id)
     assert (len(task["allocations"]), lines(user, task_id).count("done")) == (1, 1)
+    assert user.get(page).status == 200
+    user.post(f"/api/v1/tasks/{service}/kill", {"taskId": service})
     ended(user, waiting)
     assert lines(user, waiting).count("later") == 1

@@ -119,7 +119,8 @@ async def follow(socket: WebSocket) -> None:
 def _same_site(socket: WebSocket) -> None:
     """A browser sends its cookie along with any page's WebSocket, so the page must be ours. Raises Forbidden."""
     origin = socket.headers.get("origin")
-    if origin and "authorization" not in socket.headers and urlsplit(origin).netloc != socket.headers.get("host"):
+    by_cookie = not socket.headers.get("authorization", "").lower().startswith("bearer ")  # browsers add Basic, too
+    if origin and by_cookie and urlsplit(origin).netloc != socket.headers.get("host"):
         raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
 
 
