@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from trainmaster.dispatchers.access.ways import Folder, make_access
 from trainmaster.dispatchers.base import (
@@ -33,7 +34,7 @@ from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.endings import in_words, memory_ran_out
-from trainmaster.dispatchers.slurm.parse import QueueLine, duration, expand_hosts
+from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, duration, expand_hosts
 from trainmaster.dispatchers.slurm.partitions import Partition, partitions
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 from trainmaster.dispatchers.slurm.states import Exit, map_state
@@ -329,6 +330,7 @@ def _state(job: QueueLine) -> JobState:
     return map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
 
 
+@lru_cache(LISTED)
 def _observation(job: QueueLine, user: str | None) -> Observation:
     state = _state(job)
     begun = state not in (JobState.QUEUED, JobState.HELD)

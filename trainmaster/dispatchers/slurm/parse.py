@@ -15,6 +15,7 @@ from trainmaster.dispatchers.slurm.states import REMEMBERED, Exit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
+LISTED = 10_000  # jobs whose last line is remembered
 ABSENT = frozenset({"", "None assigned", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
 
@@ -110,31 +111,35 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
         if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
             odd.append(record.strip()[:200])
             continue
-        _, state, reason, status, derived, submit, start, end, preempt, restarts, nodes, cluster, *owner, name = fields
-        user, partition, num_nodes, cpus, *tres = owner or [""] * len(OWNER_FIELDS)
-        jobs.append(
-            QueueLine(
-                job_id=job_id,
-                state=state,
-                reason="" if reason in ABSENT else reason,
-                exit=Exit.parse(status),
-                derived=Exit.parse(derived),
-                submitted_at=epoch(submit),
-                started_at=epoch(start),
-                ends_at=epoch(end),
-                preempted_at=epoch(preempt),
-                restarts=int(restarts) if restarts.isdigit() else 0,
-                nodes=expand_hosts(nodes),
-                cluster="" if cluster in ABSENT else cluster,
-                user=user,
-                partition=partition,
-                num_nodes=int(num_nodes) if num_nodes.isdigit() else 0,
-                cpus=int(cpus) if cpus.isdigit() else 0,
-                gpus=job_gpus(*tres, nodes=int(num_nodes) if num_nodes.isdigit() else 0),
-                name=name,
-            )
-        )
+        jobs.append(_queue_line(job_id, *fields[1:]))
     return jobs, odd
+
+
+@lru_cache(LISTED)
+def _queue_line(job_id: str, *fields: str) -> QueueLine:
+    """Remembered: of thousands of jobs that wait, most are printed as they were the time before."""
+    state, reason, status, derived, submit, start, end, preempt, restarts, nodes, cluster, *owner, name = fields
+    user, partition, num_nodes, cpus, *tres = owner or [""] * len(OWNER_FIELDS)
+    return QueueLine(
+        job_id=job_id,
+        state=state,
+        reason="" if reason in ABSENT else reason,
+        exit=Exit.parse(status),
+        derived=Exit.parse(derived),
+        submitted_at=epoch(submit),
+        started_at=epoch(start),
+        ends_at=epoch(end),
+        preempted_at=epoch(preempt),
+        restarts=int(restarts) if restarts.isdigit() else 0,
+        nodes=expand_hosts(nodes),
+        cluster="" if cluster in ABSENT else cluster,
+        user=user,
+        partition=partition,
+        num_nodes=int(num_nodes) if num_nodes.isdigit() else 0,
+        cpus=int(cpus) if cpus.isdigit() else 0,
+        gpus=job_gpus(*tres, nodes=int(num_nodes) if num_nodes.isdigit() else 0),
+        name=name,
+    )
 
 
 @lru_cache(REMEMBERED)

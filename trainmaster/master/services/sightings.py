@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import Text, cast, select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
@@ -49,8 +51,7 @@ def any_live(store: Store, cluster: str) -> bool:
         return session.scalar(query.limit(1)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Live:
+class _Live(NamedTuple):
     """What a look compares of a live attempt: a few columns, because there may be thousands."""
 
     id: str
@@ -61,9 +62,14 @@ class _Live:
     lease_job: str | None
     absent_since: dt.datetime | None
     observed_state: str
-    observed: dict[str, Any] | None
+    said: str | None  # JSON, which is the same for most of them
+
+    @property
+    def observed(self) -> Mapping[str, Any]:
+        return (_read(self.said) if self.said else None) or {}
 
 
+_read = lru_cache(1000)(json.loads)
 _LIVE = (
     Allocation.id,
     Allocation.token,
@@ -73,7 +79,7 @@ _LIVE = (
     Allocation.lease_job,
     Allocation.absent_since,
     Allocation.observed_state,
-    Allocation.observed,
+    cast(Allocation.observed, Text),
 )
 
 
@@ -87,7 +93,7 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     taken = from_epoch(snapshot.taken_at)
     with store.reading() as session:
         query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
-        live = {row.token: _Live(*row) for row in session.execute(query.order_by(Allocation.id))}
+        live = {row.token: row for row in map(_Live._make, session.execute(query.order_by(Allocation.id)))}
         for token, known in live.items():
             observations = [o for o in seen.get(token, ()) if not _is_forged(o, known.run_as)]
             mine = _choose(known, observations) if observations else None
@@ -158,7 +164,7 @@ def _is_news(known: _Live, seen: Observation | None) -> bool:
         return known.absent_since is None or known.submission == Submission.UNKNOWN
     if known.absent_since is not None or known.submission != Submission.SUBMITTED:
         return True
-    before = known.observed or {}
+    before = known.observed
     return seen.state is not JobState.UNKNOWN and (
         known.observed_state != seen.state.value
         or any(before.get(key) != value for key, value in _record_of(seen).items())
