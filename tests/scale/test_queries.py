@@ -204,7 +204,7 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
     jobs = ask(
         full,
         lambda: queue.page(store, None, 0, 100),
-        statements=1,
+        statements=2,  # of experiments, and of tasks of none
         rows=size.experiments + 4 * size.live,
         whole={"experiments"},
     )
