@@ -12,6 +12,7 @@ from tests.cli.conftest import Finished
 from tests.cli.shell import DET, Shell
 from tests.e2e.master import free_port, wait_for
 from trainmaster.client.master import Master
+from trainmaster.launchers.shell import find_sshd
 
 NOTHING = ("--config", "resources.slots=0")
 
@@ -107,6 +108,7 @@ def test_a_fork_is_followed(shell: Shell) -> None:
     assert "again and again" in shell.det("task", "fork", made.split()[2], "-f").out
 
 
+@pytest.mark.skipif(find_sshd("") is None, reason="there is no sshd on this machine")
 def test_a_shell_is_entered(shell: Shell, api: Master) -> None:
     made = shell.det("shell", "start", "-d", *NOTHING).out.strip()
     done = shell.run("shell", "open", made, "--", 'echo "in $DET_TASK_TYPE"; exit 5')
