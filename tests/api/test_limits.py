@@ -150,6 +150,16 @@ def test_strangers_are_refused_before_what_they_send_is_read(nobody: Api, engine
     assert not changes(before, written(engine))
 
 
+def test_a_job_that_nobody_knows_is_a_stranger(nobody: Api) -> None:
+    for way in (f"Content-Length: {2**19}", "Transfer-Encoding: chunked"):
+        with Raw(Api(nobody.url, "alloc:nobody.1:0")) as raw:
+            raw.head("POST", "/api/x1/allocations/nobody.1/reports", way)
+            if "chunked" in way:
+                raw.send(b"%x\r\n" % len(PIECE) + PIECE + b"\r\n")  # its end never comes
+            status, headers, _ = raw.answer()
+            assert (status, headers["connection"]) == (401, "close")
+
+
 def test_who_is_known_may_send_much(user: Api, job: Job) -> None:
     assert user.post("/api/v1/models", {"name": uuid.uuid4().hex, "notes": "x" * 2**20}).status == 200
     line = {"t": 0.0, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": "x" * 1000}

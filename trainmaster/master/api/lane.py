@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api import jobs
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.limits import OF_STRANGERS
 from trainmaster.master.services import identity, intake
 from trainmaster.master.services.identity import Caller
 
@@ -71,13 +72,17 @@ class Lane:
         self, allocation_id: str, verb: str, scope: Scope, receive: Receive, read: list[Message]
     ) -> bytes | None:
         """None: for the application to say. `read` gets what was read of the request."""
-        said = dict(scope["headers"]).get(b"authorization", b"")
+        headers = dict(scope["headers"])
+        said = headers.get(b"authorization", b"")
         if not said.lower().startswith(_SCHEME):
             return None
-        body = await _body(receive, read)
-        if body is None:
+        token = said.decode("latin-1")[7:].strip()
+        longest = LONGEST if token in self._known else OF_STRANGERS
+        if int(headers.get(b"content-length", b"0")) > longest:  # digits only: the server sees to that
             return None
-        call = _Call(allocation_id, verb, said.decode("latin-1")[7:].strip(), body)
+        if (body := await _body(receive, read, longest)) is None:
+            return None
+        call = _Call(allocation_id, verb, token, body)
         if verb == "reports":
             self._waiting.append(call)
             self._arrived.release()
@@ -177,8 +182,8 @@ def _written(answer: Json) -> bytes:
     return json.dumps(answer, separators=(",", ":"), allow_nan=False).encode()
 
 
-async def _body(receive: Receive, read: list[Message]) -> bytes | None:
-    """The whole body; None when it is too long for the lane, or breaks off."""
+async def _body(receive: Receive, read: list[Message], longest: int) -> bytes | None:
+    """The whole body; None when it has more than `longest` bytes, or breaks off."""
     parts: list[bytes] = []
     length = 0
     while True:
@@ -188,7 +193,7 @@ async def _body(receive: Receive, read: list[Message]) -> bytes | None:
             return None
         parts.append(message.get("body", b""))
         length += len(parts[-1])
-        if length > LONGEST:
+        if length > longest:
             return None
         if not message.get("more_body", False):
             return b"".join(parts)
