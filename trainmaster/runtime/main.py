@@ -200,9 +200,6 @@ class _Node:
         workdir = self._run_dir / "workdir"
         workdir.mkdir()
         unpack_context(work.context, workdir)
-        # Determined's harness saves the user's files with each checkpoint: as they came, not with what the training
-        # has put beside them.
-        shutil.copytree(str(workdir), str(self._run_dir / "train" / "model"), symlinks=True)
         # It may be large, and is needed no more.
         self._work = work = work.replaced(context="")
         meeting = meet(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import Any, Callable, Mapping
@@ -27,9 +28,23 @@ def settle(environ: Mapping[str, str]) -> None:
     _info_files(run_dir)
     constants = _module("determined.constants")
     if constants is not None:
-        constants.MANAGED_TRAINING_MODEL_COPY = os.path.join(run_dir, "train", "model")
+        constants.MANAGED_TRAINING_MODEL_COPY = _copy_of_files(run_dir)
     _shared_storage(Path(run_dir))
     _temporary_files(run_dir)
+
+
+def _copy_of_files(run_dir: str) -> str:
+    """The user's files, which the package saves with each checkpoint: as they came, not with what the training puts
+    beside them. Made by the first process that loads the package; most jobs never do."""
+    copy = os.path.join(run_dir, "train", "model")
+    if not os.path.isdir(copy):
+        fresh = "%s.%d" % (copy, os.getpid())
+        try:
+            shutil.copytree(os.path.join(run_dir, "workdir"), fresh, symlinks=True)
+            os.rename(fresh, copy)
+        except OSError:  # another process was first, or the disk is full, which saving will tell
+            shutil.rmtree(fresh, ignore_errors=True)
+    return copy
 
 
 def _info_files(run_dir: str) -> None:
