@@ -150,12 +150,13 @@ class NohupDispatcher:
         )
 
     def _state(self, folder: Path) -> tuple[JobState, str, int | None]:
-        if (folder / "cancelled").exists() and not self._alive(folder):
+        alive = self._alive(folder)  # first: what is asked later is at least as new
+        if (folder / "cancelled").exists() and not alive:
             return JobState.CANCELLED, "The job was cancelled", None
         with contextlib.suppress(OSError, ValueError):
             code = int((folder / "ended").read_text())
             return JobState.FAILED if code else JobState.COMPLETED, f"The job ended with status {code}", code
-        if self._alive(folder):
+        if alive:
             return JobState.RUNNING, "", None
         return JobState.INFRASTRUCTURE, "The process vanished", None
 

@@ -327,8 +327,13 @@ def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
     assert "1 (served first) to 99" in refused.stderr
     agents = json.loads(hosts.master.det("agent", "list", "--json").stdout)
     assert [agent["id"] for agent in agents] == ["host1", "host2"]
-    slots = json.loads(hosts.master.det("slot", "list", "--json").stdout)
-    assert {slot["container"]["parent"] for slot in slots} == set(attempts(master, blocker))
+
+    def taken() -> list[str]:
+        slots = json.loads(hosts.master.det("slot", "list", "--json").stdout)
+        return [slot["container"]["parent"] for slot in slots if slot["container"]]
+
+    wait_for(lambda: len(taken()) == 4, "both trials on their slots")
+    assert set(taken()) == set(attempts(master, blocker))
     master.steer(blocker, "kill")
     ended_as(master, second, "COMPLETED")
     assert not master.experiment(first).ended_for_good
