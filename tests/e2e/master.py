@@ -17,12 +17,13 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast, get_args
 
 from trainmaster.client.context import REGULAR
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
-from trainmaster.client.models import Experiment, Trial
+from trainmaster.client.models import Experiment, QueuedJob, Trial
+from trainmaster.client.tasks import Kind
 from trainmaster.client.transport import Transport
 
 T = TypeVar("T")
@@ -178,9 +179,27 @@ def end_everything(master: Master, deadline: float = 60.0) -> None:
     live = [e.id for e in master.experiments(archived=None) if not e.ended_for_good]
     for experiment_id in live:
         master.steer(experiment_id, "kill")
+    for job in tasks_of(master):
+        with contextlib.suppress(ClientError):  # it has ended since, or with the one that started it
+            end_task(master, job)
     until = time.monotonic() + deadline
-    while any(not master.experiment(i).ended_for_good for i in live) and time.monotonic() < until:
+    while time.monotonic() < until:
+        if all(master.experiment(i).ended_for_good for i in live) and not tasks_of(master):
+            return
         time.sleep(0.1)
+
+
+def tasks_of(master: Master) -> list[QueuedJob]:
+    """What waits or runs and is of no experiment: a service would run for ever."""
+    return [job for job in master.jobs() if job.type != "EXPERIMENT"]
+
+
+def end_task(master: Master, job: QueuedJob) -> None:
+    kind = job.type.lower()
+    if kind in get_args(Kind):
+        master.tasks.kill(cast(Kind, kind), job.entity_id)
+    else:
+        master.tasks.end(job.entity_id)
 
 
 def make_folder() -> Path:
