@@ -137,7 +137,7 @@ class Lane:
         for call in calls:
             try:
                 body = self._read(call)
-            except Exception:
+            except Exception:  # the application meets it again, and says what it is
                 _settle([(call, None)])
                 continue
             if body.stream == "core" and intake.is_plain(body.records):
@@ -150,7 +150,7 @@ class Lane:
             return
         try:
             answers = intake.take_together(self._services.store, [sent for _, sent in plain])
-        except Exception:
+        except Exception:  # for one of them, or a deadlock: each is tried by itself, and says it if it is its own
             answers = [None] * len(plain)
         together = list(zip((call for call, _ in plain), answers, strict=True))
         _settle([(call, _written(jobs.as_json(answer))) for call, answer in together if answer is not None])
