@@ -116,7 +116,7 @@ def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
 def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
     """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
     an earlier attempt of the same trial in the last hour, and those that lost jobs of two trials, the worst first, not
-    more than MOST_AVOIDED, and never so many that the pool has too few left for the job's `slots`.
+    more than MOST_AVOIDED or a quarter of the pool, and never so many that it has too few left for the job's `slots`.
 
     Raises Unavailable, in words for the trial's owner, when the policies leave too few nodes of the pool.
     """
@@ -137,10 +137,12 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
         trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
         if trial_id is not None and forbidden:
             _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
-    weight = Counter({node: len(trials) for node, trials in blamed.items() if trial_id in trials or len(trials) > 1})
     for node in forbidden:
-        weight.pop(node, None)
-    suspects = [node for node, _ in weight.most_common(MOST_AVOIDED)]
+        blamed.pop(node, None)
+    own = [node for node, trials in blamed.items() if trial_id in trials]
+    weight = Counter({node: len(trials) for node, trials in blamed.items() if node not in own and len(trials) > 1})
+    # A small site cannot spare a node for an hour because of what others lost there.
+    suspects = [*own, *(node for node, _ in weight.most_common(min(MOST_AVOIDED, pool.nodes // 4)))][:MOST_AVOIDED]
     return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - _needed(pool, slots), 0)]]
 
 
