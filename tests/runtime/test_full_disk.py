@@ -9,6 +9,7 @@ import pytest
 
 from tests.runtime.test_whole_job import archive
 from tests.runtime.waiting import until
+from trainmaster.runtime.archive import build_runtime_zip
 
 CHATTY = """
 import os, time
@@ -29,8 +30,10 @@ print("done")
 def small_disk(tmp_path):
     mount = tmp_path / "small"
     mount.mkdir()
+    # Room for the job's code, and for all that it reports: when the ballast is gone, the spool must fit.
+    size = len(build_runtime_zip()) + 400_000
     tried = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=640k", "tmpfs", str(mount)], stderr=subprocess.PIPE, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount)], stderr=subprocess.PIPE, text=True
     )
     if tried.returncode != 0:
         pytest.skip("no tmpfs can be mounted here (not root): " + tried.stderr.strip())
