@@ -17,7 +17,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "scale": (lambda deadline: _many("throughput", deadline), 900),
     "waiting": (lambda deadline: _many("waiting", deadline), 900),
     "scheduler": (scheduler.run, 60),
-    "ingest": (ingest.run, 90),
+    "ingest": (ingest.run, 120),
     "reading": (reading.run, 240),
 }
 CLUSTER = {

@@ -1,81 +1,122 @@
-"""Metric reports through the real endpoint, durable before the answer, beside the same rows through psycopg2."""
+"""Metric reports through the real endpoint, durable before the answer, beside the same rows through psycopg2 alone, and
+beside MLflow's tracking server."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import psycopg2
 from psycopg2.extras import execute_values
 
-from benchmarks.measure import Deadline, Sample, figure, say, versus
+from benchmarks.load import Refused, flood, post
+from benchmarks.measure import Deadline, Unavailable, figure, say, versus
+from benchmarks.peers import mlflow
 from tests.api.http import Api
 from tests.api.jobs import Job, config, create, jobs_of
 from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
-from trainmaster.runtime.connection import Connection
 
 CLIENTS = (1, 8, 32)
 METRICS = {f"metric_{i}": i / 7 for i in range(10)}
 BATCH = 100  # reports of ten metrics: 1,000 points a request
 SECONDS = 5.0  # of each measurement
+_WRITTEN = json.dumps(METRICS)
 
 
 @dataclass
 class Sender:
-    """One job that reports; its bodies are made while the clock runs, as a runtime makes them."""
+    """A job that reports, so many reports a request."""
 
     job: Job
+    reports: int = 1
     sent: int = 0
 
-    def send(self, connection: Connection, reports: int) -> None:
+    def ask(self) -> bytes:
         first = self.sent + 1
-        records = [
-            {"t": 1.7e9, "kind": "metrics", "group": "training", "steps_completed": n, "metrics": METRICS}
-            for n in range(first, first + reports)
-        ]
-        body = json.dumps({"stream": "core", "first": first, "records": records, "node_rank": 0})
-        headers = {"Authorization": f"Bearer {self.job.api.token}", "Content-Type": "application/json"}
-        path = f"/api/x1/allocations/{self.job.allocation_id}/reports"
-        answer = connection.request("POST", path, headers, body.encode(), 60)
-        assert answer.status == 200, answer
-        self.sent += reports
-        assert json.loads(answer.body)["acked"] == self.sent
+        self.sent += self.reports
+        # Put together from pieces: what a runtime spends on it, it spends on another machine.
+        records = ",".join(
+            f'{{"t":1.7e9,"kind":"metrics","group":"training","steps_completed":{n},"metrics":{_WRITTEN}}}'
+            for n in range(first, self.sent + 1)
+        )
+        body = f'{{"stream":"core","first":{first},"records":[{records}],"node_rank":0}}'
+        headers = {"Authorization": f"Bearer {self.job.api.token}"}
+        return post(f"/api/x1/allocations/{self.job.allocation_id}/reports", headers, body.encode())
+
+    def hear(self, answer: Any) -> None:
+        if answer["acked"] != self.sent:
+            raise Refused(f"{self.sent} reports were sent, but the answer is {answer}")
 
 
 def run(deadline: Deadline) -> None:
+    beside_mlflow(measure(deadline))
+
+
+def measure(deadline: Deadline) -> dict[int, float]:
+    """Requests a second of most clients, by the reports in each."""
+    rates: dict[int, float] = {}
     folder = make_folder()
     master = MasterProcess(folder, "resource_manager: {type: local, slots: 1, poll_interval: 5}\n").start()
     try:
-        senders = [Sender(job) for job in _jobs(master, max(CLIENTS))]
+        senders = [Sender(job) for job in waiting_jobs(master, max(CLIENTS))]
         for clients in CLIENTS:
             for reports in (1, BATCH):
                 if deadline.left < SECONDS:
                     say("ingest", f"{clients} clients", "left out: out of time")
                     continue
-                rate, wait = _flood(master.port, senders[:clients], reports, SECONDS)
+                for sender in senders:
+                    sender.reports = reports
+                rates[reports], wait = flood(master.port, senders[:clients], SECONDS)
                 bare = _bare(EmbeddedServer(master.data).url, clients, reports, SECONDS / 2)
-                what = "single reports" if reports == 1 else f"batches of {reports * len(METRICS):,} points"
-                points = f", {figure(rate * reports * len(METRICS))} points/s" if reports > 1 else ""
                 say(
                     "ingest",
-                    f"{what}, {clients} client{'s' if clients > 1 else ''}",
-                    f"{figure(rate)} requests/s{points}",
+                    _what(clients, reports),
+                    _rate(rates[reports], reports),
                     f"answer {wait}",
                     f"bare INSERT and COMMIT {figure(bare)}/s",
-                    versus(rate, bare, "it"),
+                    versus(rates[reports], bare, "it"),
                 )
     finally:
         master.clean_up()
         remove_folder(folder)
+    return rates
 
 
-def _jobs(master: MasterProcess, count: int) -> Sequence[Job]:
+def beside_mlflow(ours: Mapping[int, float]) -> None:
+    """The same metrics from as many clients to MLflow's server."""
+    clients = max(CLIENTS)
+    try:
+        with mlflow.serving() as server:
+            loggers = [mlflow.Logger(run, METRICS) for run in server.new_runs(clients)]
+            for reports, rate in ours.items():
+                for logger in loggers:
+                    logger.steps = reports
+                theirs, wait = flood(server.port, loggers, SECONDS)
+                ratio = f"ours {versus(rate, theirs, 'it')}"
+                what = f"MLflow {mlflow.VERSION}, {_what(clients, reports)}"
+                say("ingest", what, _rate(theirs, reports), f"answer {wait}", ratio)
+    except (Unavailable, Refused) as reason:
+        say("ingest", "MLflow", "not measured", reason)
+
+
+def _what(clients: int, reports: int) -> str:
+    asked = "single reports" if reports == 1 else f"batches of {reports * len(METRICS):,} points"
+    return f"{asked}, {clients} client{'s' if clients > 1 else ''}"
+
+
+def _rate(rate: float, reports: int) -> str:
+    points = f", {figure(rate * reports * len(METRICS))} points/s" if reports > 1 else ""
+    return f"{figure(rate)} requests/s{points}"
+
+
+def waiting_jobs(master: MasterProcess, count: int) -> Sequence[Job]:
     """Jobs of as many experiments; they wait behind one that holds the only slot, so only we speak for them."""
     body = {"username": "determined", "password": hashed(master.password), "isHashed": True}
     user = Api(master.url, Api(master.url).post("/api/v1/auth/login", body).json["token"])
@@ -87,24 +128,6 @@ def _jobs(master: MasterProcess, count: int) -> Sequence[Job]:
     for job in jobs:
         assert job.lease().status == 200
     return jobs
-
-
-def _flood(port: int, senders: Sequence[Sender], reports: int, seconds: float) -> tuple[float, Sample]:
-    """Requests a second of all senders together, and how long answers took."""
-    waits: list[float] = []
-    until = time.monotonic() + seconds
-
-    def work(sender: Sender) -> None:
-        connection = Connection("127.0.0.1", port, 60)
-        while time.monotonic() < until:
-            started = time.perf_counter()
-            sender.send(connection, reports)
-            waits.append((time.perf_counter() - started) * 1000)
-        connection.close()
-
-    started = time.monotonic()
-    _together([partial(work, sender) for sender in senders])
-    return len(waits) / (time.monotonic() - started), Sample(waits)
 
 
 def _bare(url: str, clients: int, reports: int, seconds: float) -> float:

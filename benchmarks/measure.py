@@ -18,10 +18,11 @@ class Unavailable(RuntimeError):
 
 @dataclass(frozen=True)
 class Sample:
-    """Measured values of one thing, in `unit`."""
+    """Measured values of one thing, in `unit`; `tails` are the quantiles that are told beside the median."""
 
     values: Sequence[float]
     unit: str = "ms"
+    tails: Sequence[float] = (0.95,)
 
     @property
     def median(self) -> float:
@@ -32,7 +33,8 @@ class Sample:
         return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
     def __str__(self) -> str:
-        return f"{figure(self.median)} {self.unit} (p95 {figure(self.quantile(0.95))}, n {len(self.values)})"
+        tails = "".join(f"p{share * 100:.0f} {figure(self.quantile(share))}, " for share in self.tails)
+        return f"{figure(self.median)} {self.unit} ({tails}n {len(self.values)})"
 
 
 class Deadline:

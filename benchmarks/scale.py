@@ -87,20 +87,28 @@ def waiting(deadline: Deadline) -> None:
         queued = wait_for(lambda: (n := _queued(cluster)) >= WAITING and n, "the queue", max(deadline.left - 60, 60), 5)
         took = time.monotonic() - started
         passes: list[float] = []
+        looks: list[float] = []
         until = time.monotonic() + min(6 * POLL, max(deadline.left, 20))
         while time.monotonic() < until:
-            if (last := _last_pass(master)) and (not passes or last != passes[-1]):
-                passes.append(last)
-            time.sleep(0.2)
+            for last, known in zip(_last_pass_and_look(master), (passes, looks), strict=True):
+                if last and (not known or last != known[-1]):
+                    known.append(last)
+            time.sleep(0.1)
         bare = Sample([_timed_squeue(cluster) for _ in range(5)])
         say("waiting", f"{queued} jobs queued in {took:.0f} s", f"{queued / took:.0f} a second")
         say(
             "waiting",
             f"a pass of the controller over {queued} jobs",
             f"{Sample([p * 1000 for p in passes])}",
-            f"the slowest, which looks at the cluster, {figure(max(passes) * 1000)} ms",
-            f"a bare squeue of them {bare}",
+            f"the slowest {figure(max(passes) * 1000)} ms",
             "under 200 ms is wanted",
+        )
+        say(
+            "waiting",
+            "a look at the cluster, beside the passes",
+            f"{Sample([p * 1000 for p in looks])}",
+            f"the slowest {figure(max(looks) * 1000)} ms",
+            f"a bare squeue of them {bare}",
         )
         say(
             "waiting", "memory of the master", f"{_memory(master.pid):.0f} MB ({before:.0f} before)", "under 300 wanted"
@@ -178,11 +186,11 @@ def _memory(pid: int) -> float:
     raise RuntimeError(f"process {pid} is gone")
 
 
-def _last_pass(master: MasterProcess) -> float | None:
+def _last_pass_and_look(master: MasterProcess) -> tuple[float | None, float | None]:
+    """Seconds."""
     with urllib.request.urlopen(f"{master.url}/health", timeout=10) as answer:
         (manager,) = json.load(answer)["resource_managers"]
-    last: float | None = manager["seconds_per_pass"]
-    return last
+    return manager["seconds_per_pass"], manager["seconds_per_look"]
 
 
 def _timed_squeue(cluster: Cluster) -> float:
@@ -200,6 +208,9 @@ def _cluster() -> Iterator[Cluster]:
             cluster.up()
         except (packages.Unavailable, TimeoutError) as reason:
             raise Unavailable(str(reason)) from None
+        # A run that was interrupted has left its jobs, and perhaps a partition that starts none.
+        cluster.run("scancel", f"--user={USER}", timeout=120)
+        cluster.command("scontrol", "update", "PartitionName=main", "State=UP")
         yield cluster
 
 

@@ -1,4 +1,5 @@
-"""Which tests may not run at the same time, and which begin first, when `scripts/test` runs two processes.
+"""Which tests may not run at the same time, and which begin first, when `scripts/test` runs two processes; and what
+no generated example may depend on.
 
 A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster and its
 people, a Docker daemon) has a group for all tests that use it; other tests go with their folder, whose masters and
@@ -8,10 +9,16 @@ only their ids, and pytest 9.2 does not let it change these.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How fast a machine makes up examples and works on them says nothing about the code.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 # Folders and files below this one -> their group.
 GROUPS = {
@@ -86,3 +93,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         return None
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How long each group took, for LONGEST_FIRST."""
+    reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
+    spent: Counter[str] = Counter()
+    for report in reports:
+        spent[group_of(report.nodeid)] += report.duration
+    if len(spent) > 1:
+        groups = ", ".join(f"{group} {seconds:.0f}" for group, seconds in spent.most_common())
+        terminalreporter.write_line(f"Seconds that each group took: {groups}")

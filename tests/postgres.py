@@ -6,7 +6,6 @@ import os
 import pwd
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psycopg2
 
+from tests.e2e.master import free_port
 from trainmaster.master.db.binaries import find_binaries
 
 USER = "postgres"  # who runs the server where the tests are root's
@@ -30,9 +30,7 @@ class Postgres:
         self._folder, self._data = folder, folder / "data"
         self.password_file = folder / "password"
         self._log = folder / "postgresql.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()  # which nobody is given while the server is stopped
         self._process: subprocess.Popen[bytes] | None = None
         self._create()
 

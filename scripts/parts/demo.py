@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -43,8 +44,9 @@ class Demo:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("DET_")}
         environment["TRAINMASTER_INITIAL_PASSWORD"] = self.password
         command = [sys.executable, "-m", "trainmaster.cli.admin", "serve", "--data", str(self.folder), "--port", "0"]
-        with (self.folder / "master.log").open("w") as log:
-            # A session of its own: Ctrl-C is for us, and we stop it in order.
+        # A session of its own: Ctrl-C is for us, and we stop it in order. What came in the midst of its start would
+        # leave a process that nobody knows.
+        with (self.folder / "master.log").open("w") as log, interrupts_wait():
             self.process = subprocess.Popen(
                 command,
                 env=environment,
@@ -120,11 +122,18 @@ def main() -> int:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     finally:
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it running
+        ignore_interrupts()
         if not kept:
             demo.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
+
+
+def remove(folder: Path) -> None:
+    """Jobs that are just leaving may write into it meanwhile."""
+    deadline = time.monotonic() + LEAVE_DEADLINE
+    while folder.exists() and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
 
 
 def run(demo: Demo) -> int:
@@ -190,7 +199,28 @@ Its API is described at {demo.url}/docs. Stop it with:
   kill {demo.process.pid}; rm -r {demo.folder}"""
 
 
+def ignore_interrupts() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Hold an interrupt back until the end of the block."""
+    held: list[int] = []
+    for number in SIGNALS:
+        signal.signal(number, lambda signum, _frame: held.append(signum))
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, _interrupt)
+    if held:
+        _interrupt(held[0], None)
+
+
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    ignore_interrupts()  # a second Ctrl-C must not leave half of it running
     raise KeyboardInterrupt
 
 

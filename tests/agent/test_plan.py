@@ -66,6 +66,15 @@ def test_nothing_is_started_that_is_to_stop_already() -> None:
     assert deeds(orders(order((Delivery.PREEMPT,))), None) == [Deed.START]
 
 
+def test_what_may_be_starting_has_not_been_ended_yet() -> None:
+    """Told that it has ended, the master would forget a job that begins a moment later."""
+    stopped = orders(order((Delivery.KILL,)))
+    for known in (Local("t1", busy=True), Local("t1", seen("created"), busy=True)):
+        assert state(stopped, known) is ContainerState.PREPARING
+        assert deeds(stopped, known) == []
+    assert deeds(stopped, Local("t1", seen("running"), "j1")) == [Deed.DELIVER]
+
+
 def test_each_signal_is_delivered_once_and_to_what_runs_only() -> None:
     both = order((Delivery.PREEMPT, Delivery.TERMINATE))
     running = Local("t1", seen("running"), "j1", delivered=frozenset({Delivery.PREEMPT}))
@@ -100,8 +109,14 @@ def test_what_may_be_forgotten_is_removed_once() -> None:
     assert deeds(orders(forget=("t1",)), Local("t1", started="j1")) == [Deed.REMOVE]
     assert deeds(orders(forget=("t1",)), Local("t1", seen("exited", 0), "j1", busy=True)) == []
     assert deeds(orders(forget=("t1",)), None) == []
-    # Half removed, it looks like one that never was: nothing is said of it.
-    assert said(orders(), Local("t1", started="j1", busy=True)) is None
+    assert said(orders(), Local("t1", started="j1", busy=True)) is None  # half removed
+
+
+def test_a_folder_made_for_a_container_that_never_was_is_told_and_removed() -> None:
+    """Its job was ended, and forgotten, between two deeds of this host."""
+    assert deeds(orders(), Local("t1")) == []
+    assert state(orders(), Local("t1")) is ContainerState.GONE
+    assert deeds(orders(forget=("t1",)), Local("t1")) == [Deed.REMOVE]
 
 
 def test_a_failure_is_told_with_whose_fault_it_is() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from tests.api.http import Api
 from tests.api.jobs import Job, config, create, jobs_of
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+from tests.e2e.master import MasterProcess, serving, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -24,33 +24,21 @@ ONE_SLOT = "longest_poll: 10\nresource_manager: {type: local, slots: 1, poll_int
 
 @pytest.fixture(scope="package")
 def master() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, ONE_SLOT)
-    process.start()
-    blocker = Api(process.url, log_in(process, "admin"))
-    number = create(blocker, config(name="holds the only slot"))
-    wait_for(
-        lambda: blocker.get(f"/api/v1/experiments/{number}").json["experiment"]["state"] == "STATE_RUNNING",
-        "the job that holds the slot",
-    )
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(ONE_SLOT) as process:
+        blocker = Api(process.url, log_in(process, "admin"))
+        number = create(blocker, config(name="holds the only slot"))
+        wait_for(
+            lambda: blocker.get(f"/api/v1/experiments/{number}").json["experiment"]["state"] == "STATE_RUNNING",
+            "the job that holds the slot",
+        )
+        yield process
 
 
 @pytest.fixture(scope="package")
 def running() -> Iterator[MasterProcess]:
     """A master with slots for tasks that really run."""
-    folder = make_folder()
-    process = MasterProcess(folder, "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n")
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving("resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n") as process:
+        yield process
 
 
 @pytest.fixture(scope="package")
@@ -68,14 +56,8 @@ def keeper(running: MasterProcess) -> Api:
 @pytest.fixture(scope="package")
 def ruled() -> Iterator[MasterProcess]:
     """A master on which roles say who may do what."""
-    folder = make_folder()
-    process = MasterProcess(folder, RULED)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(RULED) as process:
+        yield process
 
 
 @pytest.fixture(scope="package")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
@@ -42,6 +43,10 @@ class Job:
     def lease(self, job_id: str = "played-1", **facts: Any) -> Answer:
         body = {"job_id": job_id, "node_rank": 0, "num_nodes": 1, "node_name": "node-a", "slot_ids": [0], **facts}
         return self.api.post(f"/api/x1/allocations/{self.allocation_id}/lease", body)
+
+    def context(self) -> Answer:
+        """The user's files, as the runtime fetches them."""
+        return self.api.get(f"/api/x1/allocations/{self.allocation_id}/context")
 
     def send(self, records: Sequence[Json], *, stream: str = "core", first: int | None = None) -> Answer:
         """The next records of a stream, or records from number `first` on."""
@@ -85,9 +90,10 @@ def _staged(master: MasterProcess, trial: Json, attempt: int) -> Job:
 
     def find() -> Path | None:
         for path in (master.data / "jobs").glob("*/*/job.json"):
-            facts = json.loads(path.read_text())
-            if facts["allocation_id"] == allocation_id and (path.parent / "secrets" / "token").exists():
-                return path.parent
+            with contextlib.suppress(FileNotFoundError):  # of a job that ended a minute ago: its folder is removed
+                facts = json.loads(path.read_text())
+                if facts["allocation_id"] == allocation_id and (path.parent / "secrets" / "token").exists():
+                    return path.parent
         return None
 
     folder = wait_for(find, f"the job folder of {allocation_id}")

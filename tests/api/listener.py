@@ -53,10 +53,11 @@ def listening() -> Iterator[Listener]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = listener.answers.pop(0) if listener.answers else 200
+            # Before the answer: whoever sees what the master makes of it finds it here.
+            listener.heard.append(Heard(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()
-            listener.heard.append(Heard(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
 
         def log_message(self, *_: Any) -> None:
             pass

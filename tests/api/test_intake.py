@@ -7,12 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, text
 
 from tests.api.http import Api
 from tests.api.jobs import Job, config, jobs_of
 from tests.api.test_reports import reports, trial
-from tests.e2e.master import MasterProcess
-from trainmaster.master.services.intake import is_plain
+from tests.e2e.master import MasterProcess, wait_for
+from trainmaster.master.services.allocations import ReportAnswer
+from trainmaster.master.services.intake import Sent, _Gathering, is_plain, take_together
+from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
 SEARCHER = {"name": "random", "metric": "loss", "max_trials": 8, "max_concurrent_trials": 8}
@@ -77,6 +80,57 @@ def test_a_job_hears_that_it_is_to_leave(user: Api, job: Job) -> None:
     heard = job.send([job.training(2, loss=1)]).json
     assert heard["acked"] == 2
     assert heard["preempt"] is not None or heard["gone"]
+
+
+def test_attempts_of_one_trial_share_no_transaction(master: MasterProcess, user: Api, engine: Engine, job: Job) -> None:
+    """The first one's job is a straggler that nobody could end: its sums must not be lost under the other's."""
+    first, second = job, followed(master, user, job)
+    straggling = Sent(first.allocation_id, 2, [first.training(3, loss=3.0)])
+    going_on = Sent(second.allocation_id, 2, [second.training(4, loss=4.0)])
+    answers = take_together(Store(engine), [straggling, going_on])
+    (taken,) = (answer for answer in answers if answer is not None)
+    assert taken.acked == 2
+    for attempt, sent, answer in zip((first, second), (straggling, going_on), answers, strict=True):
+        if answer is None:
+            assert attempt.send(sent.records, first=2).json["acked"] == 2
+    loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
+    assert (loss["count"], loss["sum"], loss["max"]) == (4, 10.0, 4.0)
+
+
+def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Engine, job: Job) -> None:
+    assert job.lease().status == 200
+    assert job.send([job.training(1, loss=1.0)]).status == 200
+    second, third = job.training(2, loss=2.0), job.training(3, loss=3.0)
+    with ThreadPoolExecutor(1) as threads:
+        with Store(engine).driven() as cursor:
+            _Gathering(cursor, [Sent(job.allocation_id, 2, [second])]).take()
+            again = threads.submit(take_together, Store(engine), [Sent(job.allocation_id, 2, [second, third])])
+            wait_for(lambda: waiters(engine), "the other to wait for a lock")
+        assert again.result() == [ReportAnswer(acked=3, preempt=None, gone=False)]
+    loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
+    assert (loss["count"], loss["sum"], loss["last"]) == (3, 6.0, 3.0)
+    assert [report["totalBatches"] for report in reports(user, job, "training")] == [1, 2, 3]
+
+
+def waiters(engine: Engine) -> int:
+    """How many wait for a lock on a stream."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%report_streams%'"
+    with engine.connect() as connection:
+        return int(connection.execute(text(query)).scalar_one())
+
+
+def followed(master: MasterProcess, user: Api, job: Job) -> Job:
+    """The trial's second attempt; each of the two has reported a batch."""
+    assert job.lease().status == 200
+    assert job.send([job.training(1, loss=1.0)]).status == 200
+    path = f"/api/v1/experiments/{job.experiment_id}"
+    user.post(f"{path}/pause")
+    job.leave(preempted={"reason": "pause"}, preempt_acked=True)
+    user.post(f"{path}/activate")
+    (second,) = jobs_of(master, user, job.experiment_id, attempt=2)
+    assert second.lease("played-2").status == 200
+    assert second.send([second.training(2, loss=2.0)]).status == 200
+    return second
 
 
 @pytest.mark.parametrize(

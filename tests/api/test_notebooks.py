@@ -48,7 +48,6 @@ def asked(path: str, *variables: str, **keys: object) -> Json:
 @pytest.fixture(scope="module")
 def notebook(runner: Api, path: str) -> Iterator[Json]:
     made = launch(runner, "notebook", config=asked(path))
-    assert not runner.get(f"/api/v1/tasks/{made['id']}").json["task"]["allocations"][-1]["isReady"]
     until_ready(runner, made["id"])
     yield made
     runner.post(f"/api/v1/notebooks/{made['id']}/kill")
@@ -123,7 +122,6 @@ def test_others_do_not_enter_a_notebook(runner: Api, keeper: Api, notebook: Json
 def test_a_notebook_that_nobody_uses_ends(runner: Api, path: str) -> None:
     config = asked(path, "TRAINMASTER_IDLE_LOOK=0.5", idle_timeout="3s")
     made = launch(runner, "notebook", config=config)
-    until_ready(runner, made["id"])
     ended(runner, made["id"])
     assert "Killed" not in "".join(lines(runner, made["id"]))
     found = runner.get(f"/api/v1/notebooks/{made['id']}").json["notebook"]
@@ -162,5 +160,5 @@ def test_a_tensorboard_of_nothing(runner: Api, body: Json) -> None:
 
 def test_where_a_program_is_missing(runner: Api) -> None:
     made = launch(runner, "notebook", config=asked("/usr/bin:/bin"))
-    ended(runner, made["id"])
+    assert not ended(runner, made["id"])["allocations"][-1]["isReady"]
     assert any("jupyter cannot be run" in line for line in lines(runner, made["id"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -180,8 +181,14 @@ def test_a_second_report_of_the_same_steps_adds_what_is_new_and_changes_nothing(
 
 
 def test_a_newer_run_puts_the_older_ones_later_rows_aside(master: MasterProcess, user: Api, job: Job) -> None:
-    job.send([job.validation(n, loss=loss) for n, loss in ((1, 9.0), (2, 8.0), (3, 1.0), (4, 6.0))])
-    assert trial(user, job)["searcherMetricValue"] == 1.0
+    huge = 1.7e308  # two of them are more than a float holds
+    tiny = 1e-310
+    job.send(
+        [job.validation(n, loss=loss, huge=huge, tiny=tiny) for n, loss in ((1, 9.0), (2, 8.0), (3, 1.0), (4, 6.0))]
+    )
+    before = trial(user, job)
+    assert before["searcherMetricValue"] == 1.0
+    assert float(before["summaryMetrics"]["validation_metrics"]["huge"]["sum"]) == sys.float_info.max
     path = f"/api/v1/experiments/{job.experiment_id}"
     user.post(f"{path}/pause")
     job.api.post(f"/api/v1/allocations/{job.allocation_id}/signals/ack_preemption")
@@ -194,6 +201,9 @@ def test_a_newer_run_puts_the_older_ones_later_rows_aside(master: MasterProcess,
     assert [(r["totalBatches"], r["trialRunId"]) for r in found] == [(1, 1), (2, 1), (3, 2)]
     assert found[2]["metrics"]["validation_metrics"] == {"loss": 5.0}
     after = trial(user, job)
+    entry = after["summaryMetrics"]["validation_metrics"]["huge"]
+    assert (entry["count"], float(entry["max"]), float(entry["sum"])) == (2, huge, sys.float_info.max)
+    assert math.isclose(after["summaryMetrics"]["validation_metrics"]["tiny"]["sum"], 2 * tiny)
     entry = after["summaryMetrics"]["validation_metrics"]["loss"]
     assert (entry["count"], entry["min"], entry["max"], entry["sum"], entry["last"]) == (3, 5.0, 9.0, 22.0, 5.0)
     assert (after["searcherMetricValue"], after["bestValidation"]["totalBatches"]) == (5.0, 3)

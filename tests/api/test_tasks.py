@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.api.http import Api
-from tests.api.tasks import command, ended, generic, lines, state
+from tests.api.tasks import command, ended, generic, lines, state, until_ready
 from tests.e2e.master import MasterProcess, free_port, wait_for
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def test_what_a_command_is_told(user: Api) -> None:
         user, "sh", "-c", script, work_dir="/tmp", environment={"environment_variables": ["WORD=a b"]}
     )  # fmt: skip
     task = ended(user, task_id)
-    assert lines(user, task_id)[-6:].count("task COMMAND determined a b") == 1
+    assert lines(user, task_id).count("task COMMAND determined a b") == 1
     assert "/tmp" in lines(user, task_id)
     assert (
         user.get(f"/api/v1/commands/{task_id}").json["command"]["exitStatus"].startswith("The program ended with exit")
@@ -135,7 +135,7 @@ SLEEPER = "entrypoint: [sleep, '600']\nresources: {slots: 0}\n"
 
 def test_a_generic_task_is_paused_goes_on_and_is_killed(user: Api) -> None:
     task_id = generic(user, SLEEPER)
-    wait_for(lambda: user.get(f"/api/v1/tasks/{task_id}").json["task"]["allocations"][0]["isReady"], "its first run")
+    until_ready(user, task_id)
     assert user.post(f"/api/v1/tasks/{task_id}/unpause").status == 200  # it is not paused: nothing happens
     assert user.post(f"/api/v1/tasks/{task_id}/pause").status == 200
     wait_for(lambda: state(user, task_id) in ("PAUSED", "STOPPING_PAUSED"), "the pause")

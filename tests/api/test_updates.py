@@ -78,7 +78,8 @@ class Follower:
 def following(api: Api, **options: Any) -> Iterator[Follower]:
     headers = {"Authorization": f"Bearer {api.token}"} if api.token else {}
     headers |= options.pop("headers", {})
-    with connect(f"ws{api.url[4:]}/stream", additional_headers=headers, proxy=None, **options) as socket:
+    options |= {"additional_headers": headers, "proxy": None, "open_timeout": DEADLINE}
+    with connect(f"ws{api.url[4:]}/stream", **options) as socket:
         yield Follower(socket)
 
 

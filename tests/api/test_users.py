@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -213,3 +216,17 @@ def test_settings_are_ones_own(user: Api, ada: Person) -> None:
     assert there(ada.api) == []
     activity = {"activityType": "ACTIVITY_TYPE_GET", "entityType": "ENTITY_TYPE_PROJECT", "entityId": 1}
     assert ada.api.post(f"{USERS}/activity", activity).json == {}
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_a_body_that_is_not_called_json_is_refused_with_what_to_send(master: MasterProcess, kind: str) -> None:
+    """As `curl -d` calls it, and a form on somebody's page would."""
+    body = json.dumps({"username": "determined", "password": PASSWORD}).encode()
+    request = urllib.request.Request(f"{master.url}/api/v1/auth/login", body, {"Content-Type": kind})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=30)
+    with refused.value as answer:
+        assert answer.code == 400
+        assert json.load(answer)["message"] == (
+            f"The request's body has Content-Type '{kind}': send JSON, with Content-Type: application/json."
+        )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shell import Shell
 from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_ended
+from tests.e2e.master import MasterProcess, files, serving, wait_ended
 from trainmaster.client.master import Master
 from trainmaster.client.models import Trial
 
@@ -19,27 +19,15 @@ CONFIG = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 
 @pytest.fixture(scope="package")
 def process() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, CONFIG)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(CONFIG) as process:
+        yield process
 
 
 @pytest.fixture(scope="package")
 def ruled() -> Iterator[MasterProcess]:
     """A master on which roles say who may do what."""
-    folder = make_folder()
-    process = MasterProcess(folder, f"security: {{authz: {{type: rbac}}}}\n{CONFIG}")
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(f"security: {{authz: {{type: rbac}}}}\n{CONFIG}") as process:
+        yield process
 
 
 @pytest.fixture(scope="package")

@@ -11,12 +11,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 DET = [sys.executable, "-m", "trainmaster.cli.det"]
-DEADLINE = 120.0  # seconds
+DEADLINE = 240.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,12 @@ class Shell:
         assert done.status == 0, f"det {' '.join(arguments)}: {done}"
         return done
 
-    def at_terminal(self, *arguments: str, typed: dict[str, str] | None = None) -> Done:
-        """On a terminal where somebody answers each prompt with what is `typed` for it."""
-        answers = dict(typed or {})
+    def at_terminal(
+        self, *arguments: str, typed: dict[str, str] | None = None, once: dict[str, Callable[[], object]] | None = None
+    ) -> Done:
+        """On a terminal where somebody answers each prompt with what is `typed` for it. What is in `once` is called
+        when its words are first shown."""
+        answers, calls = dict(typed or {}), dict(once or {})
         ours, theirs = pty.openpty()
         with subprocess.Popen(
             [*DET, *arguments], cwd=self.cwd, env=self.environment,
@@ -105,5 +109,7 @@ class Shell:
                 shown += piece
                 for prompt in [prompt for prompt in answers if prompt.encode() in shown]:
                     os.write(ours, f"{answers.pop(prompt)}\n".encode())
+                for words in [words for words in calls if words.encode() in shown]:
+                    calls.pop(words)()
             os.close(ours)
             return Done(process.wait(DEADLINE), shown.decode(errors="replace").replace("\r\n", "\n"))

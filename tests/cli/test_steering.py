@@ -93,6 +93,7 @@ def test_interrupted_following_leaves_the_experiment_alone(shell: Shell, api: Ma
     assert f"Experiment {number} goes on. To end it, run: det experiment kill {number}" in err
     assert not api.experiment(number).ended_for_good
     shell.det("experiment", "kill", str(number))
+    wait_ended(api, number)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,26 +16,35 @@ from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, w
 from trainmaster.client.master import Master
 
 
-def test_on_a_terminal_one_line_moves(shell: Shell, api: Master) -> None:
-    text = trainings.experiment(epochs=6, pause=0.3)
+def test_on_a_terminal_one_line_moves(shell: Shell, api: Master, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    text = trainings.experiment(epochs=6, wait_at=3, wait_for=str(gate))
     number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
-    done = shell.at_terminal("experiment", "wait", str(number), "--polling-interval", "0.2")
+    words = ("experiment", "wait", str(number), "--polling-interval", "0.2")
+    done = shell.at_terminal(*words, once={"50.0 %": gate.touch})
     assert done.status == 0
     shown = done.out.split("\r\x1b[K")[1:]
-    assert len(shown) > 2
+    assert len(shown) >= 2
     assert "COMPLETED [####################] 100.0 % | trials: 1 done | best error" in shown[-1]
     assert done.out.count("\n") == 1  # when it is over
     done_so_far = [float(found[1]) for line in shown if (found := re.search(r"([0-9.]+) %", line))]
     assert done_so_far == sorted(done_so_far)
 
 
-def test_off_a_terminal_lines_stay_few(shell: Shell, api: Master) -> None:
-    text = trainings.experiment(epochs=10, pause=0.2)
+def test_off_a_terminal_lines_stay_few(shell: Shell, api: Master, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    text = trainings.experiment(epochs=10, pause=0.1, wait_at=1, wait_for=str(gate))
     number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
-    done = shell.det("experiment", "wait", str(number), "--polling-interval", "0.1")
-    lines = done.err.splitlines()
-    assert 2 <= len(lines) <= 5
-    assert "\x1b" not in done.err
+    began = time.monotonic()
+    with shell.start("experiment", "wait", str(number), "--polling-interval", "0.1") as waiting:
+        assert waiting.stderr is not None
+        first = waiting.stderr.readline()
+        gate.touch()
+        lines = [first, *waiting.stderr.read().splitlines()]
+        assert waiting.wait(60) == 0
+    # A line at once, one in five seconds, and the last one.
+    assert 2 <= len(lines) <= 2 + (time.monotonic() - began) / 5
+    assert not any("\x1b" in line for line in lines)
     assert lines[-1].startswith(f"experiment {number} COMPLETED")
 
 
@@ -58,13 +68,14 @@ def own(tmp_path: Path) -> Iterator[MasterProcess]:
 
 
 @pytest.mark.slow
-def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterProcess) -> None:
+def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterProcess, tmp_path: Path) -> None:
     shell = shell.with_(DET_MASTER=own.url, DET_PASS=own.password)
     api = own.client()
     script = trainings.COUNTING.replace(
         "    done += 1\n", "    done += 1\n        print(f'epoch {done}', flush=True)\n"
     )
-    text = trainings.experiment(epochs=40, pause=0.2)
+    gate = tmp_path / "gate"
+    text = trainings.experiment(epochs=20, wait_at=10, wait_for=str(gate))
     number = api.create_experiment(text, files(train__py=script)).id
     wait_for(lambda: any(t.batches >= 3 for t in api.trials(number)), "some epochs")
     (trial,) = api.trials(number)
@@ -78,6 +89,7 @@ def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterPro
         assert waiting.stderr is not None
         assert waiting.stderr.readline() != ""
         own.kill()
+        gate.touch()
         own.start()
         assert wait_ended(own.client(), number).state == "COMPLETED"
         # Not by communicate(), which would pass over what readline() has left in the stream's buffer.
@@ -89,5 +101,5 @@ def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterPro
         waiting.wait(60)
     assert (following.returncode, waiting.returncode) == (0, 0)
     epochs = [int(found[1]) for line in log.splitlines() if (found := re.search(r"epoch (\d+)$", line))]
-    assert [epoch for epoch in epochs if epoch > 0] == list(range(1, 41))
+    assert [epoch for epoch in epochs if epoch > 0] == list(range(1, 21))
     assert "Waiting for it." in notices

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.e2e.master import MasterProcess, serving
 from trainmaster.client import (
     APIError,
     ClientError,
@@ -36,14 +36,8 @@ SECRETS = ("DET_MASTER", "DET_MASTER_ADDR", "DET_USER", "DET_PASS", "DET_USER_TO
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, "resource_manager: {type: local, slots: 2, poll_interval: 0.2}\n")
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving("resource_manager: {type: local, slots: 2, poll_interval: 0.2}\n") as process:
+        yield process
 
 
 @pytest.fixture(autouse=True)

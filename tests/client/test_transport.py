@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,19 +78,21 @@ def test_a_proxys_error_page_is_not_shown() -> None:
         assert "html" not in str(caught.value)
 
 
-def test_a_refused_connection_is_tried_again() -> None:
+def test_a_refused_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    found: list[object] = []
+    with ExitStack() as until_the_end, transport(f"http://127.0.0.1:{port}") as http:
+        pauses: list[float] = []
 
-    def ask() -> None:
-        with transport(f"http://127.0.0.1:{port}") as http:
-            found.append(http.request("GET", "/x"))
+        def meanwhile(pause: float) -> None:
+            """The master comes while the client pauses after its second attempt."""
+            pauses.append(pause)
+            if len(pauses) == 2:
+                until_the_end.enter_context(serving([Answer(body=b'{"up": 1}')], port))
 
-    asking = threading.Thread(target=ask)
-    asking.start()
-    with serving([Answer(body=b'{"up": 1}')], port):
-        asking.join()
-    assert found == [{"up": 1}]
+        monkeypatch.setattr("trainmaster.client.transport.time.sleep", meanwhile)
+        assert http.request("GET", "/x") == {"up": 1}
+        monkeypatch.undo()
+        assert len(pauses) == 2
 
 
 def test_nobody_there_is_said_with_address_and_advice() -> None:

@@ -106,7 +106,7 @@ class Cluster:
         report = self.status()
         return all(state.startswith("up") for name, state in report.items() if name != "nodes")
 
-    def wait_for_nodes(self, seconds: float = 60.0) -> None:
+    def wait_for_nodes(self, seconds: float = 120.0) -> None:
         """Wait until every node can take jobs."""
 
         def ready() -> bool:

@@ -72,6 +72,13 @@ def test_no_gpu_flag_without_gpus_and_a_users_tmp_wins() -> None:
     assert "APPTAINERENV_" not in script
 
 
+@pytest.mark.parametrize(("image", "anew"), [("docker://org/name:1", True), ("/images/a.sif", False)])
+def test_an_image_that_is_to_be_fresh_is_not_taken_from_what_was_fetched_before(image: str, anew: bool) -> None:
+    for fresh in (True, False):
+        script = container_runtime("apptainer").start_script(Start(job_folder=Path("/j"), image=image, fresh=fresh))
+        assert ("--disable-cache" in script) is (fresh and anew)
+
+
 def test_images_are_looked_at(tmp_path: Path) -> None:
     check = container_runtime("apptainer").check
     assert check("docker://org/name:tag") == ()
@@ -91,6 +98,8 @@ def test_names_are_resolved_as_determined_does(tmp_path: Path) -> None:
     (tmp_path / "org").mkdir()
     (tmp_path / "org" / "name:1").write_bytes(b"")
     assert resolve_image("org/name:1", str(tmp_path)) == str(tmp_path / "org/name:1")
+    assert resolve_image("org/name:1", str(tmp_path), fresh=True) == "docker://org/name:1"
+    assert resolve_image("org/name@sha256:0a1b", str(tmp_path)) == "docker://org/name@sha256:0a1b"
     assert resolve_image("org/name:2", str(tmp_path)) == "docker://org/name:2"
     assert resolve_image("/a/b.sif", str(tmp_path)) == "/a/b.sif"
     assert resolve_image("oras://x", None) == "oras://x"

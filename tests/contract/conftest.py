@@ -17,7 +17,7 @@ import pytest
 from tests.contract import methods, reference
 from tests.e2e import trainings
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.e2e.master import MasterProcess, serving
 from trainmaster.client.master import Master
 
 
@@ -31,7 +31,7 @@ class Reference:
     user: str = "determined"
     logged_in: bool = True
 
-    def det(self, *arguments: str, status: int = 0, stdin: str = "", timeout: float = 90) -> str:
+    def det(self, *arguments: str, status: int = 0, stdin: str = "", timeout: float = 240) -> str:
         """What the command prints; stdout only. Its exit status must be `status`."""
         command = [str(self.environment / "bin" / "det"), *arguments]
         done = subprocess.run(
@@ -59,7 +59,7 @@ class Reference:
         """Run Python with the SDK; `answer(x)` in it hands a JSON value back."""
         done = subprocess.run(
             [str(self.environment / "bin" / "python"), "-c", methods.PRELUDE + code, *arguments],
-            env=self._variables(), capture_output=True, text=True, timeout=120, check=False,
+            env=self._variables(), capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(methods.note(done.stdout))
@@ -82,14 +82,8 @@ def installed() -> Path:
 
 @pytest.fixture(scope="package")
 def running(installed: Path) -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, LOCAL)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(LOCAL) as process:
+        yield process
 
 
 @pytest.fixture

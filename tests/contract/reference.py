@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 VERSION = "0.38.1"
@@ -32,7 +32,12 @@ def environment() -> Path:
         if not (Path(told) / "bin" / "det").exists():
             raise NoReference(f"TRAINMASTER_DETERMINED is {told}, where there is no bin/det")
         return Path(told)
-    return _built(_cache() / f"determined-{VERSION}-{_mark(' '.join(REQUIREMENTS))}", _install)
+    return installed(f"determined-{VERSION}", REQUIREMENTS)
+
+
+def installed(name: str, requirements: Sequence[str]) -> Path:
+    """A virtual environment of just these packages, built once per machine. Raises NoReference."""
+    return _built(_cache() / f"{name}-{_mark(' '.join(requirements))}", lambda folder: _install(folder, requirements))
 
 
 def site_packages() -> Path:
@@ -72,10 +77,10 @@ def _mark(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:12]
 
 
-def _install(folder: Path) -> None:
+def _install(folder: Path, requirements: Sequence[str]) -> None:
     _run([sys.executable, "-m", "venv", str(folder)])
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, *REQUIREMENTS])
+    _run([*pip, *requirements])
 
 
 def _built(folder: Path, build: Callable[[Path], None]) -> Path:

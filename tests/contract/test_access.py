@@ -14,7 +14,7 @@ import pytest
 from tests.contract.batch import batch
 from tests.contract.conftest import Reference
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.e2e.master import MasterProcess, serving
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.transport import Transport
 from trainmaster.client.users import Users
@@ -61,14 +61,8 @@ answer(found)
 @pytest.fixture(scope="module")
 def ruled(installed: Path) -> Iterator[MasterProcess]:
     """A master on which roles say who may do what, with a pool beside the default one."""
-    folder = make_folder()
-    process = MasterProcess(folder, ROLES + LOCAL + HOSTS)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(ROLES + LOCAL + HOSTS) as process:
+        yield process
 
 
 @pytest.fixture

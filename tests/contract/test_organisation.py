@@ -29,8 +29,17 @@ client.delete_workspace(sys.argv[1])
 """
 
 
+def _name_and_key(word: str) -> tuple[str, str]:
+    """A workspace and the key of a project in it, both unique.
+
+    The key begins with a letter: the client's table takes one like 682e5 for a number, and shows 6.82e+07.
+    """
+    tag = uuid.uuid4().hex
+    return f"{word}-{tag[:8]}", f"k{tag[:4]}"
+
+
 def test_det(client: Reference) -> None:
-    name = f"vision-{uuid.uuid4().hex[:8]}"
+    name, key = _name_and_key("vision")
     said = list(
         batch(
             client,
@@ -39,7 +48,7 @@ def test_det(client: Reference) -> None:
             f"workspace list-pools {name}",
             f"workspace edit {name} --name {name}2",
             f"!workspace describe {name}",
-            f"project create {name}2 cats --description house --key {name[-5:]}",
+            f"project create {name}2 cats --description house --key {key}",
             f"project edit {name}2 cats --new_name dogs",
             f"project list {name}2",
             f"project describe {name}2 dogs",
@@ -56,7 +65,7 @@ def test_det(client: Reference) -> None:
     )
     assert json.loads(said[1].out)["defaultComputePool"] == "default"
     assert said[2].rows() == [{"Workspace": name, "Available Resource Pools": "default"}]
-    assert [(row["Name"], row["Key"], row["Description"]) for row in said[7].rows()] == [("dogs", name[-5:], "house")]
+    assert [(row["Name"], row["Key"], row["Description"]) for row in said[7].rows()] == [("dogs", key, "house")]
     assert [row["Name"] for row in said[12].rows()] == ["dogs"]
     assert f"{name}2" in {row["Name"] for row in said[15].rows()}
     http = Transport(client.master.url)
@@ -69,9 +78,9 @@ def test_det(client: Reference) -> None:
 
 
 def test_sdk(client: Reference) -> None:
-    name = f"sound-{uuid.uuid4().hex[:8]}"
-    found = client.run(PROJECTS, name, name[-5:])
+    name, key = _name_and_key("sound")
+    found = client.run(PROJECTS, name, key)
     assert name in found["workspaces"]
-    assert found["projects"] == [["dogs", "loud", name[-5:], False, [{"name": "two", "contents": "second"}]]]
+    assert found["projects"] == [["dogs", "loud", key, False, [{"name": "two", "contents": "second"}]]]
     assert found["experiments"] == []
     assert found["pools"] == ["default"]

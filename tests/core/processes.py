@@ -12,7 +12,7 @@ from trainmaster.runtime.rendezvous import free_ports
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 60.0, **env: str) -> list[tuple[int, str]]:
+def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 120.0, **env: str) -> list[tuple[int, str]]:
     """Run `script` once a rank (RANK, WORLD_SIZE and friends set for one node); statuses and outputs by
     rank."""
     path = folder / "ranks.py"

@@ -129,19 +129,19 @@ def hub():
     """A hub for two that waits in a thread; `hub()` gives (port, finish)."""
     port = free_ports(1)[0]
     made = []
-    waiting = threading.Thread(target=lambda: made.append(Hub(("127.0.0.1", port), 2, b"right", 30.0)))
+    waiting = threading.Thread(target=lambda: made.append(Hub(("127.0.0.1", port), 2, b"right", 60.0)))
     waiting.start()
     until(lambda: listens(port))
 
     def finish():
-        waiting.join(30)
+        waiting.join(60)
         return made[0]
 
     yield port, finish
     if not made:
         with contextlib.suppress(DistributedError):
-            Spoke(("127.0.0.1", port), 1, b"right", 10.0).close()
-    waiting.join(30)
+            Spoke(("127.0.0.1", port), 1, b"right", 60.0).close()
+    waiting.join(60)
     for each in made:
         each.close()
 
@@ -151,12 +151,12 @@ def test_a_wrong_key_is_refused_and_nothing_is_unpickled(hub, monkeypatch):
     with pytest.raises(DistributedError, match="cannot be reached"):
         Spoke(("127.0.0.1", port), 1, b"wrong", 0.5)
     # Somebody who does not greet at all but sends a pickle.
-    stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+    stranger = socket.create_connection(("127.0.0.1", port), timeout=60)
     payload = pickle.dumps(Bomb())
     stranger.sendall(len(payload).to_bytes(4, "big") + payload)
     # Somebody who only listens.
-    silent = socket.create_connection(("127.0.0.1", port), timeout=5)
-    spoke = Spoke(("127.0.0.1", port), 1, b"right", 10.0)
+    silent = socket.create_connection(("127.0.0.1", port), timeout=60)
+    spoke = Spoke(("127.0.0.1", port), 1, b"right", 60.0)
     try:
         made = finish()
         spoke.send("gather", "hello")
@@ -189,7 +189,7 @@ def test_a_false_hub_is_not_believed(tmp_path):
         Spoke(address, 1, b"right", 0.3)
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(10)
+    thread.join(60)
 
 
 def test_the_librarys_own_client_gets_nowhere(hub):
@@ -199,7 +199,7 @@ def test_the_librarys_own_client_gets_nowhere(hub):
         client.send(Bomb())
         with pytest.raises((EOFError, ConnectionResetError)):
             client.recv_bytes()
-    spoke = Spoke(("127.0.0.1", port), 1, b"right", 10.0)
+    spoke = Spoke(("127.0.0.1", port), 1, b"right", 60.0)
     finish()
     spoke.close()
     assert not os.path.exists("/tmp/unpickled-by-a-stranger")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,12 +53,23 @@ class Bench:
             found[:] = self.seen(ref.token)
             return bool(found) and all(job.state.terminal for job in found)
 
-        wait(over, f"the end of {ref.token}", seconds)
+        with self._told_by_the_scheduler(ref):
+            wait(over, f"the end of {ref.token}", seconds)
         return found[0]
 
     def ready(self, ref: JobRef, files: int = 1) -> None:
         """Wait until the job's program (of `files` nodes) has said that it runs."""
-        wait(lambda: len(list(self.folder(ref).glob("ready*"))) == files, f"the start of {ref.token}")
+        with self._told_by_the_scheduler(ref):
+            wait(lambda: len(list(self.folder(ref).glob("ready*"))) == files, f"the start of {ref.token}")
+
+    @contextmanager
+    def _told_by_the_scheduler(self, ref: JobRef) -> Iterator[None]:
+        """A wait that was in vain says why the job waits, too: on a site's own cluster nobody else knows."""
+        try:
+            yield
+        except AssertionError as error:
+            seen = [f"{job.state} {job.explanation}" for job in self.seen(ref.token)]
+            raise AssertionError(f"{error}; the scheduler says: {' '.join(seen) or 'nothing'}") from None
 
     def clean(self) -> None:
         """End and forget all jobs."""

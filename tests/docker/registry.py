@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import secrets
-import socket
 import subprocess
 import tarfile
 import time
@@ -18,6 +17,7 @@ import bcrypt
 
 from tests.cluster import packages
 from tests.docker.engine import DockerEngine
+from tests.e2e.master import free_port
 
 START = 60.0  # seconds
 USER = "ada"
@@ -30,9 +30,7 @@ class Registry:
         packages.install(("docker-registry",))
         self._engine, self._folder = engine, folder
         self.password = secrets.token_urlsafe(12)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self.image = f"{self.address}/private/shell:1"
         self._process: subprocess.Popen[bytes] | None = None
 

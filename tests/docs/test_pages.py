@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.e2e.master import MasterProcess, make_folder, remove_folder, serving
 from trainmaster.cli import admin
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.master import MasterConfig, parse_master
@@ -95,14 +95,8 @@ def test_commands_exist(example: Example) -> None:
 
 @pytest.fixture
 def process() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, LOCAL)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(LOCAL) as process:
+        yield process
 
 
 @pytest.mark.slow

@@ -6,21 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.e2e.master import MasterProcess, make_folder, remove_folder, serving
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 
 
 @pytest.fixture(scope="package")
 def local() -> Iterator[MasterProcess]:
-    folder = make_folder()
-    process = MasterProcess(folder, LOCAL)
-    process.start()
-    yield process
-    process.clean_up()
-    errors = process.errors()
-    remove_folder(folder)
-    assert errors == []
+    with serving(LOCAL) as process:
+        yield process
 
 
 @pytest.fixture

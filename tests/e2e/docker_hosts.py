@@ -36,6 +36,8 @@ class Hosts:
 
     def __init__(self, engine: DockerEngine, folder: Path, reattach: float, more: str = "") -> None:
         self.engine, self.folder = engine, folder
+        self._gates = folder / "gates"
+        self._gates.mkdir(mode=0o755)
         checkpoints = folder / "checkpoints"
         checkpoints.mkdir(mode=0o700)
         account = pwd.getpwnam(USER)
@@ -49,6 +51,14 @@ class Hosts:
         agent = AgentProcess(self.engine, self.folder, self.master.url, token, name, slots=slots, pool=pool)
         self.agents.append(agent.start())
         return agent
+
+    def gate(self, name: str, at: int, **keys: Any) -> dict[str, Any]:
+        """For an experiment: trials that go no further than epoch `at` until `open`. `keys`: of its file."""
+        bind = {"host_path": str(self._gates), "container_path": str(self._gates), "read_only": True}
+        return {"wait_at": at, "wait_for": str(self._gates / name), "keys": {"bind_mounts": [bind], **keys}}
+
+    def open(self, name: str) -> None:
+        (self._gates / name).touch()
 
     def names(self) -> Sequence[str]:
         """Of all containers on the daemon."""

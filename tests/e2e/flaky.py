@@ -1,5 +1,6 @@
 """A third-party dispatcher for tests: this machine, but while a file called `broken` lies in its job root, jobs are
-lost before they begin. It is announced as an installed plugin would be."""
+lost before they begin; so many of them as it says, if it says a number. It is announced as an installed plugin would
+be."""
 
 from __future__ import annotations
 
@@ -23,11 +24,23 @@ class FlakyDispatcher(LocalDispatcher):
     def submit(self, spec: JobSpec) -> JobRef:
         with (self._root / "asked.txt").open("a") as asked:
             asked.write(f"{spec.token} {','.join(spec.exclude_nodes)}\n")
-        if not (self._root / "broken").exists():
+        if not self._is_broken():
             return super().submit(replace(spec, exclude_nodes=()))
         self._note(spec.token).parent.mkdir(exist_ok=True)
         self._note(spec.token).touch()
         return JobRef(spec.token, f"lost-{spec.token}")
+
+    def _is_broken(self) -> bool:
+        broken = self._root / "broken"
+        try:
+            left = broken.read_text()
+        except FileNotFoundError:
+            return False
+        if left == "1":
+            broken.unlink()
+        elif left:
+            broken.write_text(str(int(left) - 1))
+        return True
 
     def pools(self) -> Sequence[Pool]:
         """Of several nodes, so that one may be avoided."""

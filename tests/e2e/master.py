@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
@@ -43,14 +43,17 @@ def free_port() -> int:
 
 
 def wait_for(look: Callable[[], T | None], what: str, deadline: float = 60.0, every: float = 0.1) -> T:
-    """What `look` finds; an AssertionError that says what was waited for when it finds nothing in time."""
+    """What `look` finds; an AssertionError that says what was waited for when it finds nothing in time. `every`:
+    seconds between two looks, once the first few have not found it."""
     until = time.monotonic() + deadline
+    pause = min(0.01, every)
     while True:
         found = look()
         if found:
             return found
         assert time.monotonic() < until, f"waited {deadline:.0f} s in vain for {what}"
-        time.sleep(every)
+        time.sleep(pause)
+        pause = min(1.5 * pause, every)
 
 
 class MasterProcess:
@@ -143,7 +146,7 @@ class MasterProcess:
         return master
 
     def det(
-        self, *arguments: str, check: bool = True, timeout: float = 120, **options: Any
+        self, *arguments: str, check: bool = True, timeout: float = 240, **options: Any
     ) -> subprocess.CompletedProcess[str]:
         """Run `det` as a user would."""
         environment = {
@@ -175,10 +178,25 @@ class MasterProcess:
         return [line for line in self.log.read_text().splitlines() if " ERROR " in line or line.startswith("Traceback")]
 
 
+@contextlib.contextmanager
+def serving(config: str) -> Iterator[MasterProcess]:
+    """A master in a folder of its own that serves inside the block. Nothing in its log may be an error."""
+    folder = make_folder()
+    process = MasterProcess(folder, config)
+    try:
+        yield process.start()
+    finally:
+        process.clean_up()
+        errors = process.errors()
+        remove_folder(folder)
+    assert errors == []
+
+
 def end_everything(master: Master, deadline: float = 60.0) -> None:
     live = [e.id for e in master.experiments(archived=None) if not e.ended_for_good]
     for experiment_id in live:
-        master.steer(experiment_id, "kill")
+        with contextlib.suppress(ClientError):  # it has ended since
+            master.steer(experiment_id, "kill")
     for job in tasks_of(master):
         with contextlib.suppress(ClientError):  # it has ended since, or with the one that started it
             end_task(master, job)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.daemons import started_at
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess
+from tests.e2e.master import MasterProcess, wait_for
 from trainmaster.client.errors import NotAllowed
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
@@ -23,7 +24,9 @@ from trainmaster.master.db import migrate
 def trainmaster(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key != "TRAINMASTER_INITIAL_PASSWORD"}
     command = [sys.executable, "-m", "trainmaster.cli.admin", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**kept, **environment})
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, check=False, env={**kept, **environment}
+    )
 
 
 def test_a_folder_that_another_master_holds_is_refused(local: MasterProcess) -> None:
@@ -80,7 +83,7 @@ def test_a_stopped_master_leaves_nothing_behind(own_master: MasterProcess) -> No
     own_master.stop()
     assert own_master.returncode == 0
     assert not (own_master.data / "pg" / "postmaster.pid").exists(), "PostgreSQL was not stopped in order"
-    assert not Path(f"/proc/{server}").exists()
+    wait_for(lambda: started_at(server) is None, "the end of PostgreSQL")
     assert '"released": true' in (own_master.data / "master.lock").read_text()
 
 

@@ -101,7 +101,7 @@ def test_a_search_goes_on_through_a_database_that_hangs_and_one_that_dies(site: 
     searcher = {"name": "random", "metric": "error", "max_trials": 8, "max_concurrent_trials": 4}
     text = trainings.experiment(searcher, epochs=EPOCHS, pause=0.5, value={"type": "double", "minval": 1, "maxval": 9})
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
-    wait_for(lambda: sum(trial.batches >= 2 for trial in master.trials(number)) == 4, "four trials that report")
+    wait_for(lambda: sum(trial.batches >= 2 for trial in master.trials(number)) >= 4, "four trials that report")
     with site.postgres.hanging():
         until = time.monotonic() + 20.0  # how long is the input here
         all_are_told(site)

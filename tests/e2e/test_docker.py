@@ -40,6 +40,13 @@ facts = {
 print("FACTS", json.dumps(facts), flush=True)
 """
 
+TELLS_TIMES = """
+import time
+for _ in range(3):
+    print("TIME", time.time(), flush=True)
+    time.sleep(0.1)
+"""
+
 
 @pytest.fixture(scope="module")
 def hosts(docker_engine: DockerEngine) -> Iterator[Hosts]:
@@ -57,6 +64,14 @@ def steps(master: Master, number: int) -> int:
 
 def wait_for_steps(master: Master, number: int, count: int) -> None:
     wait_for(lambda: steps(master, number) >= count, f"step {count} of experiment {number}", 60)
+
+
+def wait_for_all(master: Master, number: int, trials: int, count: int) -> None:
+    """Until so many trials of an experiment have come so far."""
+    wait_for(
+        lambda: sum((trial.batches or 0) >= count for trial in master.trials(number)) >= trials,
+        f"step {count} of {trials} trials",
+    )
 
 
 def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts) -> None:
@@ -115,8 +130,8 @@ def test_a_more_important_gang_gets_its_slots_and_nothing_is_lost(hosts: Hosts) 
     master = hosts.master.client()
     searcher = {"name": "random", "metric": "error", "max_trials": 2, "max_concurrent_trials": 2}
     keys = {"resources": {"slots_per_trial": 2, "priority": 60}}
-    low = create(master, trainings.experiment(searcher, epochs=60, pause=0.1, keys=keys))
-    wait_for(lambda: [t for t in master.trials(low) if (t.batches or 0) >= 3][1:], "both trials to run")
+    low = create(master, trainings.experiment(searcher, epochs=10, stay_at=3, keys=keys))
+    wait_for_all(master, low, 2, 3)
     high = create(master, trainings.experiment(keys={"resources": {"slots_per_trial": 4, "priority": 10}}), LOOKS)
     ended_as(master, high, "COMPLETED")
     assert not master.experiment(low).ended_for_good
@@ -124,12 +139,13 @@ def test_a_more_important_gang_gets_its_slots_and_nothing_is_lost(hosts: Hosts) 
     for trial in master.trials(low):
         assert trial.restarts == 0
         assert "leaving after epoch" in log_text(master, trial.id)
-        assert validations(master, [trial.id])[trial.id] == list(range(1, 61))
+        assert validations(master, [trial.id])[trial.id] == list(range(1, 11))
 
 
 def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) -> None:
     master, admin = hosts.master.client(), hosts.master.client("admin")
-    running = create(master, trainings.experiment(epochs=25, pause=0.1, keys={"resources": {"slots_per_trial": 2}}))
+    gated = hosts.gate("of-the-drained", 1, resources={"slots_per_trial": 2})
+    running = create(master, trainings.experiment(epochs=3, **gated))
     wait_for_steps(master, running, 1)
     (where,) = (agent["id"] for agent in master.agents() if any(slot["container"] for slot in agent["slots"].values()))
     with pytest.raises(APIError, match="administrator"):
@@ -140,6 +156,7 @@ def test_an_agent_that_is_drained_keeps_its_jobs_and_gets_no_more(hosts: Hosts) 
         ended_as(master, other, "COMPLETED")
         entity = hosts.entity(master, where)
         assert (entity["enabled"], entity["draining"]) == (False, True)
+        hosts.open("of-the-drained")
         ended_as(master, running, "COMPLETED")
         assert only_trial(master, running).restarts == 0
         assert f"host{3 - int(where[-1])}" in log_text(master, only_trial(master, other).id)
@@ -216,8 +233,8 @@ def test_a_killed_agent_adopts_its_containers_when_it_comes_back(hosts: Hosts) -
     master = hosts.master.client()
     keys = {"resources": {"slots_per_trial": 4}}
     searcher = {"name": "random", "metric": "error", "max_trials": 3, "max_concurrent_trials": 3}
-    small = create(master, trainings.experiment(searcher, epochs=40, pause=0.1))
-    wait_for_steps(master, small, 3)
+    small = create(master, trainings.experiment(searcher, epochs=100_000, pause=0.1))
+    wait_for_all(master, small, 3, 3)
     before = running(hosts)
     for agent in hosts.agents:
         agent.kill()
@@ -227,33 +244,36 @@ def test_a_killed_agent_adopts_its_containers_when_it_comes_back(hosts: Hosts) -
     for agent in hosts.agents:
         agent.start()
     gang = create(master, trainings.experiment(keys=keys), LOOKS)
-    for number in (small, gang):
-        ended_as(master, number, "COMPLETED")
+    master.steer(small, "cancel")
+    for number, state in ((small, "CANCELED"), (gang, "COMPLETED")):
+        ended_as(master, number, state)
         assert all(trial.restarts == 0 for trial in master.trials(number))
-    ids = [trial.id for trial in master.trials(small)]
-    assert validations(master, ids) == {number: list(range(1, 41)) for number in ids}
+    for trial in master.trials(small):
+        assert "leaving after epoch" in log_text(master, trial.id)
+        assert validations(master, [trial.id])[trial.id] == list(range(1, trial.batches + 1))
     assert len(attempts(master, small)) == 3
 
 
 def test_a_killed_master_finds_everything_as_it_was(hosts: Hosts) -> None:
     master = hosts.master.client()
     searcher = {"name": "random", "metric": "error", "max_trials": 6, "max_concurrent_trials": 6}
-    number = create(master, trainings.experiment(searcher, epochs=25, pause=0.1))
-    wait_for_steps(master, number, 3)
+    number = create(master, trainings.experiment(searcher, epochs=6, **hosts.gate("of-the-found", 3)))
+    wait_for_all(master, number, 4, 3)  # as many as there are slots
     hosts.master.kill()
     before = running(hosts)
     hosts.master.start()
     assert running(hosts) == before
+    hosts.open("of-the-found")
     master = hosts.master.client()
     ended_as(master, number, "COMPLETED")
     ids = [trial.id for trial in master.trials(number)]
-    assert validations(master, ids) == {trial: list(range(1, 26)) for trial in ids}
+    assert validations(master, ids) == {trial: list(range(1, 7)) for trial in ids}
     assert len(attempts(master, number)) == 6
 
 
 def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hosts) -> None:
     master = hosts.master.client()
-    number = create(master, trainings.experiment(epochs=25, pause=0.1, save_at=3))
+    number = create(master, trainings.experiment(epochs=8, save_at=3, stay_at=5))
     wait_for_steps(master, number, 5)
     for name in running(hosts):
         hosts.engine.remove(name)
@@ -267,7 +287,7 @@ def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hos
 def test_the_trial_of_an_agent_that_stays_away_runs_elsewhere(docker_engine: DockerEngine) -> None:
     with running_hosts(docker_engine, "lost", slots=1, reattach=2) as hosts:
         master = hosts.master.client()
-        number = create(master, trainings.experiment(epochs=200, pause=0.1, save_at=3))
+        number = create(master, trainings.experiment(epochs=100_000, pause=0.1, save_at=3))
         wait_for_steps(master, number, 4)
         hosts.agents[0].kill()
         (orphan,) = running(hosts)
@@ -298,15 +318,15 @@ def attempts(master: Master, number: int) -> list[str]:
 
 
 def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
-    master, slow = hosts.master.client(), f"{LOOKS}\nimport time\ntime.sleep(1.5)\n"
+    master = hosts.master.client()
     searcher = {"name": "random", "metric": "error", "max_trials": 2, "max_concurrent_trials": 2}
     keys = {"resources": {"slots_per_trial": 2}}
-    blocker = create(master, trainings.experiment(searcher, epochs=1000, pause=0.1, keys=keys))
+    blocker = create(master, trainings.experiment(searcher, epochs=100_000, pause=0.1, keys=keys))
     wait_for_steps(master, blocker, 1)
     gang = trainings.experiment(keys={"resources": {"slots_per_trial": 4}})
 
     def queued() -> int:
-        number = create(master, gang, slow)
+        number = create(master, gang, TELLS_TIMES)
         wait_for(
             lambda: [job.explanation for job in master.jobs() if job.entity_id == str(number)] not in ([], [""]),
             "why it waits",
@@ -335,9 +355,14 @@ def test_the_queue_is_shown_and_changed(hosts: Hosts) -> None:
     wait_for(lambda: len(taken()) == 4, "both trials on their slots")
     assert set(taken()) == set(attempts(master, blocker))
     master.steer(blocker, "kill")
-    ended_as(master, second, "COMPLETED")
-    assert not master.experiment(first).ended_for_good
-    ended_as(master, first, "COMPLETED")
+    for number in (first, second):
+        ended_as(master, number, "COMPLETED")
+    earlier, later = (times(log_text(master, only_trial(master, number).id)) for number in (second, first))
+    assert max(earlier) < min(later), "the slots of all were given to both"
+
+
+def times(log: str) -> list[float]:
+    return [float(line.partition("TIME ")[2]) for line in log.splitlines() if "TIME " in line]
 
 
 def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts, tmp_path: Path) -> None:
@@ -362,7 +387,7 @@ def test_the_published_client_of_determined_sees_and_steers_agents(hosts: Hosts,
     finally:
         theirs.det("slot", "enable", "host1", "0")
     master = hosts.master.client()
-    number = create(master, trainings.experiment(epochs=300, pause=0.1))
+    number = create(master, trainings.experiment(epochs=100_000, pause=0.1))
     wait_for_steps(master, number, 1)
     job = next(job for job in master.jobs() if job.entity_id == str(number))
     theirs.det("job", "update", job.job_id, "--priority", "7")

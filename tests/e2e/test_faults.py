@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -58,10 +59,12 @@ def test_hyperparameters_do_not_depend_on_restarts(own_master: MasterProcess, lo
 def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
-    text = trainings.experiment(epochs=12, pause=0.2, save_at=6)
+    gate = own_master.folder / "gate"
+    text = trainings.experiment(epochs=12, save_at=6, wait_at=2, wait_for=str(gate))
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
     own_master.kill()
+    gate.touch()
     # The runtime gives an unreachable master ten seconds at the end, then leaves its reports in the job folder.
     folders = own_master.data / "jobs"
     wait_for(lambda: list(folders.glob("**/exit/0.json")), "the job to end by itself", 90)
@@ -79,13 +82,15 @@ def test_a_trial_that_ends_while_the_master_is_away_loses_nothing(own_master: Ma
 def test_a_job_whose_master_hangs_when_it_ends_leaves_and_loses_nothing(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
-    text = trainings.experiment(epochs=8, pause=0.2)
+    gate = own_master.folder / "gate"
+    text = trainings.experiment(epochs=8, wait_at=2, wait_for=str(gate))
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
     os.kill(own_master.pid, signal.SIGSTOP)
     try:
+        gate.touch()
         folders = own_master.data / "jobs"
-        wait_for(lambda: list(folders.glob("**/exit/0.json")), "the word on disk", 60)
+        wait_for(lambda: list(folders.glob("**/exit/0.json")), "the word on disk", 90)
         # Each call that is not answered would be given a minute, and there are three to make.
         wait_for(lambda: list(folders.glob("**/.local/ended")), "the job to leave", 45)
     finally:
@@ -114,30 +119,38 @@ def test_started_again_on_the_same_folder_it_goes_on_where_it_was(own_master: Ma
 def test_a_job_lost_without_a_trace_is_started_again_without_charge(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
-    text = trainings.experiment(epochs=40, pause=0.1, save_at=2)
+    text = trainings.experiment(epochs=10, save_at=2, stay_at=3)
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 3 for t in master.trials(number)), "the trial to report")
     kill_everything_of_the_job(own_master)
     ended_as(master, number, "COMPLETED", 120)
     trial = only_trial(master, number)
-    assert (trial.attempts, trial.restarts, trial.batches) == (2, 0, 40)
+    assert (trial.attempts, trial.restarts, trial.batches) == (2, 0, 10)
     assert "no restart is charged" in log_text(master, trial.id)
 
 
 def kill_everything_of_the_job(process: MasterProcess) -> None:
     """As a node that loses power: every process that works in the job's folder, at once."""
     marks = str(process.data / "jobs")
-    victims = []
-    for proc in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (proc / "cmdline").read_bytes().decode(errors="replace")
-            environment = (proc / "environ").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if int(proc.name) not in (process.pid, os.getpid()) and (marks in command or f"={marks}" in environment):
-            victims.append(int(proc.name))
+    victims: set[int] = set()
+    while more := working_in(marks) - victims - {process.pid, os.getpid()}:  # what they start before they stop
+        victims |= more
+        for pid in more:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
     assert victims
     for pid in victims:
-        os.kill(pid, signal.SIGSTOP)
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def working_in(folder: str) -> set[int]:
+    """Processes that have the folder in their command line or environment."""
+    found = set()
+    for proc in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (proc / "cmdline").read_bytes().decode(errors="replace")
+            environment = (proc / "environ").read_bytes().decode(errors="replace")
+            if folder in command or f"={folder}" in environment:
+                found.add(int(proc.name))
+    return found

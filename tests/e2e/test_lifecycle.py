@@ -44,7 +44,7 @@ def test_a_trial_runs_to_its_end(local: MasterProcess) -> None:
 
 def test_pausing_saves_and_activating_goes_on_from_there(local: MasterProcess) -> None:
     master = local.client()
-    number = create(master, trainings.experiment(epochs=30, pause=0.1))
+    number = create(master, trainings.experiment(epochs=10, stay_at=2))
     wait_for_steps(master, number, 2)
     master.steer(number, "pause")
     assert master.experiment(number).state == "PAUSED"
@@ -57,7 +57,7 @@ def test_pausing_saves_and_activating_goes_on_from_there(local: MasterProcess) -
     trial = only_trial(master, number)
     assert trial.restarts == 0
     assert f"starting after epoch {saved}" in log_text(master, trial.id)
-    assert validations(master, [trial.id])[trial.id] == list(range(1, 31))
+    assert validations(master, [trial.id])[trial.id] == list(range(1, 11))
 
 
 def allocations(master: Master, number: int) -> list[dict[str, object]]:
@@ -76,7 +76,7 @@ def test_an_experiment_created_paused_waits(local: MasterProcess) -> None:
 
 def test_cancelling_lets_the_trial_save_first(local: MasterProcess) -> None:
     master = local.client()
-    number = create(master, trainings.experiment(epochs=1000))
+    number = create(master, trainings.experiment(epochs=100_000))
     wait_for_steps(master, number, 2)
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
@@ -88,7 +88,7 @@ def test_cancelling_lets_the_trial_save_first(local: MasterProcess) -> None:
 @pytest.mark.parametrize("deaf", [False, True])
 def test_killing_ends_it_at_once(local: MasterProcess, deaf: bool) -> None:
     master = local.client()
-    number = create(master, trainings.experiment(epochs=1000, deaf=deaf))
+    number = create(master, trainings.experiment(epochs=100_000, deaf=deaf))
     wait_for_steps(master, number, 2)
     master.steer(number, "kill")
     ended_as(master, number, "CANCELED")
@@ -96,21 +96,23 @@ def test_killing_ends_it_at_once(local: MasterProcess, deaf: bool) -> None:
 
 
 def test_killing_one_trial_leaves_the_others(local: MasterProcess) -> None:
-    master = local.client()
+    master, gate = local.client(), local.folder / "gate-of-the-killed"
     searcher = {"name": "random", "metric": "error", "max_trials": 2}
-    number = create(master, trainings.experiment(searcher, epochs=20, pause=0.1))
+    number = create(master, trainings.experiment(searcher, epochs=3, wait_at=1, wait_for=str(gate)))
     wait_for_steps(master, number, 1)
     first, second = master.trials(number)
     master.kill_trial(first.id)
+    wait_for(lambda: master.trial(first.id).state == "CANCELED", "the end of the killed trial")
+    gate.touch()
     ended_as(master, number, "COMPLETED")
     assert [trial.state for trial in master.trials(number)] == ["CANCELED", "COMPLETED"]
     assert "killed by determined" in story(master, first.id)
-    assert master.trial(second.id).batches == 20
+    assert master.trial(second.id).batches == 3
 
 
 def test_a_trial_that_does_not_listen_is_ended_after_its_time(local: MasterProcess) -> None:
     master = local.client()
-    number = create(master, trainings.experiment(epochs=1000, deaf=True, keys={"preemption_timeout": 1}))
+    number = create(master, trainings.experiment(epochs=100_000, deaf=True, keys={"preemption_timeout": 1}))
     wait_for_steps(master, number, 1)
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
@@ -242,3 +244,45 @@ def test_a_command_that_does_not_fit_is_told(local: MasterProcess) -> None:
         master.steer(number, "pause")
     assert refused.value.status == 409
     master.steer(number, "kill")  # what has ended is as dead as was asked for
+
+
+def test_an_experiment_that_limits_itself_holds_no_more_slots_than_it_may(local: MasterProcess) -> None:
+    """There would be room for more of its trials, and the pool's own scheduler does not know of `max_slots`."""
+    master, gate = local.client(), local.folder / "gate-of-max-slots"
+    searcher = {"name": "random", "metric": "error", "max_trials": 5}
+    keys = {"resources": {"slots_per_trial": 1, "max_slots": 2}}
+    gated = {"wait_at": 1, "wait_for": str(gate)}
+    number = create(master, trainings.experiment(searcher, epochs=2, keys=keys, **gated))
+    wait_for(lambda: sum(trial.batches >= 1 for trial in master.trials(number)) == 2, "the first report of two trials")
+    wait_for(
+        lambda: (
+            any("holds as many slots as it may (max_slots: 2)" in job.explanation for job in master.jobs())
+            or any("(max_slots: 2)" in log_text(master, trial.id) for trial in master.trials(number))
+        ),
+        "the word about the limit",
+    )
+    tasks = [master.task(trial.task_id) for trial in master.trials(number)]
+    submitted = [a for task in tasks for a in task["allocations"] if a.get("jobId")]
+    assert len(submitted) == 2
+    gate.touch()
+    ended_as(master, number, "COMPLETED")
+
+
+def test_what_jobs_say_themselves_waits_for_no_look_at_the_scheduler(own_master: MasterProcess) -> None:
+    """One trial follows the other, each is ended by its own word, and the cluster is looked at once an hour."""
+    own_master.config.write_text("resource_manager: {type: local, slots: 1, poll_interval: 3600}\n")
+    own_master.start()
+    master = own_master.client()
+    searcher = {"name": "random", "metric": "error", "max_trials": 3, "max_concurrent_trials": 1}
+    number = create(master, trainings.experiment(searcher, epochs=2))
+    ended_as(master, number, "COMPLETED", 90)
+    number = create(master, trainings.experiment(epochs=6000))
+    wait_for_steps(master, number, 1)
+    master.steer(number, "pause")
+    trial = only_trial(master, number)
+    wait_for(lambda: master.trial(trial.id).state == "PAUSED" and not _live(master, trial.id), "the end of its attempt")
+
+
+def _live(master: Master, trial_id: int) -> bool:
+    allocations = master.task(master.trial(trial_id).task_id)["allocations"]
+    return any(one["state"] != "STATE_TERMINATED" for one in allocations)

@@ -31,11 +31,11 @@ def hosts(docker_engine: DockerEngine) -> Iterator[Hosts]:
         yield hosts
 
 
-def begin(hosts: Hosts, pool: str, slots: int, epochs: int = 3) -> tuple[int, str]:
+def begin(hosts: Hosts, pool: str, slots: int, **hparams: object) -> tuple[int, str]:
     """An experiment in a pool: its id, and that of its job."""
     master = hosts.master.client()
     keys = {"resources": {"slots_per_trial": slots, "resource_pool": pool}, "environment": {"image": IMAGE}}
-    text = trainings.experiment(epochs=epochs, pause=0.1, keys=keys)
+    text = trainings.experiment(**{"epochs": 3, **hparams}, keys=keys)
     made = master.create_experiment(text, files(train__py=trainings.COUNTING))
     return made.id, str(made.raw["jobId"])
 
@@ -50,7 +50,7 @@ def attempts(master: Master, number: int) -> int:
 
 def test_a_job_that_waits_goes_to_another_pool_and_runs_there(hosts: Hosts) -> None:
     master = hosts.master.client()
-    blocker, blocking = begin(hosts, "one", 2, epochs=1000)
+    blocker, blocking = begin(hosts, "one", 2, epochs=100_000)
     wait_for(lambda: trained(master, blocker) > 0, "the first job to run")
     waits, waiting = begin(hosts, "one", 1)
     wait_for(
@@ -77,7 +77,7 @@ def test_a_job_that_waits_goes_to_another_pool_and_runs_there(hosts: Hosts) -> N
 
 def test_a_job_that_runs_saves_its_work_and_goes_on_in_a_pool_of_another_kind(hosts: Hosts) -> None:
     master = hosts.master.client()
-    number, job = begin(hosts, "two", 1, epochs=40)
+    number, job = begin(hosts, "two", 1, epochs=10, stay_at=2)
     wait_for(lambda: trained(master, number) >= 2, "some epochs")
     hosts.master.det("job", "update-batch", f"{job}.resource-pool=here")
     ended_as(master, number, "COMPLETED")
@@ -86,5 +86,5 @@ def test_a_job_that_runs_saves_its_work_and_goes_on_in_a_pool_of_another_kind(ho
     assert "leaving after epoch" in told
     assert "starting after epoch 0" in told
     assert (trial.restarts, attempts(master, number)) == (0, 2)
-    assert validations(master, [trial.id]) == {trial.id: list(range(1, 41))}
+    assert validations(master, [trial.id]) == {trial.id: list(range(1, 11))}
     assert "in pool here" in told

@@ -96,16 +96,18 @@ def test_trials_go_on_through_a_cut_of_the_connection(process: MasterProcess, ss
 
 def test_a_running_job_finds_the_master_at_its_new_address(process: MasterProcess) -> None:
     master = process.client()
-    number = master.create_experiment(trainings.experiment(epochs=100), files(train__py=trainings.COUNTING)).id
-    wait_for(lambda: only_trial(master, number).batches >= 1, "the first report")
+    gate = process.folder / "gate"
+    text = trainings.experiment(epochs=40, wait_at=20, wait_for=str(gate))
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    wait_for(lambda: only_trial(master, number).batches >= 20, "the reports at the old address")
     process.kill()
     process.port = free_port()
     process.url = f"http://127.0.0.1:{process.port}"
     process.start()
     master = process.client()
-    reported = only_trial(master, number).batches
-    wait_for(lambda: only_trial(master, number).batches > reported, "reports at the new address")
+    gate.touch()
+    wait_for(lambda: only_trial(master, number).batches > 20, "reports at the new address")
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert (trial.attempts, trial.restarts) == (1, 0)
-    assert validations(master, [trial.id]) == {trial.id: list(range(1, 101))}
+    assert validations(master, [trial.id]) == {trial.id: list(range(1, 41))}

@@ -29,7 +29,7 @@ from trainmaster.client.master import Master
 __all__ = ["preempting_cluster"]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ring]
-EPOCHS = 60
+EPOCHS = 12
 HELD = "The trial waits with it, and goes on in another attempt when the job is released"
 IN_WORDS = "The scheduler takes the job's resources for a job of higher priority"
 
@@ -50,9 +50,9 @@ def process(preempting_cluster: PreemptingCluster) -> Iterator[MasterProcess]:
 def begin(master: Master, pool: str, **hparams: object) -> tuple[int, str, str]:
     """An experiment whose only trial reports: its number, the Slurm job, the node."""
     keys = {"resources": {"resource_pool": pool}}
-    text = trainings.experiment(epochs=EPOCHS, pause=0.1, save_at=2, keys=keys, **hparams)
+    text = trainings.experiment(epochs=EPOCHS, save_at=2, stay_at=4, keys=keys, **hparams)
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
-    wait_for(lambda: any(t.batches >= 4 for t in master.trials(number)), "the trial to report")
+    wait_for(lambda: any(t.batches >= 4 for t in master.trials(number)), "the trial to report", 90)
     nodes = wait_for(lambda: allocations(master, number)[0]["nodes"], "the scheduler to be looked at")
     return number, str(allocations(master, number)[0]["jobId"]), nodes[0]
 
@@ -93,7 +93,7 @@ def test_a_preempted_trial_saves_its_work_and_goes_on(
     left = int(text.partition("leaving after epoch ")[2].split()[0])
     assert 4 <= left < EPOCHS
     assert f"starting after epoch {left}" in text
-    assert preempting_cluster.command("squeue", "-h", "-t", "all", "-j", taker, "-o", "%T").strip() == "COMPLETED"
+    wait_for(lambda: "JobState=COMPLETED" in shown(preempting_cluster, taker), "the end of the urgent job")
     assert allocations(master, number)[1]["jobId"] != job
 
 

@@ -35,7 +35,7 @@ def reload(master: MasterProcess, text: str, says: str) -> None:
     before = master.log.stat().st_size
     master.config.write_text(text)
     os.kill(master.pid, signal.SIGHUP)
-    wait_for(lambda: says in master.log.read_text()[before:], f"{says!r} in the master's log")
+    wait_for(lambda: says in master.log.read_bytes()[before:].decode(errors="replace"), f"{says!r} in the master's log")
 
 
 def pools(master: Master) -> dict[str, int]:
@@ -45,16 +45,16 @@ def pools(master: Master) -> dict[str, int]:
 def test_a_reload_adds_and_removes_clusters_while_jobs_go_on(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
-    runs = master.create_experiment(trainings.experiment(epochs=60, pause=0.2), files(train__py=trainings.COUNTING)).id
+    runs = master.create_experiment(trainings.experiment(epochs=60, stay_at=2), files(train__py=trainings.COUNTING)).id
     wait_for(lambda: only_trial(master, runs).batches >= 2, "the first epochs")
     assert pools(master) == {"default": 4}
 
     namesake = TWO.replace("pool_name: small, ", "").replace("partition: small", "partition: default")
     reload(own_master, namesake, "the configuration was read again: default, second")
-    assert pools(master) == {"default": 4, "careful": 4}
+    wait_for(lambda: pools(master) == {"default": 4, "careful": 4}, "the added pools")
     assert "the pool 'default' of second has the name of one of default" in own_master.log.read_text()
     reload(own_master, TWO, "the configuration was read again: default, second")
-    assert pools(master) == {"default": 4, "small": 1, "careful": 1}
+    wait_for(lambda: pools(master) == {"default": 4, "small": 1, "careful": 1}, "the renamed pool")
     elsewhere = master.create_experiment(
         trainings.experiment(keys={"resources": {"resource_pool": "careful"}}), files(train__py=SAYS)
     ).id
@@ -81,7 +81,7 @@ def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path
     own_master.start()
     master = own_master.client()
     runs = master.create_experiment(
-        trainings.experiment(epochs=200, pause=0.2, keys={"resources": {"resource_pool": "small"}}),
+        trainings.experiment(epochs=200, stay_at=1, keys={"resources": {"resource_pool": "small"}}),
         files(train__py=trainings.COUNTING),
     ).id
     wait_for(lambda: only_trial(master, runs).batches >= 1, "the first epoch")
@@ -106,11 +106,12 @@ def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path
 
 
 def test_jobs_of_a_cluster_that_is_not_named_any_more_wait_for_it(own_master: MasterProcess) -> None:
+    gate = own_master.folder / "gate"
     own_master.config.write_text(TWO)
     own_master.start()
     master = own_master.client()
     runs = master.create_experiment(
-        trainings.experiment(epochs=25, pause=0.2, keys={"resources": {"resource_pool": "small"}}),
+        trainings.experiment(epochs=3, wait_at=1, wait_for=str(gate), keys={"resources": {"resource_pool": "small"}}),
         files(train__py=trainings.COUNTING),
     ).id
     wait_for(lambda: only_trial(master, runs).batches >= 1, "the first epoch")
@@ -121,5 +122,6 @@ def test_jobs_of_a_cluster_that_is_not_named_any_more_wait_for_it(own_master: Ma
     own_master.stop()
     own_master.config.write_text(TWO)
     own_master.start()
+    gate.touch()
     ended_as(own_master.client(), runs, "COMPLETED")
     assert only_trial(own_master.client(), runs).restarts == 0

@@ -11,9 +11,12 @@ from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_tria
 def test_a_poisoned_spool_loses_only_what_is_poisoned(own_master: MasterProcess) -> None:
     own_master.start()
     master = own_master.client()
-    number = master.create_experiment(trainings.experiment(epochs=6, pause=0.3), files(train__py=trainings.COUNTING)).id
+    gate = own_master.folder / "gate"
+    text = trainings.experiment(epochs=6, wait_at=2, wait_for=str(gate))
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: any(t.batches >= 2 for t in master.trials(number)), "the trial to report")
     own_master.kill()
+    gate.touch()
     jobs = own_master.data / "jobs"
     (record,) = wait_for(lambda: list(jobs.glob("**/exit/0.json")), "the job to end by itself", 90)
     spool = record.parent.parent / "spool" / "core.jsonl"

@@ -54,13 +54,13 @@ def wait_running(master: Master, number: int, steps: int = 1) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def limited(slurm_master: MasterProcess) -> int:
     """An experiment whose jobs may run for a minute, begun before all others: most of a test of it is waiting."""
-    text = trainings.experiment(epochs=130, pause=0.2, keys={"slurm": {"sbatch_args": ["--time=1"]}})
+    text = trainings.experiment(epochs=30, stay_at=20, keys={"slurm": {"sbatch_args": ["--time=1"]}})
     return create(slurm_master.client(), text)
 
 
 def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterProcess, slurm_cluster: Cluster) -> None:
     master = slurm_master.client()
-    number = create(master, trainings.experiment(epochs=1000))
+    number = create(master, trainings.experiment(epochs=100_000))
     job = wait_running(master, number)
     shown = slurm_cluster.command("scontrol", "show", "job", job)
     assert f"UserId={USER}(" in shown
@@ -144,17 +144,17 @@ def test_a_walltime_is_no_failure(slurm_master: MasterProcess, limited: int) -> 
     master = slurm_master.client()
     ended_as(master, limited, "COMPLETED", 240)
     trial = only_trial(master, limited)
-    assert (trial.restarts, trial.batches) == (0, 130)
+    assert (trial.restarts, trial.batches) == (0, 30)
     assert trial.attempts >= 2
     assert "time limit" in log_text(master, trial.id)
-    assert validations(master, [trial.id])[trial.id] == list(range(1, 131))
+    assert validations(master, [trial.id])[trial.id] == list(range(1, 31))
 
 
 def test_a_job_that_a_person_cancels_ends_its_trial_with_the_reason(
     slurm_master: MasterProcess, slurm_cluster: Cluster
 ) -> None:
     master = slurm_master.client()
-    number = create(master, trainings.experiment(epochs=1000, keys={"max_restarts": 3}))
+    number = create(master, trainings.experiment(epochs=100_000, keys={"max_restarts": 3}))
     slurm_cluster.command("scancel", wait_running(master, number))
     ended_as(master, number, "CANCELED")
     trial = only_trial(master, number)
@@ -167,16 +167,16 @@ def test_a_node_failure_is_not_charged_and_the_trial_goes_on_elsewhere(
     slurm_master: MasterProcess, slurm_cluster: Cluster
 ) -> None:
     master = slurm_master.client()
-    number = create(master, trainings.experiment(epochs=60, pause=0.1, save_at=2))
+    number = create(master, trainings.experiment(epochs=10, save_at=2, stay_at=4))
     wait_running(master, number, 4)
-    (node,) = job_of(master, number)["nodes"]  # type: ignore[misc]
+    (node,) = wait_for(lambda: job_of(master, number)["nodes"], "a look at the running job")  # type: ignore[misc]
     slurm_cluster.kill_node(node)
     try:
         ended_as(master, number, "COMPLETED", 180)
     finally:
         slurm_cluster.restore_node(node)
     trial = only_trial(master, number)
-    assert (trial.restarts, trial.attempts, trial.batches) == (0, 2, 60)
+    assert (trial.restarts, trial.attempts, trial.batches) == (0, 2, 10)
     text = log_text(master, trial.id)
     assert "no restart is charged" in text
     assert "starting after epoch 2" in text
@@ -215,7 +215,7 @@ def test_a_submit_that_the_controller_answers_too_late_makes_exactly_one_job(
         wait_for(
             lambda: "not known whether the scheduler took the job" in log_text(master, only_trial(master, number).id),
             "the submit to become ambiguous",
-            60,
+            90,
         )
     finally:
         slurm_cluster.resume_controller()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from tests.e2e.master import log_text, only_trial, wait_for
 
 __all__ = ["slurm_cluster"]
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-EPOCHS = 30
+EPOCHS = 12
 
 
 @pytest.fixture
@@ -35,14 +34,10 @@ def test_a_controller_with_an_old_state_does_not_have_a_training_run_twice(close
     state = closed.layout.run / "state"
     with site(closed) as spoiled:
         master = spoiled.start()
-        number = spoiled.create(master, epochs=EPOCHS, pause=0.3, save_at=2)
-        job = wait_for(lambda: closed.command("squeue", "-h", "-n", spoiled.folders(master, number).popitem()[1].name,
-                                              "-o", "%i").strip(), "the job in the queue")  # fmt: skip
-        saved = time.time()
-        wait_for(lambda: (state / "job_state").stat().st_mtime > saved, "the controller to save its state")
-        closed.pause_controller()
-        shutil.copytree(state, tmp_path / "old")
-        closed.resume_controller()
+        number = spoiled.create(master, epochs=EPOCHS, save_at=2, stay_at=4, deaf=True)
+        name = wait_for(lambda: spoiled.folders(master, number), "the job's folder").popitem()[1].name
+        job = wait_for(lambda: closed.command("squeue", "-h", "-n", name, "-o", "%i").strip(), "the job in the queue")
+        wait_for(lambda: copied(closed, tmp_path / "old", name), "the controller to save its state", every=0.5)
         closed.command("scontrol", "update", "PartitionName=main", "State=UP")
         spoiled.reports(master, number, 1, steps=4)
 
@@ -56,3 +51,16 @@ def test_a_controller_with_an_old_state_does_not_have_a_training_run_twice(close
         wait_for(lambda: "started the job again" in log_text(master, trial), f"the second run of job {job}", 120)
         spoiled.nothing_is_lost_or_doubled(master, number, epochs=EPOCHS, attempts=2)
         assert "starting after epoch 2" in log_text(master, trial)
+
+
+def copied(cluster: Cluster, copy: Path, job: str) -> bool:
+    """Copy the controller's state as it is at one moment. Whether the job is in it: the controller may just be putting
+    another file in the place of the last one."""
+    shutil.rmtree(copy, ignore_errors=True)
+    cluster.pause_controller()
+    try:
+        shutil.copytree(cluster.layout.run / "state", copy)
+    finally:
+        cluster.resume_controller()
+    saved = copy / "job_state"
+    return saved.exists() and job.encode() in saved.read_bytes()

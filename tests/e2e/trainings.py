@@ -38,6 +38,11 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
             save()
         while done == hparams.get("wait_at") and not os.path.exists(hparams["wait_for"]):
             time.sleep(0.05)
+        # Until it is told to leave, or is killed when it is deaf: nobody knows how long that takes.
+        while done == hparams.get("stay_at") and info.trial.trial_run_id == 1 and (
+            hparams.get("deaf") or not context.preempt.should_preempt()
+        ):
+            time.sleep(0.05)
         if done == hparams.get("fail_at") and info.trial.trial_run_id <= hparams.get("fail_times", 1):
             print("about to fail", flush=True)
             sys.exit(int(hparams.get("fail_with", 3)))

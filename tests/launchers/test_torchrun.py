@@ -128,7 +128,7 @@ dist.destroy_process_group()
 
 def trained(job, master, nodes, size, store):
     for node in nodes:
-        output, _ = node.communicate(timeout=120)
+        output, _ = node.communicate(timeout=300)
         lines = [line for stream in master.streams for line in master.lines(stream)]
         assert node.returncode == 0, output + "\n".join(lines)
     spoken = {
@@ -186,6 +186,6 @@ if os.environ["RANK"] == "1":
 time.sleep(600)
 """
     job, master = stage(f"{TORCH} -m trainmaster.launchers.torchrun train.py", context=archive(**{"train.py": script}))
-    code, output = job.run(seconds=120)
+    code, output = job.run(seconds=300)
     assert code == status, output + "\n".join(master.lines())
     assert job.exit_record()["exit_code"] == status

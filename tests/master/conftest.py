@@ -28,6 +28,15 @@ def server() -> Iterator[EmbeddedServer]:
     shutil.rmtree(folder)
 
 
+def create_database(server: EmbeddedServer, name: str) -> str:
+    """The URL of a new, empty database, which stays for as long as the server."""
+    admin = make_engine(server.url, pool_size=1)
+    with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    admin.dispose()
+    return server.url.replace("/trainmaster?", f"/{name}?")
+
+
 @pytest.fixture
 def empty_url(server: EmbeddedServer) -> Iterator[str]:
     """The URL of a fresh, empty database."""

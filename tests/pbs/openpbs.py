@@ -87,8 +87,13 @@ def _start_host(name: str, port: int) -> None:
     if not (RUN / name).exists():
         install = str(EXEC / "libexec/pbs_postinstall")
         _run(conf, install, "execution", _version(), str(EXEC), str(RUN / name), "", "sameconf")
+        temporary = RUN / name / "tmp"
+        temporary.mkdir()
+        temporary.chmod(0o1777)
         with (RUN / name / "mom_priv/config").open("a") as file:
-            file.write("$usecp *:/ /\n")
+            # Not in /var/tmp: this server's first jobs have the numbers of an earlier one's, and where such a job's
+            # folder is left, PBS takes it for an attack and holds the new job.
+            file.write(f"$usecp *:/ /\n$tmpdir {temporary}\n")
     if not _runs(RUN / name / "mom_priv/mom.lock"):
         _run(conf, str(EXEC / "sbin/pbs_mom"))
     if _qmgr(f"list node {name}", check=False) != 0:

@@ -12,14 +12,14 @@ from tests.runtime.master import FakeMaster
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Callable[..., tuple[StagedJob, FakeMaster]]]:
-    """`stage(entrypoint, work={...}, context="", **job.json)` -> the staged job and its master."""
+    """`stage(entrypoint, work={...}, context=b"", **job.json)` -> the staged job and its master."""
     made: list[Any] = []
 
     def make(
         entrypoint: str | list[str],
         *,
         work: dict[str, Any] | None = None,
-        context: str = "",
+        context: bytes = b"",
         folder: Path | None = None,
         **job: Any,
     ) -> tuple[StagedJob, FakeMaster]:

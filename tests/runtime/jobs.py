@@ -63,10 +63,11 @@ class StagedJob:
             "slot_type": "cpu",
             "walltime_grace": 2,
             "heartbeat": 0.5,
-            "lease_patience": 10,
-            "final_patience": 1.5,
+            # Long enough for any machine: tests of what happens afterwards say less.
+            "lease_patience": 60,
+            "final_patience": 60,
             "term_grace": 0.3,
-            "kill_grace": 1.0,
+            "kill_grace": 60,
             "environment": {"DET_SLURM_RENDEZVOUS_IFACE": "lo"},
         }
         description.update(changes)
@@ -107,7 +108,7 @@ class StagedJob:
         self.processes.append(process)
         return process
 
-    def run(self, seconds: float = 60.0, **arguments: Any) -> tuple[int, str]:
+    def run(self, seconds: float = 120.0, **arguments: Any) -> tuple[int, str]:
         """Run to the end; status and what the scheduler would capture."""
         process = self.start(**arguments)
         output, _ = process.communicate(timeout=seconds)

@@ -6,6 +6,7 @@ under the same port, answer slowly, decide on early stopping, and say that an al
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import threading
@@ -16,16 +17,17 @@ from typing import Any
 
 TOKEN = "tok-6f1c0ffee-secret"
 _ALLOCATION = re.compile(
-    r"/api/(?:x1|v1)/allocations/([^/]+)/(lease|all_gather|signals/preemption|reports|exit)(\?.*)?$"
+    r"/api/(?:x1|v1)/allocations/([^/]+)/(lease|context|all_gather|signals/preemption|reports|exit)(\?.*)?$"
 )
 
 
 class FakeMaster:
     """One allocation's worth of a master."""
 
-    def __init__(self, work: dict[str, Any], context: str = "") -> None:
+    def __init__(self, work: dict[str, Any], context: bytes = b"") -> None:
         self.work = work
         self.context = context
+        self.apart = False  # the context is to be fetched
         self.leases: list[dict[str, Any]] = []
         self.holder: str | None = None
         self.streams: dict[str, list[Any]] = {}
@@ -71,7 +73,7 @@ class FakeMaster:
                     return
                 master.awake.wait()
                 status, answer = master._answer(self.command, self.path, self.headers, body)
-                payload = json.dumps(answer).encode()
+                payload = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(payload)))
                 self.send_header("Content-Type", "application/json")
@@ -155,12 +157,16 @@ class FakeMaster:
             return 409, {"error": {"error": "another job holds this allocation"}}
         self.holder = body["job_id"]
         self.leases.append(body)
-        return 200, {**self.work, "context": self.context}
+        inside = "" if self.apart else base64.b64encode(self.context).decode()
+        return 200, {**self.work, "context": inside, "context_size": len(self.context)}
+
+    def _context(self, body: Any) -> tuple[int, Any]:
+        return 200, self.context
 
     def _gather(self, body: Any) -> tuple[int, Any]:
         self._gathered[body["requestUuid"]] = body["data"]
         self.changed.notify_all()
-        if not self.changed.wait_for(lambda: len(self._gathered) == body["numPeers"], 3.0):
+        if not self.changed.wait_for(lambda: len(self._gathered) == body["numPeers"], 1.0):
             return 408, {"error": {"error": "not all peers are here"}}
         return 200, {"data": list(self._gathered.values())}
 

@@ -39,7 +39,7 @@ class Server:
                 connection.sendall(answer)
 
     def close(self) -> None:
-        self._thread.join(10)
+        self._thread.join(60)
         self._listener.close()
 
 
@@ -53,7 +53,7 @@ def served() -> Iterator[dict[str, object]]:
 
 def connect(served: dict[str, object], *answers: bytes) -> tuple[Connection, Server]:
     server = Server(*answers)
-    connection = Connection("127.0.0.1", server.port, 10)
+    connection = Connection("127.0.0.1", server.port, 60)
     served["connection"], served["server"] = connection, server
     return connection, server
 
@@ -73,7 +73,7 @@ def connect(served: dict[str, object], *answers: bytes) -> tuple[Connection, Ser
 )
 def test_answers(served: dict[str, object], answer: bytes, kept: bool) -> None:
     connection, server = connect(served, answer)
-    got = connection.request("POST", "/api", {"Accept": "application/json"}, b"{}", 10)
+    got = connection.request("POST", "/api", {"Accept": "application/json"}, b"{}", 60)
     assert (got.status, got.body, got.kept) == (200, JSON, kept)
     assert server.asked == [
         b"POST /api HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept-Encoding: identity\r\n"
@@ -84,12 +84,12 @@ def test_answers(served: dict[str, object], answer: bytes, kept: bool) -> None:
 def test_one_after_the_other(served: dict[str, object]) -> None:
     nothing = b"HTTP/1.1 204 No Content\r\n\r\n"
     connection, server = connect(served, OK + b"Content-Length: 8\r\n\r\n" + JSON, nothing)
-    assert connection.request("GET", "/1", {}, None, 10).body == JSON
-    assert connection.request("POST", "/2", {}, None, 10) == Answer(204, b"", True)
+    assert connection.request("GET", "/1", {}, None, 60).body == JSON
+    assert connection.request("POST", "/2", {}, None, 60) == Answer(204, b"", True)
     assert b"Content-Length" not in server.asked[0]
     assert b"Content-Length: 0" in server.asked[1]
     with pytest.raises((Closed, ConnectionResetError, BrokenPipeError)):
-        connection.request("GET", "/3", {}, None, 10)
+        connection.request("GET", "/3", {}, None, 60)
 
 
 @pytest.mark.parametrize(
@@ -109,20 +109,20 @@ def test_one_after_the_other(served: dict[str, object]) -> None:
 def test_answers_that_are_none(served: dict[str, object], answer: bytes, sentence: str) -> None:
     connection, _ = connect(served, answer)
     with pytest.raises(BadAnswer, match=sentence):
-        connection.request("GET", "/", {}, None, 10)
+        connection.request("GET", "/", {}, None, 60)
 
 
 def test_a_length_sets_nothing_aside(served: dict[str, object]) -> None:
     connection, _ = connect(served, OK + b"Content-Length: 99999999999999\r\n\r\n" + JSON)
     with pytest.raises(BadAnswer, match="after 8 of 99999999999999"):
-        connection.request("GET", "/", {}, None, 10)
+        connection.request("GET", "/", {}, None, 60)
 
 
 @pytest.mark.parametrize("token", ["a\r\nX: y", "a\nb", "ä"])
 def test_a_header_is_one_line(served: dict[str, object], token: str) -> None:
     connection, server = connect(served)
     with pytest.raises(BadAnswer, match="may not hold"):
-        connection.request("GET", "/", {"Authorization": token}, None, 10)
+        connection.request("GET", "/", {"Authorization": token}, None, 60)
     connection.close()
     server.close()
     assert server.asked == []
@@ -131,7 +131,7 @@ def test_a_header_is_one_line(served: dict[str, object], token: str) -> None:
 def test_who_hangs_is_not_waited_for(served: dict[str, object]) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     served["listener"] = listener
-    connection = Connection("127.0.0.1", listener.getsockname()[1], 10)
+    connection = Connection("127.0.0.1", listener.getsockname()[1], 60)
     served["connection"] = connection
     with pytest.raises(TimeoutError):
         connection.request("GET", "/", {}, None, 0.05)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import gzip
 import io
 import os
@@ -28,7 +27,7 @@ def pack(*entries):
             else:
                 info.type, info.linkname = entry[1], entry[2]
                 archive.addfile(info)
-    return base64.b64encode(packed.getvalue()).decode()
+    return packed.getvalue()
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_files_folders_and_links_are_unpacked(target):
 
 
 def test_an_empty_context_is_fine(target):
-    assert unpack_context("", target) == 0
+    assert unpack_context(b"", target) == 0
 
 
 @pytest.mark.parametrize(
@@ -90,16 +89,16 @@ def test_a_bomb_is_refused(target):
         unpack_context(pack(("a", b""), ("b", b""), ("c", b"")), target, max_entries=2)
 
 
-@pytest.mark.parametrize("garbage", ["%%%", "AAAA", base64.b64encode(b"\x1f\x8b no gzip").decode()])
+@pytest.mark.parametrize("garbage", [b"%%%", b"\0\0\0", b"\x1f\x8b no gzip"])
 def test_garbage_is_refused(target, garbage):
     with pytest.raises(BadContext):
         unpack_context(garbage, target)
 
 
 def test_a_truncated_archive_is_refused(target):
-    whole = base64.b64decode(pack(("big", os.urandom(100_000))))
+    whole = pack(("big", os.urandom(100_000)))
     with pytest.raises(BadContext):
-        unpack_context(base64.b64encode(whole[:50_000]).decode(), target)
+        unpack_context(whole[:50_000], target)
 
 
 def header(name, **fields):
@@ -122,19 +121,19 @@ def header(name, **fields):
 )
 def test_headers_that_lie_are_refused(target, tar, words):
     with pytest.raises(BadContext, match=words):
-        unpack_context(base64.b64encode(gzip.compress(tar + b"\0" * 1024)).decode(), target)
+        unpack_context(gzip.compress(tar + b"\0" * 1024), target)
 
 
 def test_compressed_data_with_a_wrong_byte_is_refused(target):
-    whole = bytearray(base64.b64decode(pack(("big", os.urandom(100_000)))))
+    whole = bytearray(pack(("big", os.urandom(100_000))))
     for place in range(2_000, len(whole), 10_000):
         broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
         with pytest.raises(BadContext):
-            unpack_context(base64.b64encode(broken).decode(), target)
+            unpack_context(bytes(broken), target)
     fixed = zlib.compressobj(wbits=31)
     start = fixed.compress(b"x" * 2000) + fixed.flush(zlib.Z_SYNC_FLUSH)
     with pytest.raises(BadContext):
-        unpack_context(base64.b64encode(start + b"\xff" * 1000).decode(), target)
+        unpack_context(start + b"\xff" * 1000, target)
 
 
 def test_a_job_with_a_bad_context_says_so(stage):
@@ -143,3 +142,38 @@ def test_a_job_with_a_bad_context_says_so(stage):
     assert status == 70
     assert "'../evil' leads out" in master.exits[0]["message"]
     assert any("leads out" in line for line in master.lines(source="runtime"))
+
+
+def test_files_that_the_master_cannot_give_now_are_asked_for_again(stage):
+    job, master = stage("cat a", context=pack(("a", b"here")))
+    master.apart, master.answer_status["context"] = True, 503
+    process = job.start()
+    master.wait(lambda: master.requests.count("GET /api/x1/allocations/3.7.1/context") > 1)
+    del master.answer_status["context"]
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "here" in master.lines()
+
+
+@pytest.mark.parametrize(("says", "message"), [(404, "refused"), (503, "did not come within 1 s")])
+def test_without_its_files_a_job_does_not_begin(stage, says, message):
+    job, master = stage("echo never", context=pack(("a", b"")), lease_patience=1)
+    master.apart, master.answer_status["context"] = True, says
+    status, _ = job.run()
+    assert status == 75
+    assert message in master.exits[0]["message"]
+    assert not master.exits[0]["began"]
+
+
+def test_files_that_did_not_come_with_the_lease_are_fetched(stage):
+    job, master = stage("cat a", context=pack(("a", b"here")))
+    master.apart = True
+    assert job.run()[0] == 0
+    assert master.lines() == ["here"]
+
+
+def test_a_lease_with_spoilt_files_is_told(stage):
+    job, master = stage("echo never", work={"context_size": 3})
+    master._lease = lambda body: (200, {**master.work, "context": "%%%"})
+    status, _ = job.run()
+    assert (status, "not base64" in master.exits[0]["message"]) == (70, True)

@@ -68,7 +68,8 @@ def test_reports_reach_the_master_although_the_disk_takes_none(stage, small_disk
 
 
 def test_when_there_is_room_again_the_spool_is_made_whole(stage, small_disk, tmp_path):
-    job, master = stage("python3 train.py", context=archive(**{"train.py": CHATTY}), folder=small_disk / "job")
+    chatty = archive(**{"train.py": CHATTY})
+    job, master = stage("python3 train.py", context=chatty, folder=small_disk / "job", final_patience=1.5)
     fill(small_disk, 40_000)
     hold = tmp_path / "hold"
     hold.touch()

@@ -28,7 +28,7 @@ with core.init() as ctx:
 
 
 def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_path):
-    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=30)
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
     master.vanish()
@@ -46,7 +46,7 @@ def test_reports_are_replayed_once_and_in_order_when_it_comes_back(stage, tmp_pa
 
 
 def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
-    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}), final_patience=30)
+    job, master = stage("python3 train.py", context=archive(**{"train.py": STEPS}))
 
     vanished = threading.Event()
 
@@ -69,7 +69,7 @@ def test_an_answer_that_got_lost_does_not_double_a_record(stage, tmp_path):
 
 
 def test_when_it_stays_away_spool_and_exit_record_remain(stage, tmp_path):
-    job, master = stage("python3 train.py; exit 3", context=archive(**{"train.py": STEPS}))
+    job, master = stage("python3 train.py; exit 3", context=archive(**{"train.py": STEPS}), final_patience=1.5)
     process = job.start(TEST_FOLDER=str(tmp_path))
     master.wait(lambda: len(master.kinds("metrics")) == 10)
     master.vanish()
@@ -182,7 +182,7 @@ def test_a_master_that_hangs_is_not_waited_for(stage, tmp_path):
     until(lambda: (job.folder / "exit" / "0.json").exists(), 60)
     began = time.monotonic()
     output, _ = process.communicate(timeout=60)
-    assert time.monotonic() - began < 30  # seconds; a call that is not answered is otherwise given 60, each
+    assert time.monotonic() - began < 50  # seconds; a call that is not answered is otherwise given 60, each
     assert process.returncode == 0, output
     assert "the exit record and the reports stay in the job folder" in output
     assert job.exit_record()["spool"]["core"] == 30

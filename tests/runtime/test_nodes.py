@@ -56,7 +56,7 @@ def test_two_nodes_meet_and_leave_together(stage):
 def test_a_slow_peer_is_waited_for(stage):
     job, master = stage("echo together", work={"num_nodes": 2})
     first = job.start(node_rank=0, num_nodes=2)
-    # The first node's question is answered 408 after 3 s and asked again.
+    # The first node's question is answered 408 after 1 s and asked again.
     master.wait(lambda: len([r for r in master.requests if "all_gather" in r]) >= 2)
     second = job.start(node_rank=1, num_nodes=2)
     for node in (first, second):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import os
@@ -16,7 +15,7 @@ def archive(**files: str) -> str:
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content.encode()))
-    return base64.b64encode(packed.getvalue()).decode()
+    return packed.getvalue()
 
 
 SCRIPT = """
@@ -48,6 +47,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert told["DET_SLOT_IDS"] == "[0, 1]"
     assert json.loads(told["DET_HPARAMS"]) == {"lr": 0.1, "layers": [1, 2]}
     assert told["DET_MASTER"] == master.url
+    assert told["DET_AGENT_ID"] == "n0"  # as its scheduler calls the node, whatever the host calls itself
     assert {"DET_MASTER", "DET_CLUSTER_ID", "DET_AGENT_ID", "DET_SLOT_IDS", "DET_TASK_ID", "DET_ALLOCATION_ID"} <= set(
         told
     )
@@ -60,6 +60,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
             "node_name": "n0",
             "slot_ids": [0, 1],
             "addresses": ["127.0.0.1"],
+            "fetches_context": True,
         }
     ]
     record = job.exit_record()
@@ -137,3 +138,9 @@ print(determined.__version__, determined.inner.VALUE)
     status, output = job.run()
     assert status == 0, output
     assert master.lines() == ["real 7"]
+
+
+def test_what_is_no_trial_is_called_a_program(stage):
+    job, master = stage("exit 3", work={"trial": None, "task_type": "COMMAND"})
+    status, _ = job.run()
+    assert (status, master.exits[0]["message"]) == (3, "the program ended with status 3")

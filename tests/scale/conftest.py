@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
-from tests.master.conftest import server  # noqa: F401
+from tests.master.conftest import create_database, server  # noqa: F401
 from tests.scale.filling import Size, fill
 from trainmaster.master.db import migrate
 from trainmaster.master.db.embedded import EmbeddedServer
@@ -23,11 +23,7 @@ def size() -> Size:
 @pytest.fixture(scope="package")
 def full(server: EmbeddedServer, size: Size) -> Iterator[Engine]:  # noqa: F811
     """A database of that size."""
-    admin = make_engine(server.url, pool_size=1)
-    with admin.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("CREATE DATABASE scale"))
-    admin.dispose()
-    engine = make_engine(server.url.replace("/trainmaster?", "/scale?"), pool_size=4)
+    engine = make_engine(create_database(server, "scale"), pool_size=4)
     migrate.upgrade(engine)
     fill(engine, size)
     yield engine

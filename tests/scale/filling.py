@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import uuid
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, text
 
 from trainmaster.master.db.tables import Experiment, Job
-from trainmaster.master.services import bootstrap
+from trainmaster.master.services import bootstrap, condensing, log_blocks, series_columns
 from trainmaster.master.services.store import Store
 
 NAMES = ("loss", "accuracy", "precision", "recall", "f1", "lr", "grad_norm", "throughput", "memory", "epoch_time")
+BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,20 @@ def fill(engine: Engine, size: Size) -> None:
             connection.execute(text(_METRICS), {**_parameters(size), "kind": kind, "share": share})
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))
+
+
+def condense(store: Store) -> None:
+    """What the master's librarian would do in the end."""
+    for source in (series_columns.SOURCE, log_blocks.SOURCE):
+        newest = condensing.newest(store, source)
+        while condensing.count(store, source, newest):
+            pass
+    for trial_id in series_columns.due(store):
+        while series_columns.condense(store, trial_id):
+            pass
+    for task_id in log_blocks.due(store):
+        while log_blocks.condense(store, task_id):
+            pass
 
 
 def _parameters(size: Size) -> dict[str, Any]:
@@ -95,6 +111,10 @@ def _experiment(number: int, config: dict[str, Any], size: Size) -> dict[str, An
         "seed": number,
         "num_trials": size.largest if number == 1 else (size.trials - size.largest) // max(size.experiments - 1, 1),
         "best_metric": number / 7,
+        "progress": number % 100 / 100,
+        "checkpoint_size": number * 7919 % 10007,
+        "start_time": BEGAN + dt.timedelta(minutes=number),
+        "end_time": BEGAN + dt.timedelta(minutes=number + number * 31 % 997) if number > 1 else None,
     }
 
 

@@ -60,7 +60,7 @@ def test_experiments_by_every_column(full: Engine, store: Store, size: Size, sor
     page = ask(
         full,
         lambda: experiments.list_page(store, CALLER, query, 100, PAGE),
-        statements=5,
+        statements=6,
         rows=2 * size.experiments + 2 * size.live + 50,
         whole={"experiments"},
     )
@@ -91,9 +91,9 @@ def test_trials_by_every_column(full: Engine, store: Store, size: Size, sort: st
         return lambda: trials.list_page(store, experiment_id, (), sort, descending, offset, PAGE)
 
     small = (size.trials - size.largest) // (size.experiments - 1) + 1
-    found = ask(full, question(7, 0), statements=3, rows=2 * small)
+    found = ask(full, question(7, 0), statements=4, rows=2 * small)
     assert 0 < len(found.items) <= small
-    page = ask(full, question(1, 2000), statements=3, rows=size.largest + 50, whole={"trials"})
+    page = ask(full, question(1, 2000), statements=4, rows=size.largest + 50, whole={"trials"})
     assert len(page.items) == PAGE
 
 
@@ -101,8 +101,9 @@ def test_trials_by_id_and_metric_read_a_page_of_them(full: Engine, store: Store)
     for sort in ("id", "best_validation_metric"):
         with listening(full) as asked:
             trials.list_page(store, 1, (), sort, False, 0, PAGE)
-        read = explain(full, *asked.reading[-1])
-        assert read.rows <= 2 * PAGE, read.plan
+        for statement in asked.reading[-2:]:
+            read = explain(full, *statement)
+            assert read.rows <= 2 * PAGE, read.plan
 
 
 @pytest.mark.parametrize("sort", trials.CHECKPOINT_SORTS)
@@ -171,7 +172,7 @@ def test_a_page_of_a_log(full: Engine, store: Store, after: int, newest_first: b
 def test_a_filter_of_a_log_reads_that_task_only(full: Engine, store: Store, size: Size) -> None:
     where = LogFilter(levels=["ERROR"], search_text="epoch")
     rows = size.lines // size.trials * 2
-    assert ask(full, lambda: logs.read(store, "task-5", where, limit=100), statements=1, rows=rows) == []
+    assert ask(full, lambda: logs.read(store, "task-5", where, limit=100), statements=2, rows=rows) == []
 
 
 @pytest.mark.parametrize("group", [None, "training", "validation"])

@@ -1,6 +1,6 @@
 """The loop: look at the engine, tell the master, do what follows, wait for news from either side.
 
-Four kinds of threads: the main one decides and reports; one waits for the master's orders; one watches the engine; a
+Four kinds of threads: the main one decides and reports; one waits for news from the master; one watches the engine; a
 few do what takes long (fetching files and images, handing in what containers left).
 """
 
@@ -75,8 +75,9 @@ class Agent:
         self._instance = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._notes: dict[str, Local] = {}  # what only this process knows of a token
-        self._orders = Orders(revision="")
+        self._orders = Orders(revision="")  # replaced by the main thread alone
         self._wake = threading.Event()
+        self._answered = threading.Event()  # the master's news have been fetched
         self._stop = threading.Event()
         self._leaving = False
         self._fault: MustLeave | None = None
@@ -87,7 +88,7 @@ class Agent:
     def run(self) -> None:
         """Work until `stop`. Raises MustLeave."""
         threads = [
-            threading.Thread(target=self._wait_for_orders, name="orders", daemon=True),
+            threading.Thread(target=self._wait_for_news, name="news", daemon=True),
             threading.Thread(target=self._watch_engine, name="engine", daemon=True),
         ]
         for thread in threads:
@@ -156,16 +157,12 @@ class Agent:
             # The master is told that nothing is known of the containers; it must not take us for lost.
             self._link.sync(report.model_copy(update={"problem": str(error)[:MAX_TEXT]}))
             raise
-        self._take(self._link.sync(report.model_copy(update={"containers": reports(orders, local)})))
+        self._orders = self._link.sync(report.model_copy(update={"containers": reports(orders, local)}))
+        self._answered.set()
+        if self._orders.revision != orders.revision:
+            self._wake.set()
         for action in plan(self._orders, local):
             self._begin(action, local.get(action.token, Local(action.token)))
-
-    def _take(self, orders: Orders) -> None:
-        with self._lock:
-            if orders.revision == self._orders.revision:
-                return
-            self._orders = orders
-        self._wake.set()
 
     def _look(self) -> dict[str, Local]:
         """Every token that this host knows, or that is being worked on."""
@@ -193,14 +190,17 @@ class Agent:
 
     # -- news ------------------------------------------------------------------------------------------------
 
-    def _wait_for_orders(self) -> None:
+    def _wait_for_news(self) -> None:
+        """Wake the loop, which fetches the orders itself: were they taken here too, an older answer could come last."""
         tries = 0
         while not self._stop.is_set():
-            if not self._orders.revision:
-                self._stop.wait(0.05)  # the first report has not been answered yet
+            if not self._answered.wait(1.0):
                 continue
+            known = self._orders.revision
             try:
-                self._take(self._link.wait(self._orders.revision))
+                if self._link.wait(known).revision != known:
+                    self._answered.clear()
+                    self._wake.set()
                 tries = 0
             except MustLeave as fault:
                 self._fault = self._fault or fault

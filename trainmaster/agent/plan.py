@@ -100,14 +100,15 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
     for token in sorted({*local, *ordered}):
         known, order = local.get(token, Local(token)), ordered.get(token)
         seen = known.seen
-        if order is None and (known.busy or (seen is None and not known.started and not known.failure)):
-            continue  # it is being removed, or was a moment ago
-        stopped = seen is None and not known.busy and order is not None and STOPS & set(order.deliver)
-        state = state_of(known, order)
+        if order is None and known.busy:
+            continue  # it is being removed
+        # While something is being done about it, its container may be starting at this moment.
+        stopped = order is not None and not known.busy and bool(STOPS & set(order.deliver))
+        # What was made ready for a container that is no longer wanted: told, or it would never be removed.
+        never = order is None and seen is None and not known.started and not known.failure
+        state = ContainerState.GONE if never else state_of(known, order)
         failure, blame = known.failure, known.blame
-        if (stopped or (seen and seen.status == "created" and order and STOPS & set(order.deliver))) and (
-            state is ContainerState.PREPARING
-        ):
+        if stopped and state is ContainerState.PREPARING:
             state, failure = ContainerState.FAILED, "It was ended before its container was started."
         found.append(
             ContainerReport(

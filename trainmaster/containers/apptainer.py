@@ -30,6 +30,8 @@ TRANSPORTS = (
     "oci:",
 )
 
+FETCHED = ("docker://", "oras://", "library://", "shub://")  # of these, what comes over the network
+
 
 @dataclass(frozen=True)
 class Pattern:
@@ -80,6 +82,8 @@ class Apptainer:
             words.append("--nv")
         if start.rocm:
             words.append("--rocm")
+        if start.fresh and start.image.startswith(FETCHED):
+            words.append("--disable-cache")
         folder = str(start.job_folder)
         for bind in (Bind(folder, folder), *start.binds):
             words += ["--mount", mount(bind)]
@@ -124,12 +128,13 @@ class Apptainer:
         return ()
 
 
-def resolve_image(image: str, root: str | None) -> str:
+def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
     """What Apptainer is to be given for `image`, by Determined's rules: a path or an address with a transport stays;
-    a name such as `org/name:tag` is looked for below `root`, the site's folder of images, and otherwise pulled."""
+    a name such as `org/name:tag` is looked for below `root`, the site's folder of images, and otherwise pulled; where
+    it is to be `fresh`, it is pulled in any case."""
     if not image or os.path.isabs(image) or image.startswith(TRANSPORTS) or image.endswith(".sif"):
         return image
-    if root and os.path.exists(os.path.join(root, image)):
+    if root and not fresh and os.path.exists(os.path.join(root, image)):
         return os.path.join(root, image)
     return f"docker://{image}"
 

@@ -33,6 +33,7 @@ class Start:
 
     job_folder: Path
     image: str = ""
+    fresh: bool = False  # an image that is fetched is fetched anew, whatever is kept of it
     binds: Sequence[Bind] = ()
     gpus: bool = False  # make the host's CUDA libraries visible
     rocm: bool = False

@@ -198,7 +198,7 @@ class JobSpec:
     user: str | None = None  # account to run as; None is the account the master runs under
     options: Sequence[str] = ()  # raw `sbatch_args` / `pbsbatch_args`; the dispatcher checks each against its list
     account_label: str | None = None  # Slurm --wckey, PBS -P
-    exclude_nodes: Sequence[str] = ()
+    exclude_nodes: Sequence[str] = ()  # where the scheduler can (`Capabilities.avoids_nodes`)
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
     # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own mind.
     priority: int = 42  # 1 is served first, 99 last
@@ -302,6 +302,7 @@ class Capabilities:
     accounting: bool = False  # ended jobs can be asked for after they left the queue
     impersonation: bool = False  # jobs can run as another user
     schedules: bool = False  # it orders and preempts jobs itself: priorities, weights and queue moves have a meaning
+    avoids_nodes: bool = True  # it keeps a job off the nodes in `JobSpec.exclude_nodes`
     quiet_period: float = 0.0  # seconds after which an unlisted ambiguous submit is known not to have happened
     poll_interval: float = 10.0  # the shortest sensible time between two `observe` calls, seconds
     problems: Sequence[Problem] = ()

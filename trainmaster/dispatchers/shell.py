@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import plumbum
 from plumbum.commands.processes import CommandNotFound, ProcessTimedOut
@@ -100,13 +100,26 @@ class Shell:
         words = ("-i", *(f"{name}={value}" for name, value in self.environment.items()), *argv)
         begun = time.monotonic()
         try:
-            command = plumbum.local["/usr/bin/env"][words] << stdin
-            code, out, err = command.run(retcode=None, timeout=deadline)
+            # Into memory, not through pipes: squeue hands over its megabytes 4 KiB at a time and would wake us each
+            # time, and a pipe is at its end only when everything that the command started has let go of it.
+            with _memory("stdout") as out, _memory("stderr") as err:
+                command = ((plumbum.local["/usr/bin/env"][words] << stdin) > out) >= err
+                code, _, _ = command.run(retcode=None, timeout=deadline)
+                stdout, stderr = _text(out), _text(err)
         except ProcessTimedOut:
             return Outcome(tuple(argv), -1, "", "", time.monotonic() - begun, timed_out=True)
         except (CommandNotFound, OSError) as error:
             return Outcome(tuple(argv), 127, "", str(error), time.monotonic() - begun, not_found=True)
         seconds = time.monotonic() - begun
         # `env` answers 127 when it does not find the command, 126 when it may not run it.
-        missing = code in (126, 127) and err.startswith(("/usr/bin/env:", "env:"))
-        return Outcome(tuple(argv), int(code), out, err, seconds, not_found=missing)
+        missing = code in (126, 127) and stderr.startswith(("/usr/bin/env:", "env:"))
+        return Outcome(tuple(argv), int(code), stdout, stderr, seconds, not_found=missing)
+
+
+def _memory(name: str) -> BinaryIO:
+    return os.fdopen(os.memfd_create(name), "w+b")
+
+
+def _text(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")

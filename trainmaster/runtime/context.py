@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import gzip
 import io
 import os
@@ -25,18 +23,14 @@ MAX_PADDING = 1 << 20  # bytes after the last entry; tar fills up to 10240
 _BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError)
 
 
-def unpack_context(b64_tgz: str, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> int:
-    """Unpack a base64 tar.gz into the existing empty folder `target`; returns the number of entries.
+def unpack_context(packed: bytes, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> int:
+    """Unpack a tar.gz into the existing empty folder `target`; returns the number of entries.
 
     Links are made after all files, so that nothing can be written through one, and each must lead to a place
     inside the folder. Raises BadContext with a sentence that names the entry.
     """
-    if not b64_tgz:
+    if not packed:
         return 0
-    try:
-        packed = base64.b64decode(b64_tgz, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise BadContext("the context archive is not base64: %s" % error) from error
     root = os.path.realpath(str(target))
     links: List[Tuple[str, tarfile.TarInfo]] = []
     left = max_bytes

@@ -61,7 +61,7 @@ class AskedToLeave(RuntimeFault):
     """Somebody wants the job gone before the user's process began; `reason` as in the exit record."""
 
     def __init__(self, reason: str, signum: Optional[int] = None) -> None:
-        super().__init__("asked to leave (%s) before the training started" % reason)
+        super().__init__("asked to leave (%s) before anything was started" % reason)
         self.reason = reason
         self.signum = signum
 

@@ -70,7 +70,8 @@ class Work(Record):
     checkpoint_storage: Mapping[str, Any]
     num_nodes: int
     owner: str
-    context: str  # the user's files: a gzipped tar in base64, may be empty
+    context: str  # the user's files, when they are small: a gzipped tar in base64
+    context_size: int  # bytes of the files
     preempt: Optional[str]  # the reason, when the job is to leave before it began
 
 
@@ -151,6 +152,7 @@ def parse_work(raw: Any) -> Work:
         num_nodes=int(take.number("num_nodes", 1)),
         owner=take.text("owner", ""),
         context=take.text("context", ""),
+        context_size=int(take.number("context_size", 0)),
         preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
     )
 

@@ -1,8 +1,11 @@
-"""The one question that makes a duplicate of a job harmless: is this allocation mine?"""
+"""The one question that makes a duplicate of a job harmless: is this allocation mine? And what its work needs."""
 
 from __future__ import annotations
 
-from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
+import base64
+import binascii
+
+from trainmaster.runtime.errors import Away, BadContext, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, parse_work
 from trainmaster.runtime.master import Master
@@ -11,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-_TIMEOUT = 120.0  # seconds; the user's files come with the answer
+_TIMEOUT = 120.0  # seconds for each wait on the network
 
 
 def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> Work:
@@ -28,6 +31,7 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
         "node_name": facts.node_name,
         "slot_ids": list(facts.slot_ids),
         "addresses": addresses,
+        "fetches_context": True,
     }
     path = "/api/x1/allocations/%s/lease" % job.allocation_id
     try:
@@ -44,3 +48,23 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
         raise NotLeased("the lease of allocation %s was refused: %s" % (job.allocation_id, error)) from error
     except Away as error:
         raise NobodyThere("no lease within %d s: %s" % (job.lease_patience, error)) from error
+
+
+def context_of(master: Master, job: Job, work: Work) -> bytes:
+    """The user's files, a gzipped tar: small ones came with the lease, large ones are fetched. Waits
+    `job.lease_patience` seconds for a master that is away.
+
+    Raises BadContext, NobodyThere, NotLeased.
+    """
+    if work.context or not work.context_size:
+        try:
+            return base64.b64decode(work.context, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadContext("the context archive is not base64: %s" % error) from error
+    path = "/api/x1/allocations/%s/context" % job.allocation_id
+    try:
+        return master.fetch(path, patience=job.lease_patience, timeout=_TIMEOUT)
+    except Rejected as error:
+        raise NotLeased("the files of allocation %s were refused: %s" % (job.allocation_id, error)) from error
+    except Away as error:
+        raise NobodyThere("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error

@@ -18,7 +18,7 @@ from trainmaster.runtime.errors import AskedToLeave, Away, BadJobFolder, HeldEls
 from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
 from trainmaster.runtime.job import Job, Work, read_job, read_token
-from trainmaster.runtime.lease import take_lease
+from trainmaster.runtime.lease import context_of, take_lease
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
 from trainmaster.runtime.rendezvous import choose_address, meet
@@ -199,8 +199,8 @@ class _Node:
         shutil.copyfile(str(job.folder / "runtime.zip"), str(package))
         workdir = self._run_dir / "workdir"
         workdir.mkdir()
-        unpack_context(work.context, workdir)
-        # It may be large, and is needed no more.
+        unpack_context(context_of(self._master, job, work), workdir)
+        # It is needed no more.
         self._work = work = work.replaced(context="")
         meeting = meet(
             self._master,
@@ -231,7 +231,13 @@ class _Node:
             raise AskedToLeave(self._preemption.reason)
         self._signals.as_events()
         supervisor = Supervisor(
-            job, facts.end_time, self._preemption, self._reporting, self._signals.events, self._token
+            job,
+            facts.end_time,
+            self._preemption,
+            self._reporting,
+            self._signals.events,
+            self._token,
+            "training" if work.trial is not None else "program",
         )
         # The administrators' first, then the user's own, as Determined names it.
         hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]

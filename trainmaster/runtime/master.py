@@ -16,7 +16,9 @@ from trainmaster.runtime.url_file import read_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional
+    from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
+
+    T = TypeVar("T")
 
 _NOT_NOW = frozenset({408, 425, 429})
 
@@ -60,6 +62,21 @@ class Master:
         can be repeated. Raises Refused, Unreachable or Rejected.
         """
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
+        content = self._ask(method, path, payload, timeout)
+        try:
+            return json.loads(content.decode("utf-8")) if content.strip() else {}
+        except ValueError:
+            raise Unreachable("%s answered something that is not JSON" % self.url) from None
+
+    def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
+        """Like `call`, asking again while the master is away, for at most `patience` seconds."""
+        return _patiently(lambda: self.call(method, path, body, timeout=timeout), patience)
+
+    def fetch(self, path: str, *, patience: float, timeout: float) -> bytes:
+        """What lies at `path`, as it is; asks like `insist`."""
+        return _patiently(lambda: self._ask("GET", path, None, timeout), patience)
+
+    def _ask(self, method: str, path: str, payload: Optional[bytes], timeout: float) -> bytes:
         url = self.url
         try:
             answer = self._exchange(url, method, path, payload, timeout)
@@ -70,28 +87,12 @@ class Master:
             self.reread()
             raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
         if 200 <= answer.status < 300:
-            try:
-                return json.loads(answer.body.decode("utf-8")) if answer.body.strip() else {}
-            except ValueError:
-                raise Unreachable("%s answered something that is not JSON" % url) from None
+            return answer.body
         message = _message(answer.body)
         if answer.status >= 500 or answer.status in _NOT_NOW:
             self.reread()
             raise Unreachable("%s answered %d: %s" % (url, answer.status, message))
         raise Rejected(answer.status, message)
-
-    def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
-        """Like `call`, asking again while the master is away, for at most `patience` seconds."""
-        deadline = time.monotonic() + patience
-        backoff = Backoff()
-        while True:
-            try:
-                return self.call(method, path, body, timeout=timeout)
-            except Away:
-                wait = backoff.next()
-                if time.monotonic() + wait > deadline:
-                    raise
-                time.sleep(wait)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -155,6 +156,20 @@ class Master:
         else:
             context = ssl.create_default_context(cafile=self._cert_file or None)
         return lambda plain: context.wrap_socket(plain, server_hostname=self._cert_name or host)
+
+
+def _patiently(ask: Callable[[], T], patience: float) -> T:
+    """Its answer, asking again while the master is away, for at most `patience` seconds."""
+    deadline = time.monotonic() + patience
+    backoff = Backoff()
+    while True:
+        try:
+            return ask()
+        except Away:
+            wait = backoff.next()
+            if time.monotonic() + wait > deadline:
+                raise
+            time.sleep(wait)
 
 
 def _message(answer: bytes) -> str:

@@ -50,13 +50,16 @@ class Supervisor:
         reporting: Reporting,
         events: queue.SimpleQueue[Event],
         secret: str,
+        what: str = "training",
     ) -> None:
+        """`what`: the word for what it runs, in sentences for the user."""
         self._job = job
         self._end_time = end_time
         self._preemption = preemption
         self._reporting = reporting
         self._events = events
         self._secret = secret
+        self._what = "the " + what
         self._plan: Dict[str, float] = {}  # what to do -> when, on the monotonic clock
 
     def run(
@@ -88,7 +91,7 @@ class Supervisor:
         returncode = self._watch(child)
         left = end_descendants(_LEFTOVER_GRACE)
         if left:
-            self._reporting.say("%d processes that the training left behind were ended" % len(left))
+            self._reporting.say("%d processes that %s left behind were ended" % (len(left), self._what))
         deadline = time.monotonic() + _PIPE_GRACE
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
@@ -112,7 +115,7 @@ class Supervisor:
             elif event[0] == "signal":
                 self._signalled(int(event[1]))  # type: ignore[misc]
             elif event[0] == "gone" and "kill" not in self._plan:
-                self._reporting.say("the master has ended this allocation: the training is stopped")
+                self._reporting.say("the master has ended this allocation: %s is stopped" % self._what)
                 self._plan["term"] = time.monotonic()
 
     def _next_event(self) -> Optional[Event]:
@@ -154,18 +157,19 @@ class Supervisor:
         code = shell_status(returncode)
         by_signal = -returncode if returncode < 0 else None
         if oom:
-            message = "the kernel ended a process of the training for want of memory: ask for more, or use less"
+            message = "the kernel ended a process of %s for want of memory: ask for more, or use less" % self._what
         elif by_signal is not None:
-            message = "the training was ended by signal %d (%s)" % (by_signal, _signal_name(by_signal))
+            message = "%s was ended by signal %d (%s)" % (self._what, by_signal, _signal_name(by_signal))
         elif code > 128 and code - 128 in _SIGNAL_NUMBERS:
-            message = "the training ended with status %d (signal %s, as a shell reports it)" % (
+            message = "%s ended with status %d (signal %s, as a shell reports it)" % (
+                self._what,
                 code,
                 _signal_name(code - 128),
             )
         elif code:
-            message = "the training ended with status %d" % code
+            message = "%s ended with status %d" % (self._what, code)
         else:
-            message = "the training ended"
+            message = "%s ended" % self._what
         return Outcome(code, by_signal, oom, message)
 
 

@@ -17,6 +17,7 @@ from tests.cluster import packages
 from tests.cluster.layout import USERS
 from tests.cluster.packages import Unavailable
 from tests.cluster.users import ensure_users
+from tests.e2e.master import free_port
 
 CONFIG = """
 Port {port}
@@ -57,9 +58,7 @@ class Sshd:
         shutil.copy(self.key.with_suffix(".pub"), folder / "authorized_keys")
         (folder / "authorized_keys").chmod(0o644)
         (folder / "banner").write_text("This is a banner before the login.\n")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()  # which nobody is given while the server is stopped
         (folder / "sshd_config").write_text(CONFIG.format(port=self.port, folder=folder))
         self.trust()
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,7 +112,8 @@ class Sshd:
         assert self._process is not None
         pids = [self._process.pid, *self.connections()]
         for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from tests.runtime.test_python38 import PYTHON38, needs_python38
 from trainmaster.dispatchers.access import helper, talk
+from trainmaster.dispatchers.access.far import FarShell
+from trainmaster.dispatchers.access.wires import LocalLine
+from trainmaster.dispatchers.base import Ambiguous, Unreachable
 
 MARK = "0123456789abcdef" * 2
 SOURCE = Path(helper.__file__)
@@ -99,3 +102,16 @@ def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(helper, "MAX_REQUEST", 1000)
     with pytest.raises(helper.Refused, match="larger than"):
         helper.unpack(helper.pack(b"x" * 1001))
+
+
+def test_half_of_what_a_command_printed_is_not_taken_for_all_of_it() -> None:
+    source = talk.own_source()
+    small = source.replace(b"MAX_OUTPUT = 192 * 1024**2", b"MAX_OUTPUT = 10")
+    assert small != source
+    there = talk.Helper(LocalLine({}), talk.bootstrap(sys.executable), source=small)
+    shell = FarShell(there, None, {}, "/usr/bin:/bin")
+    assert shell.run(["printf", "%s", "0123456789"], deadline=60).stdout == "0123456789"
+    more = shell.run(["printf", "%s", "0123456789a"], deadline=60)
+    assert isinstance(more.way_failure(), Unreachable)
+    assert isinstance(more.way_failure("det-1", repeatable=False), Ambiguous)
+    assert more.stdout == ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from tests.cluster.users import run_as
 from tests.dispatchers.access.sshd import Sshd
 from tests.dispatchers.bench import wait
+from tests.runtime.waiting import has_ended
 from trainmaster.dispatchers.access import talk
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.access.ways import Access, make_access
@@ -43,9 +44,17 @@ def make(request: pytest.FixtureRequest, sshd: Sshd, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(talk, "START", 2.0)
-    monkeypatch.setattr(talk, "MARGIN", 1.0)
+def frozen(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which the server is frozen, and is not waited for as long as one that is merely slow."""
+
+    @contextmanager
+    def frozen() -> Iterator[None]:
+        with monkeypatch.context() as patch, sshd.frozen():
+            patch.setattr(talk, "START", 2.0)
+            patch.setattr(talk, "MARGIN", 1.0)
+            yield
+
+    return frozen
 
 
 @pytest.fixture
@@ -61,11 +70,11 @@ def home() -> Iterator[Path]:
 def test_words_input_and_status_arrive(make: Make) -> None:
     odd = ["a b", "$(id)", "`id`", "'\"", "*", "", "é\x1f", "!x", "a\nb"]
     shell = make().shell()
-    done = shell.run(["printf", "%s\\n", *odd], deadline=10)
+    done = shell.run(["printf", "%s\\n", *odd], deadline=60)
     assert done.stdout == "".join(f"{word}\n" for word in odd)
-    done = shell.run(["sh", "-c", "id -un; cat; echo why >&2; exit 3"], stdin="script\n", deadline=10)
+    done = shell.run(["sh", "-c", "id -un; cat; echo why >&2; exit 3"], stdin="script\n", deadline=60)
     assert (done.stdout, done.stderr, done.returncode) == ("tmalice\nscript\n", "why\n", 3)
-    assert shell.run(["no-such-command-here"], deadline=10).not_found
+    assert shell.run(["no-such-command-here"], deadline=60).not_found
 
 
 def test_job_folders_lie_at_the_far_end(make: Make, tmp_path: Path) -> None:
@@ -116,10 +125,12 @@ def test_an_address_that_somebody_else_left_is_not_taken_for_ours(make: Make) ->
 
 
 def test_a_deadline_ends_the_command_at_the_far_end(make: Make, home: Path) -> None:
-    done = make().shell().run(["sh", "-c", "echo $$ >~/pid; sleep 60"], deadline=0.5)
-    assert done.timed_out
-    pid = int((home / "pid").read_text())
-    wait(lambda: not Path(f"/proc/{pid}").exists(), "the end of the command")
+    shell, pid = make().shell(), home / "pid"
+    for deadline in (0.5, 5, 50):  # a slow machine may need more to begin at all
+        assert shell.run(["sh", "-c", "echo $$ >~/pid.new; mv ~/pid.new ~/pid; sleep 600"], deadline=deadline).timed_out
+        if pid.exists():
+            break
+    wait(lambda: has_ended(int(pid.read_text())), "the end of the command")
 
 
 def test_the_noise_of_a_login_is_not_in_the_output(make: Make, home: Path) -> None:
@@ -128,7 +139,7 @@ def test_the_noise_of_a_login_is_not_in_the_output(make: Make, home: Path) -> No
     before = profile.read_bytes() if profile.exists() else None
     profile.write_text("echo 'Welcome! Maintenance on Monday.'; echo oops >&2; seq 1 50000\n")
     try:
-        done = shell.run(["echo", "only this"], deadline=10)
+        done = shell.run(["echo", "only this"], deadline=60)
     finally:
         profile.write_bytes(before) if before is not None else profile.unlink()
     assert (done.stdout, done.stderr) == ("only this\n", "")
@@ -136,7 +147,7 @@ def test_the_noise_of_a_login_is_not_in_the_output(make: Make, home: Path) -> No
 
 def test_an_unknown_host_key_is_refused_with_the_mend(make: Make, sshd: Sshd) -> None:
     sshd.known_hosts.write_text("")
-    done = make().shell().run(["true"], deadline=10)
+    done = make().shell().run(["true"], deadline=60)
     assert f"127.0.0.1:{sshd.port} is not in {sshd.known_hosts}" in done.unreached
     assert f"ssh-keyscan -p {sshd.port} 127.0.0.1" in done.unreached
 
@@ -147,33 +158,33 @@ def test_a_changed_host_key_is_refused_with_the_mend(make: Make, sshd: Sshd) -> 
     kind, key, *_ = other.with_suffix(".pub").read_text().split()
     sshd.known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {kind} {key}\n")
     access = make()
-    assert "is not the one in" in access.shell().run(["true"], deadline=10).unreached
+    assert "is not the one in" in access.shell().run(["true"], deadline=60).unreached
     with pytest.raises(Unreachable, match="fingerprint"):
         access.folder("det-1").stage({})
 
 
 def test_a_key_that_is_not_let_in_is_told(make: Make, sshd: Sshd) -> None:
     sshd.make_key(sshd.folder / "stranger")
-    done = make(identity_file=str(sshd.folder / "stranger")).shell().run(["true"], deadline=10)
+    done = make(identity_file=str(sshd.folder / "stranger")).shell().run(["true"], deadline=60)
     assert "does not let tmalice in" in done.unreached
 
 
 def test_nobody_listens(make: Make, sshd: Sshd) -> None:
     sshd.stop()
-    done = make().shell().run(["true"], deadline=10)
+    done = make().shell().run(["true"], deadline=60)
     assert "SSH to 127.0.0.1" in done.unreached
     assert not done.cut
 
 
 def test_a_connection_is_made_again_after_it_broke(make: Make, sshd: Sshd) -> None:
     shell = make().shell()
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
     sshd.cut()
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
     sshd.stop()
-    assert shell.run(["true"], deadline=10).unreached
+    assert shell.run(["true"], deadline=60).unreached
     sshd.start()
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
 
 
 def test_a_cut_while_a_command_runs_is_told_apart(make: Make, sshd: Sshd, home: Path) -> None:
@@ -189,21 +200,26 @@ def test_a_cut_while_a_command_runs_is_told_apart(make: Make, sshd: Sshd, home: 
     assert type(done.way_failure("t")).__name__ == "Unreachable"
 
 
-def test_a_frozen_server_is_not_waited_for_and_comes_back(make: Make, sshd: Sshd, impatient: None) -> None:
+def test_a_frozen_server_is_not_waited_for_and_comes_back(
+    make: Make, frozen: Callable[[], AbstractContextManager[None]]
+) -> None:
     shell = make().shell()
-    assert shell.run(["true"], deadline=10).ok
-    with sshd.frozen():
+    assert shell.run(["true"], deadline=60).ok
+    with frozen():
         begun = time.monotonic()
         done = shell.run(["true"], deadline=1)
         assert done.unreached
         assert time.monotonic() - begun < 30
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
 
 
-def test_a_server_that_freezes_in_the_middle_is_a_cut(make: Make, sshd: Sshd, home: Path, impatient: None) -> None:
+def test_a_server_that_freezes_in_the_middle_is_a_cut(
+    make: Make, sshd: Sshd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "MARGIN", 1.0)
     shell = make().shell()
     with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 2"], deadline=3)
+        running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 60"], deadline=5)
         wait((home / "begun").exists, "the start of the command")
         with sshd.frozen():
             done = running.result(60)
@@ -212,7 +228,7 @@ def test_a_server_that_freezes_in_the_middle_is_a_cut(make: Make, sshd: Sshd, ho
 
 def test_many_commands_at_once_share_one_connection(make: Make, sshd: Sshd) -> None:
     shell = make(sessions=8).shell()
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
     with ThreadPoolExecutor(16) as threads:
         found = list(threads.map(lambda n: shell.run(["sh", "-c", f"sleep 0.1; echo {n}"], deadline=30), range(32)))
     assert [done for done in found if not done.ok] == []
@@ -226,7 +242,7 @@ def test_each_user_logs_in_for_himself(make: Make, sshd: Sshd) -> None:
         (sshd.folder / f"key-{user}").write_bytes(sshd.key.read_bytes())
         (sshd.folder / f"key-{user}").chmod(0o600)
     access = make(Path("/tmp"), Impersonation.SSH.value, identity_file=str(sshd.folder / "key-{user}"))
-    names = [access.shell(user).run(["id", "-un"], deadline=10).stdout.strip() for user in (None, "tmalice", "tmbob")]
+    names = [access.shell(user).run(["id", "-un"], deadline=60).stdout.strip() for user in (None, "tmalice", "tmbob")]
     assert names == ["tmalice", "tmalice", "tmbob"]
     access.folder("det-ssh-1", "tmbob").stage({})
     assert Path("/tmp/det-ssh-1").owner() == "tmbob"
@@ -236,17 +252,17 @@ def test_each_user_logs_in_for_himself(make: Make, sshd: Sshd) -> None:
 
 def test_a_jump_host_is_gone_through(make: Make, sshd: Sshd) -> None:
     shell = make(jump_host=f"tmbob@127.0.0.1:{sshd.port}").shell()
-    assert shell.run(["id", "-un"], deadline=10).stdout == "tmalice\n"
+    assert shell.run(["id", "-un"], deadline=60).stdout == "tmalice\n"
     sshd.known_hosts.write_text("")
     sshd.cut()
-    assert str(sshd.known_hosts) in shell.run(["true"], deadline=10).unreached
+    assert str(sshd.known_hosts) in shell.run(["true"], deadline=60).unreached
 
 
 def test_a_system_account_is_refused_at_the_far_end(make: Make, sshd: Sshd) -> None:
     subprocess.run(["usermod", "--shell", "/bin/bash", "games"], check=True)
     try:
         access = make(Path("/tmp"), Impersonation.SSH.value)
-        assert "never run as games" in access.shell("games").run(["id"], deadline=10).refused
+        assert "never run as games" in access.shell("games").run(["id"], deadline=60).refused
     finally:
         subprocess.run(["usermod", "--shell", "/usr/sbin/nologin", "games"], check=True)
 
@@ -261,19 +277,19 @@ def test_a_connection_that_a_person_opened_is_used_and_kept(sshd: Sshd, tmp_path
         {"ssh": {**keys, "identity_file": str(stranger), "known_hosts": str(sshd.known_hosts)}}
     )
     access = make_access(options, tmp_path)
-    refused = access.shell().run(["true"], deadline=10).unreached
+    refused = access.shell().run(["true"], deadline=60).unreached
     command = f"ssh -M -S {place} -fN -p {sshd.port} tmalice@127.0.0.1"
     assert refused.endswith(f"Open one: {command}.") or command in refused
     known = ["-o", f"UserKnownHostsFile={sshd.known_hosts}", "-o", "BatchMode=yes", "-i", str(sshd.key)]
     subprocess.run([*command.split()[:-1], *known, command.split()[-1]], check=True, stderr=subprocess.DEVNULL)
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: access.shell().run(["id", "-un"], deadline=10).stdout, range(16)))
+        found = list(threads.map(lambda _: access.shell().run(["id", "-un"], deadline=60).stdout, range(16)))
     assert found == ["tmalice\n"] * 16
     access.close()
     assert os.path.exists(place)
     sshd.cut()
     wait(lambda: not os.path.exists(place), "the end of the connection")
-    assert "There is no open connection" in access.shell().run(["true"], deadline=10).unreached
+    assert "There is no open connection" in access.shell().run(["true"], deadline=60).unreached
 
 
 def test_an_identity_that_others_can_read_is_a_problem(make: Make, sshd: Sshd) -> None:
@@ -294,10 +310,8 @@ def test_hosts_that_could_be_options_are_refused(jump: str) -> None:
 def test_nothing_is_left_running(make: Make, sshd: Sshd) -> None:
     access = make()
     shell = access.shell()
-    assert shell.run(["true"], deadline=10).ok
+    assert shell.run(["true"], deadline=60).ok
     access.close()
     wait(lambda: not sshd.connections(), "the end of the connection")
-    own = subprocess.run(["pgrep", "-P", str(os.getpid()), "-x", "ssh"], capture_output=True, text=True).stdout
-    for pid in own.split():
-        os.kill(int(pid), signal.SIGTERM)
-    assert own == ""
+    ours = ["pgrep", "-P", str(os.getpid()), "-x", "ssh"]
+    wait(lambda: subprocess.run(ours, stdout=subprocess.DEVNULL).returncode == 1, "the end of our own processes")

@@ -19,7 +19,7 @@ from trainmaster.dispatchers.docker import DockerDispatcher
 T = TypeVar("T")
 Submit = Callable[..., JobSpec]
 PATIENCE = 60.0  # seconds
-OPTIONS: dict[str, Any] = {"cancel_grace": 1.0, "poll_interval": 0.2, "agent_timeout": 8.0}
+OPTIONS: dict[str, Any] = {"cancel_grace": 1.0, "poll_interval": 0.2, "agent_timeout": 24.0}
 
 
 def eventually(look: Callable[[], T], what: str, deadline: float = PATIENCE) -> T:

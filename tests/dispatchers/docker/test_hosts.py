@@ -188,7 +188,7 @@ def test_one_that_does_not_lead_says_so(site: Site) -> None:
             headers={"Authorization": f"Bearer {(site.setup.job_root / 'agent-token').read_text().strip()}"},
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=60)
         assert caught.value.code == 503
         assert "does not lead" in json.loads(caught.value.read())["message"]
         caught.value.close()

@@ -7,17 +7,19 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.dispatchers.bench import Bench, wait
+from tests.runtime.waiting import has_ended
 from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, SlotType, Transient
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.local import LocalDispatcher
-from trainmaster.dispatchers.local.job import LocalJob
+from trainmaster.dispatchers.local.job import LocalJob, Sight
 from trainmaster.dispatchers.local.processes import Process
 
 LEAVES_A_CHILD = """
@@ -110,6 +112,59 @@ def test_a_waiting_job_is_cancelled_without_ever_running(bench: Bench) -> None:
     assert bench.dispatcher.collect(waiting.token).exits == {}
 
 
+def test_a_job_that_was_seen_to_be_cancelled_does_not_start(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled in the very moment in which it is given its slots."""
+    assign, seen, threads = LocalJob.assign, [], []
+
+    def assign_late(job: LocalJob, slots: Sequence[int]) -> None:
+        refs = [JobRef(job.token, "")]
+        threads.append(threading.Thread(target=bench.dispatcher.cancel, args=(refs,)))
+        threads[-1].start()
+        threads[-1].join(0.5)
+        seen.append(bench.state(refs[0]))
+        assign(job, slots)
+
+    monkeypatch.setattr(LocalJob, "assign", assign_late)
+    ref = bench.submit(programs.WAITS)
+    assert bench.ended(ref).state is JobState.CANCELLED
+    for thread in threads:
+        thread.join()
+    assert seen == [JobState.QUEUED]
+
+
+def test_a_job_is_not_seen_while_it_is_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = bench.submit(programs.ENDS_WELL)
+    bench.ended(ref)
+    look = LocalJob.look
+
+    def look_too_late(job: LocalJob) -> Sight:
+        monkeypatch.setattr(LocalJob, "look", look)
+        bench.dispatcher.forget(job.token)
+        return look(job)
+
+    monkeypatch.setattr(LocalJob, "look", look_too_late)
+    assert bench.seen(ref.token) == []
+
+
+def test_a_folder_that_vanishes_keeps_no_other_job_from_being_cancelled(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, other = bench.submit(programs.WAITS), bench.submit(programs.WAITS)
+    bench.ready(gone)
+    bench.ready(other)
+    ask = LocalJob.request_cancel
+
+    def ask_too_late(job: LocalJob) -> None:
+        if job.token == gone.token:
+            (bench.folder(gone) / ".local").rename(bench.folder(gone) / ".elsewhere")
+        ask(job)
+
+    monkeypatch.setattr(LocalJob, "request_cancel", ask_too_late)
+    bench.dispatcher.cancel([gone, other])
+    assert bench.ended(other).state is JobState.CANCELLED
+    (bench.folder(gone) / ".elsewhere").rename(bench.folder(gone) / ".local")
+
+
 def test_a_job_survives_its_master_and_the_next_one_adopts_it(setup: Setup) -> None:
     jobs = ["t-runs:1:WAITS", "t-waits:2:ENDS_WELL"]
     with master(setup.job_root, 2, *jobs) as first:
@@ -171,7 +226,7 @@ def test_a_second_start_of_a_job_leaves_at_once(bench: Bench) -> None:
     ref = bench.submit(programs.WAITS)
     bench.ready(ref)
     again = subprocess.run(
-        ["bash", "local_job.sh"], cwd=bench.folder(ref), capture_output=True, text=True, timeout=20, check=True
+        ["bash", "local_job.sh"], cwd=bench.folder(ref), capture_output=True, text=True, timeout=60, check=True
     )
     assert again.stdout + again.stderr == ""
     assert bench.state(ref) is JobState.RUNNING
@@ -200,13 +255,14 @@ def test_a_restart_of_the_machine_is_told_apart(bench: Bench) -> None:
     end = bench.ended(ref)
     assert end.state is JobState.INFRASTRUCTURE
     assert end.explanation == "This machine was restarted while the job ran."
+    wait(lambda: not process.alive, "the end of what runs all the same")
 
 
 def test_what_a_job_leaves_running_is_ended(bench: Bench) -> None:
     ref = bench.submit(LEAVES_A_CHILD)
     assert bench.ended(ref).state is JobState.COMPLETED
     pid = int((bench.folder(ref) / "child").read_text())
-    wait(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(), "its child's end")
+    wait(lambda: has_ended(pid), "its child's end")
 
 
 def test_a_job_killed_by_a_signal_says_which(bench: Bench) -> None:

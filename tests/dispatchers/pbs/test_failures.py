@@ -36,6 +36,13 @@ def test_what_pbs_refuses_is_rejected_in_its_words(name: str, words: str) -> Non
     assert error.token == "det-1"
 
 
+def test_a_queue_that_takes_no_jobs_from_this_machine_is_not_a_server_that_is_away() -> None:
+    error = submit_failure(said("qsub: Access from host not allowed, or unknown host\n", 160), "det-1")
+    assert type(error) is Rejected
+    assert "acl_hosts" in str(error)
+    assert type(submit_failure(said("qsub: Unknown Host\n", 1), "det-1")) is Unreachable
+
+
 def test_a_server_that_is_down_is_unreachable() -> None:
     for name in ("qsub-server-down",):
         assert type(submit_failure(outcome(name), "det-1")) is Unreachable

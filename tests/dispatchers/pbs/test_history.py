@@ -15,7 +15,7 @@ def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:
     assert known.unknown(["1.s", "2.s", "3.s"]) == ["1.s", "2.s", "3.s"]
     known.learn(["1.s", "2.s", "3.s"], [ended(1, "det-a"), ended(2, "other")])
     assert [job.job_id for job in known.jobs] == ["1.s"]
-    assert known.unknown(["1.s", "2.s", "3.s", "4.s"]) == ["4.s"]
+    assert known.unknown(["1.s", "2.s", "3.s", "4.s"]) == ["3.s", "4.s"]  # of 3.s nothing came back
 
 
 def test_what_is_listed_no_more_is_forgotten() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,12 @@ stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(3
 child = subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
 with open(sys.argv[1] + "/child", "w") as file:
     file.write(str(child.pid))
+"""
+# Where PBS makes the job's temporary folder; start.sh gives the training one in it.
+TELLS_ITS_TEMPORARY_FOLDER = """
+import os, sys
+with open(sys.argv[1] + "/temporary", "w") as file:
+    file.write(os.environ["TMPDIR"])
 """
 
 
@@ -104,12 +111,34 @@ def test_what_a_job_leaves_behind_is_ended(bench: Bench) -> None:
     wait(lambda: not os.path.exists(f"/proc/{pid}"), "the end of the process that was left behind")
 
 
+def test_pbs_takes_away_what_it_made_for_a_job(bench: Bench, pbs_site: PbsSite) -> None:
+    if not pbs_site.is_here():
+        pytest.skip("the job runs on another machine")
+    ref = bench.submit(TELLS_ITS_TEMPORARY_FOLDER)
+    assert bench.ended(ref).state is JobState.COMPLETED
+    told = Path((bench.folder(ref) / "temporary").read_text())
+    made = [folder for folder in told.parents if folder.name == f"pbs.{ref.job_id}"]
+    if not made:
+        pytest.skip("this PBS makes no folder for temporary files")
+    wait(lambda: not made[0].exists(), f"the end of {made[0]}")
+
+
 def test_a_walltime_is_told_apart(bench: Bench) -> None:
     ref = bench.submit(programs.STUBBORN, options=("-l walltime=00:00:05",))
     end = bench.ended(ref, 120)
     assert end.state is JobState.WALLTIME
     assert "time limit" in end.explanation
     assert "time limit" in bench.dispatcher.explain(ref).text
+
+
+def test_a_job_that_fits_itself_into_a_gap_knows_its_end(bench: Bench) -> None:
+    limits = ("-l min_walltime=00:05:00", "-l max_walltime=00:20:00")
+    ref = bench.submit(programs.TELLS, options=limits)
+    end = bench.ended(ref)
+    assert end.state is JobState.COMPLETED
+    assert end.ends_at is not None
+    told = json.loads(bench.dispatcher.collect(ref.token).exits[0])["environment"]
+    assert float(told["TRAINMASTER_END_TIME"]) == pytest.approx(end.ends_at, abs=30)
 
 
 def test_a_job_that_can_never_run_is_named(bench: Bench) -> None:

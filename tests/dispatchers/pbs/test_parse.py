@@ -38,11 +38,19 @@ def test_an_array_is_known_as_one() -> None:
 
 
 def test_how_often_pbs_took_a_job_back() -> None:
-    def restarts(state: str, runs: int) -> int:
-        return Job("1.s", "det-x", "alice", state, "workq", run_count=runs).restarts
+    def restarts(state: str, runs: int, *, rerunable: bool = True) -> int:
+        return Job("1.s", "det-x", "alice", state, "workq", run_count=runs, rerunable=rerunable).restarts
 
     assert [restarts("Q", 0), restarts("R", 1), restarts("F", 1)] == [0, 0, 0]
     assert [restarts("Q", 1), restarts("H", 21), restarts("R", 3)] == [1, 21, 2]
+    # Ours are submitted with -r n: these runs were no more than attempts to start it.
+    assert [restarts(state, 3, rerunable=False) for state in "QHRF"] == [0, 0, 0, 0]
+
+
+def test_a_job_that_pbs_tried_to_start_in_vain_was_not_taken_back() -> None:
+    records, _ = dsv(recorded("held-dsv.out"), MARK)
+    tried = next(one for record in records if (one := job(record, "ngpus")) and one.name == "det-prologue")
+    assert (tried.run_count, tried.rerunable, tried.restarts) == (21, False, 0)
 
 
 def test_a_record_that_is_no_job_is_none() -> None:

@@ -143,6 +143,15 @@ def test_what_can_never_run(slots: int, request_: Request, walltime: int | None,
 def test_nodes_that_are_down_are_not_held_against_a_job() -> None:
     one = made(node("a"), node("b", "down"))
     assert one.complaints(spec(slots=4), Request(2, gpus=2), None, OPTIONS) == []
+    assert one.complaints(spec(slots=8), Request(2, gpus=4), None, OPTIONS) == []
+    free = PbsOptions(place=Place.FREE)
+    assert one.complaints(spec(slots=8), Request(8, gpus=1), None, free) == []
+    untold = PbsOptions(place=Place.FREE, slot_type=SlotType.CUDA, gres_supported=False)
+    bare = node("a", resources_available__ngpus="0", resources_assigned__ngpus="0")
+    assert made(bare, options=untold).complaints(spec(slots=4), Request(4), None, untold) == []
+    large = node("large", "offline", resources_available__ngpus="8")
+    assert made(node("a"), large).complaints(spec(slots=8), Request(1, gpus=8), None, OPTIONS) == []
+    assert made(large).pool(OPTIONS).slots_per_node == 8
 
 
 def test_nodes_may_share_a_host_where_the_administrator_says_so() -> None:

@@ -36,6 +36,11 @@ def test_a_single_node_gets_all_slots() -> None:
     assert plan(8, CPU, single_node=True) == Request(chunks=1, cpus=8)
 
 
+def test_fewer_gpus_than_a_node_gives_are_not_rounded_up() -> None:
+    assert plan(1, GPU, slots_per_node=4) == Request(chunks=1, gpus=1)
+    assert plan(1, CPU, slots_per_node=4) == Request(chunks=1, cpus=4)  # as Determined has it
+
+
 def test_the_size_of_nodes_fills_in_what_was_not_said() -> None:
     assert plan(8, GPU, node_size=4) == Request(chunks=2, gpus=4)
     assert plan(6, GPU, node_size=4) == Request(chunks=2, gpus=3)

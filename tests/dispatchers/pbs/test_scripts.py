@@ -69,7 +69,7 @@ class Site:
             "pbs_bin": str(self.bin),
             "variables": [("SITE", "a 'b' $c")],
         }
-        values = {"walltime": 0, "host_start": list(ways), "slots_each": 2, **values}
+        values = {"walltime": 0, "limit_is_chosen": False, "host_start": list(ways), "slots_each": 2, **values}
         replace(self.folder / "job.sh", render("pbs_job.sh.j2", **common, **values))
         replace(self.folder / "host.sh", render("pbs_host.sh.j2", **common, **values))
         replace(self.folder / "start.sh", START)
@@ -108,6 +108,7 @@ def test_the_scripts_are_sound_shell(template: str) -> None:
         pbs_bin="/opt/pbs/bin",
         variables=[("A", "$(b)'c")],
         walltime=60,
+        limit_is_chosen=True,
         host_start=["pbs_tmrsh", "ssh"],
         slots_each=4,
     )
@@ -121,6 +122,23 @@ def test_a_job_on_one_host(site: Site) -> None:
     assert words[:8] == ["rank", "0", "of", "1", "on", "n1", "in", site.job_id]
     assert abs(int(words[-1]) - time.time() - 3600) < 60
     assert not site.log.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "walltime", "seconds"),
+    [
+        ("Job Id: 7.s\n    Resource_List.max_walltime = 12:00:00\n    Resource_List.walltime = 08:09:10\n", 60, 29350),
+        ("Job Id: 7.s\n    Resource_List.ncpus = 1\n", 3600, 3600),
+        ("qstat: cannot connect to server\n", 0, None),
+    ],
+)
+def test_a_limit_that_pbs_has_chosen(site: Site, said: str, walltime: int, seconds: int | None) -> None:
+    """Within min_walltime and max_walltime, or by a hook."""
+    site.said.write_text(said)
+    site.status.write_text("0")
+    assert site.job("n1", walltime=walltime, limit_is_chosen=True).wait(60) == 0
+    end = site.output.split()[-1]
+    assert end == "none" if seconds is None else abs(int(end) - time.time() - seconds) < 60
 
 
 def test_the_status_of_one_host_is_the_jobs(site: Site) -> None:

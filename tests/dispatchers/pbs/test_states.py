@@ -96,6 +96,11 @@ def test_a_deleted_job_is_cancelled_whatever_its_status() -> None:
     assert map_state(a_job("F", exit_status=271, substate=93, comment="and failed")) is JobState.FAILED
 
 
+def test_a_suspended_job_says_for_whom() -> None:
+    assert "higher priority" in in_words(JobState.SUSPENDED, a_job("S", substate=45))
+    assert in_words(JobState.SUSPENDED, a_job("S", substate=43)) == "PBS has suspended the job."
+
+
 def test_a_job_that_was_never_started_and_was_deleted() -> None:
     gone = a_job("F", substate=91)
     assert map_state(gone) is JobState.CANCELLED
@@ -122,7 +127,7 @@ def test_reasons_of_real_jobs() -> None:
     words = {name: in_words(map_state(one), one) for name, one in waiting.items()}
     assert words["det-never"] == "It asks for 99 of ncpus, and what it may use has 8 in all."
     assert words["det-3hosts"] == "There are not enough nodes of the kind that it asks for."
-    assert "qrls" in words["det-held"]
+    assert words["det-held"] == "Held by its owner; `qrls 61.tmpbs0` lets it go on."
     assert words["det-later"] == "Waits for the start time that was asked for (-a)."
 
 
@@ -156,3 +161,45 @@ def test_reasons(comment: str, words: str, never: bool) -> None:
     reason = explain_reason(comment)
     assert words in reason.sentence
     assert reason.never is never
+
+
+def test_a_hold_says_who_can_take_it_away_and_how() -> None:
+    records, _ = dsv(recorded("held-dsv.out"), MARK)
+    held = {one.name: one for record in records if (one := job(record, "ngpus"))}
+    assert {map_state(one) for one in held.values()} == {JobState.HELD}
+    words = {name: in_words(JobState.HELD, one) for name, one in held.items()}
+    assert words["det-own"] == "Held by its owner; `qrls 1.tmpbs0` lets it go on."
+    assert words["det-operator"] == "Held by root; `qrls -h o 2.tmpbs0` by an operator of PBS lets it go on."
+    assert words["det-both"] == "Held by alice; `qrls -h us 3.tmpbs0` by a manager of PBS lets it go on."
+    assert words["det-prologue"].startswith("Held by PBS after 21 attempts to start it: an administrator")
+    assert words["det-folder"].startswith(
+        "Held by PBS: where it makes the job's temporary folder on tmpbs1, pbs.6.tmpbs0"
+    )
+    assert "has to remove it (from /var/tmp" in words["det-folder"]
+    assert words["det-folder"].endswith("`qrls -h s 6.tmpbs0` by a manager of PBS lets it go on.")
+
+
+@pytest.mark.parametrize(
+    ("holds", "comment", "words"),
+    [
+        ("p", "", "needs its owner's password"),
+        ("s", "job held, provisioning failed to start", "could not be set up"),
+        ("s", "Job held by 'check_budget' hook on Sun Nov 22 01:54:31 2026", "hook check_budget"),
+        ("o", "", "Held by an administrator"),
+        ("", "", "Held by its owner"),
+        ("u", "ask the help desk", "PBS says: ask the help desk."),
+    ],
+)
+def test_holds(holds: str, comment: str, words: str) -> None:
+    assert words in in_words(JobState.HELD, a_job("H", holds=holds, comment=comment))
+
+
+def test_a_job_that_could_not_be_started_says_so_while_it_waits() -> None:
+    back = a_job("Q", run_count=2, exit_status=-10, comment="Job run at Sun Nov 22 at 01:54 on (n1:ncpus=1)")
+    assert in_words(JobState.QUEUED, back) == (
+        "PBS has tried 2 times to start it; the last time it failed because the job's user is not known there, or PBS "
+        "may not run jobs of theirs."
+    )
+    told = a_job("Q", run_count=1, exit_status=-3, comment="Not Running: Not enough free nodes available")
+    assert in_words(JobState.QUEUED, told) == ("Waits until enough nodes are free. PBS has tried once to start it.")
+    assert in_words(JobState.QUEUED, a_job("Q")) == ""

@@ -62,7 +62,7 @@ else:
             "tmalice",
             [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(here)],
             environment={INSIDE: ":".join(map(str, values)), "PYTHONDONTWRITEBYTECODE": "1"},
-            timeout=300,
+            timeout=540,
             cwd=str(here.parents[3]),
         )
         shutil.rmtree(root)

@@ -12,12 +12,12 @@ import pytest
 from tests.cluster.failover import SPARE, FailoverCluster
 from tests.cluster.slurm import failover_cluster
 from tests.dispatchers.bench import Bench, wait
+from tests.dispatchers.slurm.conftest import slurm_setup
 from trainmaster.dispatchers.base import (
     Ambiguous,
     DispatcherError,
     JobRef,
     JobState,
-    Setup,
     Signal,
     Snapshot,
     Transient,
@@ -34,13 +34,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.ring]
 @pytest.fixture
 def bench(failover_cluster: FailoverCluster) -> Iterator[Bench]:
     with tempfile.TemporaryDirectory(dir=failover_cluster.layout.job_root) as folder:
-        options = {
-            "type": "slurm",
-            "environment": failover_cluster.environment,
-            "submits_per_second": 100,
-            "pools_cached_for": 0,
-        }
-        setup = Setup("failover", "fail-", Path(folder), options)
+        setup = slurm_setup(failover_cluster, Path(folder), "fail-")
         dispatcher = SlurmDispatcher(setup)
         bench = Bench(dispatcher, setup)
         yield bench

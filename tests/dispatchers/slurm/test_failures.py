@@ -65,6 +65,9 @@ def test_what_was_cut_short_is_never_called_failed() -> None:
     assert isinstance(submit_failure(outcome("", -1, timed_out=True), "t"), Ambiguous)
     assert isinstance(submit_failure(outcome("", -9), "t"), Ambiguous)
     assert isinstance(submit_failure(outcome("", 0), "t"), Ambiguous)
+    assert isinstance(submit_failure(outcome("", 1), "t"), Ambiguous)
+    # A site's own script around sbatch, of which the kernel ended the latter for want of memory.
+    assert isinstance(submit_failure(outcome("/site/sbatch: line 7: 4711 Killed  sbatch.real", 137), "t"), Ambiguous)
     assert isinstance(submit_failure(outcome("env: 'sbatch': No such file", 127, not_found=True), "t"), Unreachable)
 
 

@@ -90,7 +90,7 @@ def test_a_failed_node_is_no_fault_of_the_user_and_the_job_is_not_requeued(
     node = bench.seen(ref.token)[0].nodes[0]
     slurm_cluster.kill_node(node)
     try:
-        end = bench.ended(ref)
+        end = bench.ended(ref, seconds=180)
         assert end.state is JobState.INFRASTRUCTURE
         assert end.raw_state == "NODE_FAIL"
         assert end.explanation == f"A node of the job failed on {node}."
@@ -111,9 +111,10 @@ def test_too_much_memory_is_named(bench: Bench, nodes: int) -> None:
 
 
 def test_a_script_that_cannot_start_is_infrastructure(bench: Bench, slurm_cluster: Cluster) -> None:
-    spec = bench.spec(options=("--begin=now+2",))
+    spec = bench.spec(options=("--begin=now+1hour",))
     ref = bench.dispatcher.submit(spec)
     bench.folder(ref).rename(bench.folder(ref).with_name("moved-away"))
+    slurm_cluster.command("scontrol", "update", f"JobId={ref.job_id}", "StartTime=now")
     end = bench.ended(ref)
     assert end.state is JobState.INFRASTRUCTURE
     assert end.exit_signal == 53
@@ -201,8 +202,8 @@ def test_a_job_that_is_requeued_and_held_waits_for_a_person(bench: Bench, slurm_
 
 def test_the_time_limit_ends_a_job_that_was_warned_before(limited: Limited) -> None:
     bench = limited.bench
-    assert bench.ended(limited.leaves, seconds=120).state is JobState.COMPLETED
+    assert bench.ended(limited.leaves, seconds=240).state is JobState.COMPLETED
     assert (bench.folder(limited.leaves) / "told").read_text() == "SIGUSR2"
-    end = bench.ended(limited.stays, seconds=120)
+    end = bench.ended(limited.stays, seconds=240)
     assert end.state is JobState.WALLTIME
     assert end.explanation == "The job reached its time limit."

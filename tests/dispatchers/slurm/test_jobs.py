@@ -104,8 +104,8 @@ def test_check_knows_the_partitions_limits(bench: Bench) -> None:
 
 
 def test_observing_costs_two_messages_however_many_jobs(bench: Bench, slurm_cluster: Cluster) -> None:
-    for _ in range(10):
-        bench.submit(programs.ENDS_WELL, slots=0)
+    for _ in range(10):  # of jobs that do not run meanwhile: they would ask, too
+        bench.submit(programs.ENDS_WELL, slots=0, options=("--begin=now+1hour",))
     slurm_cluster.reset_rpc_counts()
     bench.dispatcher.observe()
     counts = slurm_cluster.rpc_counts()

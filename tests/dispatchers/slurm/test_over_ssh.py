@@ -108,7 +108,7 @@ def test_eight_submits_at_once(bench: Bench, client: str) -> None:
     begun = time.monotonic()
     with ThreadPoolExecutor(8) as threads:
         refs = list(threads.map(lambda _: bench.submit(programs.ENDS_WELL, slots=0), range(16)))
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 180
     assert len({ref.job_id for ref in refs}) == 16
     listed = {job.token: job.job_id for job in bench.dispatcher.observe().jobs}
     assert {ref.token: listed.get(ref.token) for ref in refs} == {ref.token: ref.job_id for ref in refs}
@@ -144,11 +144,12 @@ def test_a_server_that_dies_in_the_middle_of_a_submit(
 def test_a_server_that_freezes_before_a_submit_has_taken_nothing(
     bench: Bench, sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "START", 2.0)
     bench.dispatcher.pools()
     spec = bench.spec(programs.ENDS_WELL)
-    with sshd.frozen(), pytest.raises(Unreachable):
-        bench.dispatcher.submit(spec)
+    with monkeypatch.context() as patch, sshd.frozen():
+        patch.setattr(talk, "START", 2.0)
+        with pytest.raises(Unreachable):
+            bench.dispatcher.submit(spec)
     assert bench.seen(spec.token) == []
     bench.dispatcher.submit(spec)
     assert len(bench.seen(spec.token)) == 1

@@ -5,7 +5,6 @@ Not part of a run without `-m`: the chroots are fetched from Debian's archive, w
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,8 +17,9 @@ import pytest
 from tests.cluster.packages import Unavailable
 from tests.cluster.release import ReleaseCluster
 from tests.dispatchers.bench import wait
+from tests.dispatchers.slurm.conftest import slurm_faults, slurm_setup
 from tests.dispatchers.slurm.wrapped import Wrapped
-from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup
+from trainmaster.dispatchers.base import JobState, Rejected, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs
 from trainmaster.dispatchers.conformance.suite import MakeSpec
 from trainmaster.dispatchers.slurm import SlurmDispatcher
@@ -62,14 +62,7 @@ class Release(DispatcherConformance):
     @pytest.fixture
     def setup(self, cluster: ReleaseCluster, wrapped: Wrapped) -> Iterator[Setup]:
         with tempfile.TemporaryDirectory(dir=cluster.layout.job_root) as folder:
-            options = {
-                "type": "slurm",
-                "environment": cluster.environment,
-                "commands": wrapped.commands,
-                "submits_per_second": 100,
-                "pools_cached_for": 0,
-            }
-            yield Setup("release", "rel-", Path(folder) / "job root's $HOME %j", options)
+            yield slurm_setup(cluster, Path(folder), "rel-", commands=wrapped.commands)
 
     @pytest.fixture
     def dispatcher(self, setup: Setup) -> Iterator[SlurmDispatcher]:
@@ -79,29 +72,7 @@ class Release(DispatcherConformance):
 
     @pytest.fixture
     def faults(self, cluster: ReleaseCluster, wrapped: Wrapped) -> Faults:
-        @contextlib.contextmanager
-        def away() -> Iterator[None]:
-            cluster.stop_controller()
-            try:
-                yield
-            finally:
-                cluster.start_controller()
-                cluster.wait_for_nodes()
-
-        def purge(ref: JobRef) -> None:
-            cluster.set_min_job_age(2)
-            try:
-                wait(lambda: cluster.run("scontrol", "show", "job", ref.job_id).returncode != 0, "the purge", 120)
-            finally:
-                cluster.set_min_job_age()
-
-        return Faults(
-            away=away,
-            unanswered=lambda: wrapped.spoiled("unanswered"),
-            purge=purge,
-            strange=lambda: wrapped.spoiled("strange"),
-            noisy=lambda: wrapped.spoiled("noisy"),
-        )
+        return slurm_faults(cluster, wrapped)
 
     def test_the_version_is_read(self, dispatcher: SlurmDispatcher) -> None:
         assert dispatcher.probe().version.startswith(f"{self.version}.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.slurm.resources import GpuDialect, Request, merge_gres, plan, sbatch_words
@@ -40,6 +42,18 @@ def test_golden_rows(
     request = plan(slots, kind, dialect, slots_per_node=each, single_node=single)
     assert (request.nodes, request.gpus_total, request.slots_each) == (nodes, total, on_each)
     assert request.cores_each == ((each or 1) if kind is CPU else 0)
+
+
+@pytest.mark.parametrize("dialect", [TRES, GRES])
+@given(slots=st.integers(1, 300), each=st.none() | st.integers(1, 40), size=st.none() | st.integers(1, 40))
+def test_no_gpu_is_reserved_that_was_not_asked_for(
+    dialect: GpuDialect, slots: int, each: int | None, size: int | None
+) -> None:
+    """But where the number does not fit the nodes that the user wants: they are told (`jobspec.remarks`)."""
+    request = plan(slots, CUDA, dialect, slots_per_node=each, node_size=size)
+    reserved = request.gpus_total if request.spread else request.nodes * request.slots_each
+    assert reserved == slots or (each is not None and each < slots and slots % each and reserved - slots < each)
+    assert reserved >= slots
 
 
 def test_no_slots_is_one_core() -> None:

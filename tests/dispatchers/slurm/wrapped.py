@@ -74,6 +74,9 @@ squeue:shortened)  # after so many lines, at the end of a record
 squeue:forgetful)  # of everything that has ended
     "$real" "$@" | sed -E '/\x1f(COMPLETED|COMPLETING|FAILED|CANCELLED)\x1f/d' ;;
 squeue:empty) ;;
+squeue:hangs)  # for so many seconds, or until it is killed
+    echo $$ > "$here/hung"
+    exec sleep "$value" ;;
 squeue:replayed)  # an answer to an older question
     cat "$here/kept.$name" ;;
 squeue:stale)  # the same, made to look like an answer to this one

@@ -85,6 +85,18 @@ def test_a_request_to_leave_from_the_scheduler_waits_for_what_was_behind_it() ->
     assert kind(attempt(record(preempted="scheduler", acked=True), **left, **done)) is OutcomeKind.PREEMPTED
 
 
+@pytest.mark.parametrize("left", [{"code": 143, "signal": 15}, {"code": 1}])
+@pytest.mark.parametrize("noted", [None, "scheduler"])  # the master was away when the runtime got the signal, or there
+def test_a_signal_that_nobody_explains_is_not_charged(left: dict[str, int], noted: str | None) -> None:
+    told = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, absent_since=NOW)
+    assert kind(told) is None
+    assert kind(told, NOW + SECOND_OPINION) is OutcomeKind.INFRASTRUCTURE
+    failed = attempt(record(**left, preempted="scheduler"), preempt_reason=noted, said=OutcomeKind.FAILED)
+    assert kind(failed, NOW + SECOND_OPINION) is OutcomeKind.INFRASTRUCTURE
+    asked = attempt(record(code=143, signal=15, preempted="scheduler"), preempt_reason="the experiment was paused")
+    assert kind(asked) is OutcomeKind.STOPPED
+
+
 def test_a_job_whose_scheduler_took_the_resources_goes_on_elsewhere_unless_it_was_done() -> None:
     taken = {"said": OutcomeKind.PREEMPTED, "ended_seen_at": NOW - SETTLE}
     assert kind(attempt(record(code=137, signal=9), **taken)) is OutcomeKind.PREEMPTED

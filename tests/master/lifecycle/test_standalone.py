@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.master.lifecycle import standalone as m
+from trainmaster.master.lifecycle.decisions import MAX_SETBACKS, Allocate, Preempt
 from trainmaster.master.lifecycle.standalone import Task, TaskState, step
 from trainmaster.master.lifecycle.states import OutcomeKind as O
-from trainmaster.master.lifecycle.trial import MAX_SETBACKS
 
 RUNNING = Task(TaskState.ACTIVE, pausable=True, attempts=1, allocated=True)
 ONCE = replace(RUNNING, pausable=False)
@@ -48,7 +48,7 @@ def ended(kind: O, *, ran: bool = True, saved: bool = False) -> m.AllocationEnde
 def test_what_follows_the_end_of_an_attempt(task: Task, event: m.Event, state: TaskState, again: bool) -> None:
     after, decisions = step(task, event)
     assert (after.state, after.allocated) == (state, again)
-    assert [type(one) for one in decisions if isinstance(one, m.Allocate)] == [m.Allocate] * again
+    assert [type(one) for one in decisions if isinstance(one, Allocate)] == [Allocate] * again
     assert any(isinstance(one, m.Finish) for one in decisions) is state.terminal
 
 
@@ -56,7 +56,7 @@ def test_later_attempts_wait_longer() -> None:
     task, delays = ONCE, []
     for _ in range(4):
         task, decisions = step(task, ended(O.INFRASTRUCTURE, ran=False))
-        delays += [one.delay for one in decisions if isinstance(one, m.Allocate)]
+        delays += [one.delay for one in decisions if isinstance(one, Allocate)]
     assert delays == sorted(delays)
     assert delays[-1] > 0
 
@@ -76,7 +76,7 @@ def test_commands_that_do_not_fit(task: Task, event: m.Event, words: str) -> Non
 
 def test_a_pause_that_is_taken_back_in_time_is_followed_by_another_attempt() -> None:
     task, decisions = step(RUNNING, m.Pause("for lunch"))
-    assert decisions == (m.Preempt("for lunch"),)
+    assert decisions == (Preempt("for lunch"),)
     task, decisions = step(task, m.Unpause())
     assert (task.state, decisions) == (TaskState.ACTIVE, ())
     task, decisions = step(task, ended(O.PREEMPTED, saved=True))
@@ -102,7 +102,7 @@ def test_there_is_never_more_than_one_attempt_and_an_end_is_an_end(pausable: boo
             task, decisions = step(task, event)
         except m.NotPossible:
             continue
-        asked = [one for one in decisions if isinstance(one, m.Allocate)]
+        asked = [one for one in decisions if isinstance(one, Allocate)]
         over = isinstance(event, m.AllocationEnded)
         assert len(asked) <= (1 if over or not before.allocated else 0)
         assert task.attempts == before.attempts + len(asked)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from trainmaster.master.lifecycle import trial as t
+from trainmaster.master.lifecycle.decisions import MAX_SETBACKS, Allocate, End, Preempt
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 
 
@@ -33,7 +34,7 @@ def ended(outcome: OutcomeKind, *, saved: bool = False) -> t.AllocationEnded:
         (active(state=State.PAUSED, allocated=False), t.Activate(), State.ACTIVE, ["Allocate"]),
         (active(state=State.PAUSED), t.Activate(), State.ACTIVE, []),  # the next attempt follows the one that leaves
         (active(), t.Stop(t.StopCause.SEARCHER, "rung 1"), State.STOPPING_COMPLETED, ["Preempt"]),
-        (active(), t.Stop(t.StopCause.KILL, "user"), State.STOPPING_KILLED, ["Kill"]),
+        (active(), t.Stop(t.StopCause.KILL, "user"), State.STOPPING_KILLED, ["End"]),
         (active(allocated=False), t.Stop(t.StopCause.CANCEL, "user"), State.CANCELED, ["Say", "Finish"]),
         (active(), ended(OutcomeKind.COMPLETED), State.COMPLETED, ["Say", "Finish"]),
         (active(), ended(OutcomeKind.REJECTED), State.ERROR, ["Say", "Finish"]),
@@ -69,18 +70,18 @@ def test_endless_setbacks_end_the_trial_with_a_reason() -> None:
     delays = []
     while not trial.state.terminal:
         trial, decisions = t.step(trial, ended(OutcomeKind.INFRASTRUCTURE))
-        delays += [d.delay for d in decisions if isinstance(d, t.Allocate)]
+        delays += [d.delay for d in decisions if isinstance(d, Allocate)]
     assert trial.state is State.ERROR
     assert trial.restarts == 0
     assert delays == sorted(delays)
-    assert len(delays) == t.MAX_SETBACKS
+    assert len(delays) == MAX_SETBACKS
 
 
 def test_a_stronger_stop_replaces_a_weaker_one_and_not_the_other_way_round() -> None:
     trial, _ = t.step(active(), t.Stop(t.StopCause.SEARCHER, "rung"))
     trial, decisions = t.step(trial, t.Stop(t.StopCause.KILL, "user"))
     assert trial.state is State.STOPPING_KILLED
-    assert kinds(decisions) == ["Kill"]
+    assert kinds(decisions) == ["End"]
     trial, decisions = t.step(trial, t.Stop(t.StopCause.SEARCHER, "rung"))
     assert trial.state is State.STOPPING_KILLED
     assert decisions == ()
@@ -108,13 +109,13 @@ class TrialLife(RuleBasedStateMachine):
     def take(self, event: t.Event) -> None:
         self.trial, decisions = t.step(self.trial, event)
         for decision in decisions:
-            if isinstance(decision, t.Allocate):
+            if isinstance(decision, Allocate):
                 assert not self.live
                 self.live = True
                 self.attempts.append(decision.attempt)
             elif isinstance(decision, t.Finish):
                 self.finishes += 1
-            elif isinstance(decision, t.Preempt | t.Kill):
+            elif isinstance(decision, Preempt | End):
                 assert self.live
 
     @rule()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from trainmaster.master.services.jobspec import unheeded
+import pytest
+
+from trainmaster.dispatchers.base import SlotType
+from trainmaster.master.services.jobspec import remarks
 
 ASKS = {
     "environment": {"registry_auth": {"username": "ada"}, "add_capabilities": ["SYS_PTRACE"], "drop_capabilities": []},
@@ -11,10 +14,43 @@ ASKS = {
 
 
 def test_the_owner_is_told_what_a_scheduler_does_not_heed() -> None:
-    said = unheeded("slurm", ASKS)
-    assert said == (
+    assert remarks("slurm", ASKS, 1, SlotType.CUDA) == [
         "environment.registry_auth and environment.add_capabilities and resources.devices: only Docker hosts heed "
         "this; slurm does not."
-    )
-    assert unheeded("docker", ASKS) is None
-    assert unheeded("slurm", {"environment": None, "resources": {"devices": []}}) is None
+    ]
+    assert remarks("docker", ASKS, 1, SlotType.CUDA) == []
+    assert remarks("slurm", {"environment": None, "resources": {"devices": []}}, 1, SlotType.CUDA) == []
+
+
+def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence() -> None:
+    config = {"resources": {"priority": 10, "weight": 2.0}}
+    assert remarks("pbs", config, 1, SlotType.CUDA) == [
+        "resources.priority and resources.weight: only Docker hosts heed this; pbs does not."
+    ]
+    assert remarks("docker", config, 1, SlotType.CUDA) == []
+    assert remarks("local", {"resources": {"priority": None, "weight": 1.0}}, 1, SlotType.CPU) == []
+
+
+@pytest.mark.parametrize(
+    ("slots", "slot_type", "said"),
+    [
+        (8, SlotType.CUDA, None),
+        (
+            6,
+            SlotType.CUDA,
+            "6 slots are no multiple of slurm.slots_per_node: the job takes 2 x 4, 2 more than it asks for.",
+        ),
+        (1, SlotType.CUDA, None),  # gets the one
+        (
+            1,
+            SlotType.CPU,
+            "1 slots are no multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
+        ),
+        (0, SlotType.CUDA, None),
+    ],
+)
+def test_what_is_reserved_beyond_what_was_asked_for_is_told(slots: int, slot_type: SlotType, said: str | None) -> None:
+    config = {"resources": {}, "slurm": {"slots_per_node": 4}}
+    assert remarks("slurm", config, slots, slot_type) == ([said] if said else [])
+    assert remarks("docker", config, slots, slot_type) == []
+    assert remarks("slurm", {**config, "resources": {"is_single_node": True}}, slots, slot_type) == []

@@ -51,7 +51,7 @@ URL_FILE = "master-url"
 MAX_REQUEST = 256 * 1024**2  # bytes
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
 MAX_STREAMS = 256 * 1024**2  # of all report streams of a job together
-MAX_OUTPUT = 64 * 1024**2  # of a command
+MAX_OUTPUT = 192 * 1024**2  # of a command: half a gigabyte of memory here, and the jobs of any site
 MAX_RANKS = 100_000
 TAIL = 64 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -376,7 +376,8 @@ def run(policy: Policy, account: pwd.struct_passwd, request: Mapping[str, Any]) 
         except ProcessLookupError:
             pass
         out, err = process.communicate()
-    answer = {"returncode": process.returncode, "timed_out": timed_out}
+    # The first half of a list of jobs must not be taken for the list.
+    answer = {"returncode": process.returncode, "timed_out": timed_out, "whole": len(out) <= MAX_OUTPUT}
     return {**answer, "stdout": pack(out[:MAX_OUTPUT]), "stderr": err[:MAX_RECORD].decode(errors="replace")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -97,7 +98,8 @@ class Inspection:
     def _sudo(self) -> list[Problem]:
         program = self._options.helper
         listed = self._shell.run(["sudo", "-n", "-l"], deadline=DEADLINE)
-        rules = [line for line in listed.stdout.splitlines() if program in line]
+        # Where its output is no pipe, sudo breaks a rule at 80 columns and indents the rest further (display_privs).
+        rules = [line for line in re.sub(r"\n {8,}", " ", listed.stdout).splitlines() if program in line]
         if not any("NOPASSWD" in line for line in rules):
             text = f"sudo does not let {self._account} run {program} without a password."
             return [Problem(text, SHOW, fatal=True)]

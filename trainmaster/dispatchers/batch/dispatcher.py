@@ -96,6 +96,7 @@ class BatchDispatcher:
             Start(
                 job_folder=folder.path,
                 image=self._image(spec),
+                fresh=spec.container.force_pull,
                 binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                 gpus=libraries and spec.slot_type is SlotType.CUDA,
                 rocm=libraries and spec.slot_type is SlotType.ROCM,
@@ -105,7 +106,7 @@ class BatchDispatcher:
         )
 
     def _image(self, spec: JobSpec) -> str:
-        return resolve_image(spec.container.image, self._options.image_root)
+        return resolve_image(spec.container.image, self._options.image_root, fresh=spec.container.force_pull)
 
     # -- for `observe` ---------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ class KnownPools(Generic[PoolT]):
         self._lock = threading.Lock()
         self._known: dict[str, PoolT] = {}
         self._asked_at: float | None = None
+        self._questions = 0  # begun so far
+        self._answered = 0  # the question whose answer is known
 
     def all(self, *, fresh: bool = False) -> dict[str, PoolT]:
         """As they are known, or, `fresh`, as they are: asked for again when the last answer is old. Raises Unreachable,
@@ -37,11 +39,13 @@ class KnownPools(Generic[PoolT]):
             if age is not None and not (fresh and age > self._good_for):
                 return self._known
             before = self._known
+            self._questions += 1
+            question = self._questions
         # Asked without the lock: a controller that hangs must not hold up those who are content with old answers.
         found = self._ask(before)
         with self._lock:
-            self._known = found
-            self._asked_at = time.monotonic()
+            if question > self._answered:  # an answer that took its time must not hide a newer one
+                self._known, self._answered, self._asked_at = found, question, time.monotonic()
         return found
 
     def find(self, name: str) -> PoolT | None:

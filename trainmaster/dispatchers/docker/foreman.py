@@ -178,7 +178,7 @@ class Foreman:
     def _take(self, agent: Agent, said: ContainerReport, now: float) -> None:
         record = self.jobs.get(said.token)
         if record is None:
-            if said.state is ContainerState.RUNNING or (said.state is ContainerState.PREPARING and said.container_id):
+            if said.state is ContainerState.RUNNING:
                 self._adopt(agent, said, now)
             return
         if record.ended is not None or record.job_id != said.job_id:
@@ -270,13 +270,16 @@ class Foreman:
         )
 
     def _is_over(self, token: str, said: ContainerReport) -> bool:
-        """Whether a container that the agent should not have may be taken away: one that has ended when its job is
+        """Whether a container that the agent should not have may be taken away: one that does not run when its job is
         forgotten, one that runs when its job is known to run elsewhere or to have ended. Nothing that runs is taken
-        away because it is not known: it is adopted."""
+        away because it is not known: it is adopted. One that was only made is not: its job may be one that was
+        cancelled before its start, and forgotten since."""
         record = self.jobs.get(token)
+        if record is None:
+            return said.state is not ContainerState.RUNNING
+        if record.job_id != said.job_id:
+            return True
         runs = said.state in (ContainerState.PREPARING, ContainerState.RUNNING)
-        if record is None or record.job_id != said.job_id:
-            return record is not None or not runs
         return runs and (record.ended is not None or record.placed)
 
     # -- time ------------------------------------------------------------------------------------------------

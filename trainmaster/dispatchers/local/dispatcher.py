@@ -55,6 +55,7 @@ class LocalDispatcher:
             scheduler="local",
             version=platform.release(),
             accounting=True,  # a job's folder says how it ended for as long as it is there
+            avoids_nodes=False,
             quiet_period=0.0,
             poll_interval=self._options.poll_interval,
         )
@@ -106,6 +107,7 @@ class LocalDispatcher:
                 Start(
                     job_folder=folder.path,
                     image=resolve_image(spec.container.image, None),
+                    fresh=spec.container.force_pull,
                     binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                     gpus=self._options.slot_type is SlotType.CUDA and spec.slots > 0,
                     rocm=self._options.slot_type is SlotType.ROCM and spec.slots > 0,
@@ -116,8 +118,10 @@ class LocalDispatcher:
         except (UnknownRuntime, ControlCharacter) as error:
             raise Rejected(str(error), token=spec.token) from None
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
-        job.prepare()
-        ref = JobRef(spec.token, job.submit(spec.slots).job_id)
+        try:
+            ref = JobRef(spec.token, job.submit(spec.slots).job_id)
+        except OSError as error:  # a full disk: the job appears in one step or not at all
+            raise Transient(f"{folder.path} cannot be written: {error.strerror}.", token=spec.token) from None
         self._queue.wake()
         return ref
 
@@ -128,9 +132,9 @@ class LocalDispatcher:
 
     def _observation(self, job: LocalJob) -> Observation | None:
         submitted = job.submitted
-        if submitted is None:
-            return None  # its folder was removed a moment ago
         sight = job.look()
+        if submitted is None or job.submitted is None:
+            return None  # it is being removed, and what was seen of it may be half of the truth
         waits = sight.state is JobState.QUEUED
         return Observation(
             token=job.token,
@@ -147,9 +151,8 @@ class LocalDispatcher:
         )
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        for job in self._known(refs):
-            if not job.look().state.terminal:
-                job.request_cancel()
+        if jobs := self._known(refs):
+            self._queue.cancel(jobs)
         self._queue.wake()
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
@@ -178,6 +181,7 @@ class LocalDispatcher:
         job = LocalJob(folder.path)
         if job.submitted is not None and not job.look().state.terminal:
             raise Transient(f"The job {token} has not ended; cancel it before its folder is removed.", token=token)
+        job.withdraw()
         folder.forget()
 
     def log_path(self, token: str) -> Path | None:

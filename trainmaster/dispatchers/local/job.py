@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.base import JobState, Transient
 from trainmaster.dispatchers.local.processes import Process
 
 STATE_FOLDER = ".local"
@@ -51,11 +51,9 @@ class LocalJob:
 
     # -- writing ---------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        self._state.mkdir(mode=0o700, exist_ok=True)
-
     def submit(self, slots: int) -> Submitted:
-        """Make the job exist; the same answer when it already does."""
+        """Make the job exist; the same answer when it already does. Raises OSError, and then it does not exist."""
+        self._state.mkdir(mode=0o700, exist_ok=True)
         record = Submitted(secrets.token_hex(6), slots, time.time_ns())
         self._write_once("submitted", json.dumps({"job_id": record.job_id, "slots": slots, "order": record.order}))
         return self.submitted or record
@@ -70,19 +68,29 @@ class LocalJob:
         """End a job whose script cannot be started."""
         self._write_once("ended", f"{CANNOT_START} {time.time()}")
 
+    def withdraw(self) -> None:
+        """The job does not exist any more; its folder may go. With anything else removed first, it would seem to wait,
+        or to have been given slots and never started. Raises Transient."""
+        try:
+            (self._state / "submitted").unlink(missing_ok=True)
+        except NotADirectoryError:
+            return
+        except OSError as error:
+            raise Transient(f"{self.folder} cannot be removed: {error.strerror}.", token=self.token) from None
+
     def _write_once(self, name: str, text: str) -> None:
         """Make a file appear with all its content, unless it is there. A hard link does that in one step."""
         draft = self._state / f"{name}.{secrets.token_hex(4)}"
-        with draft.open("w") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
         try:
+            with draft.open("w") as handle:
+                handle.write(text)
+                handle.flush()
+                os.fsync(handle.fileno())
             os.link(draft, self._state / name)
         except FileExistsError:
             return
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
 
     # -- reading ---------------------------------------------------------------------------------------
 

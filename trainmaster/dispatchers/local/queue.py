@@ -17,10 +17,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from trainmaster.dispatchers.base import JobState, SlotType
+from trainmaster.dispatchers.base import JobState, SlotType, Transient
 from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.local.job import LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
@@ -67,6 +67,22 @@ class LocalQueue:
                 self._thread = threading.Thread(target=self._loop, name="local-queue", daemon=True)
                 self._thread.start()
         self._wake.set()
+
+    def cancel(self, jobs: Iterable[LocalJob]) -> None:
+        """Have jobs end; those without slots have ended with this. Raises Transient, but tries all."""
+        failed: OSError | None = None
+        # Not while slots are given away: a job would start after it was seen to have been cancelled.
+        with self._exclusive():
+            for job in jobs:
+                try:
+                    if job.submitted is not None and not job.look().state.terminal:
+                        job.request_cancel()
+                except FileNotFoundError:
+                    continue  # its folder was removed a moment ago
+                except OSError as error:
+                    failed = failed or error
+        if failed:
+            raise Transient(f"Jobs below {self._root} cannot be cancelled: {failed.strerror}.")
 
     def close(self) -> None:
         """Stop looking. Jobs go on."""

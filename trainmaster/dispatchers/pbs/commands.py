@@ -50,12 +50,15 @@ def submit(programs: Programs, job: Submission) -> list[str]:
     With a command, that process is ours, and no login profile is read.
 
     `-f` keeps qsub from leaving a process behind that serves later submits; it outlives its caller and holds the
-    caller's pipes (openpbs#1831, openpbs#609). `-R oe` drops what PBS itself captures: the job writes its own output
-    into its folder, at once; otherwise PBS copies a file over it at the end, or mails the user when it cannot. No
-    variable is exported (`-v`, `-V`): anybody may read them.
+    caller's pipes (openpbs#1831, openpbs#609). `-o localhost:/dev/null` drops what PBS itself captures: the job writes
+    its own output into its folder, at once; otherwise PBS copies a file over it at the end, or mails the user when it
+    cannot. The host says that the place is the node's own, so that nothing is sent to the machine of the submit. (`-R
+    oe` would drop it too, but then OpenPBS does not tell the node that the job is over: what was captured and the job's
+    folder for temporary files stay there for ever, openpbs#2505.) No variable is exported (`-v`, `-V`): anybody may
+    read them.
     """
     words = [programs.qsub, "-f", "-N", job.token, "-q", job.queue, "-r", "n", "-W", "umask=0077"]
-    words += ["-j", "oe", "-R", "oe", "-o", "/dev/null", "-m", job.user_options.get("m", "n")]
+    words += ["-j", "oe", "-o", "localhost:/dev/null", "-m", job.user_options.get("m", "n")]
     words += ["-l", f"select={job.select}", "-l", f"place={job.place}"]
     for name, value in job.resources.items():
         words += ["-l", f"{name}={value}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -40,8 +39,6 @@ from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import Exit, map_state, preempted
 from trainmaster.templates import render
 
-log = logging.getLogger(__name__)
-
 # PBS answers a submit when it has taken it, or never: a cut call is settled as soon as the server serves others again.
 _QUIET_PERIOD = 20.0
 _VERSION = re.compile(r"pbs_version = (\S+)")
@@ -77,6 +74,7 @@ class PbsDispatcher(BatchDispatcher):
             version=found[1],
             accounting=history,
             impersonation=self._access.impersonates,
+            avoids_nodes=False,  # `select` can name the hosts to take, not those to leave out
             quiet_period=_QUIET_PERIOD,
             poll_interval=self._options.poll_interval,
             problems=(*self._problems(history), *self._private(server), *self._access.problems()),
@@ -157,9 +155,6 @@ class PbsDispatcher(BatchDispatcher):
         given = options.check(spec.options, self._options.gpu_resource)
         queue = self._queues.find(spec.pool)
         request = self._request(spec, queue)
-        if spec.exclude_nodes:
-            # `select` can name the hosts to take, not those to leave out.
-            log.info("%s: PBS cannot keep a job off %s", spec.token, ", ".join(spec.exclude_nodes))
         wrong = _count_complaints(given, request)
         if wrong:
             raise BadOption(wrong[0])
@@ -181,13 +176,15 @@ class PbsDispatcher(BatchDispatcher):
             "pbs_bin": setting.pbs_bin,
             "variables": sorted(setting.environment.items()),
         }
-        limit = given.walltime or (queue.default_walltime if queue else None)
+        chosen = given.shortest_walltime
+        limit = chosen or given.walltime or (queue.default_walltime if queue else None)
         ways = [way.value for way in HostStart if way is not HostStart.AUTO]
         scripts = {
             "job.sh": render(
                 "pbs_job.sh.j2",
                 **common,
                 walltime=limit or 0,
+                limit_is_chosen=bool(chosen) or not limit,
                 host_start=ways if setting.host_start is HostStart.AUTO else [setting.host_start.value],
             ),
             "host.sh": render("pbs_host.sh.j2", **common, slots_each=-(-spec.slots // request.chunks)),
@@ -262,17 +259,17 @@ def _observation(job: Job, user: str | None) -> Observation:
     state = map_state(job)
     waiting = state in (JobState.QUEUED, JobState.HELD)
     exit = Exit.of(job.exit_status) if state.terminal else Exit()
-    reason = explain_reason(job.comment, state) if waiting else None
+    reason = explain_reason(job.comment) if state is JobState.QUEUED else None
     return Observation(
         token=job.name,
         job_id=job.job_id,
         state=state,
         raw_state=job.state,
-        reason=reason.word if reason else "",
+        reason=reason.word if reason else "held" if waiting else "",
         explanation=in_words(state, job),
         exit_code=exit.code,
         exit_signal=exit.signal,
-        nodes=job.nodes,
+        nodes=() if waiting else job.nodes,  # PBS goes on showing those of a start that failed
         started_at=None if waiting else job.started_at,
         ends_at=None if waiting else job.ends_at,
         # PBS notes who deletes a job before it signals it.

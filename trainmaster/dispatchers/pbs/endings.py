@@ -1,4 +1,4 @@
-"""How a job ended, in words for its owner. Pure."""
+"""How a job ended, or why it has not begun, in words for its owner. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.batch.endings import named_signal
+from trainmaster.dispatchers.pbs.holds import explain_hold
 from trainmaster.dispatchers.pbs.parse import Job
 from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import Exit, terminated_by
@@ -30,11 +31,13 @@ _NEGATIVE = {
     -18: "a site's hook put the job back",
     -19: "a site's hook deleted the job",
     -20: "the connection to a node of the job was lost",
-    -21: "PBS found its own folders there open to others",
+    -21: "the job's temporary folder was there already, or open to others",
     -22: "a site's hook failed",
     -23: "the job had no Kerberos ticket there",
     -30: "the nodes of the job could not be brought together",
 }
+_MAKES_ROOM = 45  # JOB_SUBSTATE_SCHSUSP
+_AGAIN = -3  # says that it failed, and nothing more
 
 
 def in_words(state: JobState, job: Job) -> str:
@@ -44,6 +47,8 @@ def in_words(state: JobState, job: Job) -> str:
     match state:
         case JobState.QUEUED | JobState.HELD:
             return _waiting(state, job)
+        case JobState.SUSPENDED if job.substate == _MAKES_ROOM:
+            return "PBS has suspended the job to run another one of higher priority; it goes on afterwards."
         case JobState.SUSPENDED:
             return "PBS has suspended the job."
         case JobState.CANCELLED:
@@ -86,9 +91,21 @@ def in_words(state: JobState, job: Job) -> str:
 
 
 def _waiting(state: JobState, job: Job) -> str:
+    if state is JobState.HELD:
+        return explain_hold(job)
     if job.state == "W":
         return "Waits for the start time that was asked for (-a)."
-    return explain_reason(job.comment, state).sentence
+    return f"{explain_reason(job.comment).sentence} {_tried(job)}".strip()
+
+
+def _tried(job: Job) -> str:
+    """What came of the attempts to start a job that waits again."""
+    if not job.run_count or job.exit_status is None or job.exit_status >= 0:
+        return ""
+    tried = f"PBS has tried {'once' if job.run_count == 1 else f'{job.run_count} times'} to start it"
+    if job.exit_status == _AGAIN:
+        return f"{tried}."
+    return f"{tried}; the last time it failed because {_NEGATIVE.get(job.exit_status, f'of {job.exit_status}')}."
 
 
 def _cancelled(job: Job) -> str:

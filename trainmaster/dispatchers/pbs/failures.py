@@ -59,6 +59,12 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     if error := WORDS.unanswered(outcome, token):
         return error
     text = outcome.stderr
+    if "Access from host not allowed" in text:  # PBSE_BADHOST, of which the words go on "or unknown host"
+        return Rejected(
+            "PBS refuses the job: its queue, or its server, takes none from this machine (acl_hosts). Choose another "
+            "pool, or ask an administrator of PBS to add the machine.",
+            token=token,
+        )
     # qsub connects before it sends anything, so that what says "cannot connect" has sent nothing.
     if WORDS.no_cluster.search(text):
         return Unreachable(f"PBS cannot be reached: {message(text)}.", token=token)

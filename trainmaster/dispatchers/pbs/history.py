@@ -22,11 +22,12 @@ class RecentlyEnded:
         return [job_id for job_id in ids if job_id not in self._known]
 
     def learn(self, asked: Sequence[str], jobs: Iterable[Job]) -> None:
-        """What came back of those that were asked for; of others' jobs only that they are."""
+        """What came back of those that were asked for; of others' jobs only that they are. One that is listed and of
+        which nothing came back is asked for again."""
         found = {job.job_id: job for job in jobs}
         for job_id in asked:
-            job = found.get(job_id)
-            self._known[job_id] = job if job is not None and self._ours(job) else None
+            if (job := found.get(job_id)) is not None:
+                self._known[job_id] = job if self._ours(job) else None
 
     @property
     def jobs(self) -> list[Job]:

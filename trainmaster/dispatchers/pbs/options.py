@@ -56,6 +56,11 @@ class Given:
         """The time limit that was asked for, in seconds; None when none was."""
         return duration(self.resources.get("walltime", ""))
 
+    @property
+    def shortest_walltime(self) -> int | None:
+        """The least that PBS may give to a job that fits itself into a gap; None for every other job."""
+        return duration(self.resources.get("min_walltime", ""))
+
 
 def check(arguments: Sequence[str], gpu_resource: str = "ngpus") -> Given:
     """The user's `pbsbatch_args`; the last of several wins, as with qsub. Raises BadOption."""

@@ -36,10 +36,15 @@ class Job:
     changed_at: float | None = None
     walltime: int | None = None
     run_count: int = 0
+    rerunable: bool = True  # as PBS spells it
+    holds: str = ""  # Hold_Types: letters of u (owner), o (operator), s (PBS itself or an administrator), p (password)
 
     @property
     def restarts(self) -> int:
-        """How often PBS put it back into its queue: of a job that waits every run was in vain."""
+        """How often PBS put it back into its queue after it had begun: of a job that waits every run was in vain. One
+        that is not to be run again (qsub -r n) comes back only when it could not be started at all."""
+        if not self.rerunable:
+            return 0
         return self.run_count if self.state in ("Q", "H", "W") else max(0, self.run_count - 1)
 
     @property
@@ -74,6 +79,8 @@ def job(record: Record, gpu_resource: str) -> Job | None:
         changed_at=moment(record.get("mtime")),
         walltime=duration(record.get("Resource_List.walltime")),
         run_count=integer(record.get("run_count")) or 0,
+        rerunable=truth(record.get("Rerunable") or "True"),
+        holds=record.get("Hold_Types").strip().strip("n"),
     )
 
 

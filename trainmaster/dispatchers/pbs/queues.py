@@ -38,7 +38,7 @@ class Queue:
     name: str
     slot_type: SlotType
     hosts: tuple[Host, ...]  # those that are up
-    known_hosts: int  # those that are down too
+    all_hosts: tuple[Host, ...]  # those that are down too: they may come back
     enabled: bool
     started: bool
     is_default: bool
@@ -56,8 +56,8 @@ class Queue:
 
     @property
     def node_size(self) -> int:
-        """Slots of the largest host."""
-        return max((self.slots_of(host) for host in self.hosts), default=0)
+        """Slots of the largest host, whether or not it is up now."""
+        return max((self.slots_of(host) for host in self.all_hosts), default=0)
 
     def pool(self, options: PbsOptions) -> Pool:
         total = sum(self.slots_of(host) for host in self.hosts)
@@ -86,11 +86,11 @@ class Queue:
         each = request.cpus if self._cpus else request.gpus
         if size and each > size:
             found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
-        elif self.known_hosts and request.chunks > self._places(options.place):
+        elif self.all_hosts and request.chunks > self._places(options.place):
             found.append(
                 f"The job needs {request.chunks} nodes, and pool {self.name} has {self._places(options.place)}."
             )
-        total = sum(self.slots_of(host) for host in self.hosts)
+        total = sum(self.slots_of(host) for host in self.all_hosts)
         if size and spec.slots > total:
             found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
         if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:
@@ -105,12 +105,13 @@ class Queue:
         return found
 
     def _places(self, place: Place) -> int:
-        """How many chunks can be placed at most; hosts that are down count, because they may come back."""
+        """How many chunks can be placed at most."""
         if place is Place.FREE:
-            return max(1, sum(self.slots_of(host) for host in self.hosts)) if self.hosts else self.known_hosts
+            # Where PBS does not know the slots, it knows the CPUs, of which every chunk takes one.
+            return sum(self.slots_of(host) or host.cpus for host in self.all_hosts)
         if place is Place.VSCATTER:
-            return sum(host.vnodes for host in self.hosts) or self.known_hosts
-        return self.known_hosts
+            return sum(host.vnodes for host in self.all_hosts)
+        return len(self.all_hosts)
 
 
 def queues(
@@ -124,12 +125,11 @@ def queues(
             continue
         serving = [node for node in nodes if _serves(node, record, nodes)]
         up = [node for node in serving if not _words(node.get("state")) & _AWAY]
-        hosts = _hosts(up, options.gpu_resource)
         found[record.name] = Queue(
             name=record.name,
             slot_type=options.slots_are(record.name, any(_available(node, options.gpu_resource) for node in serving)),
-            hosts=hosts,
-            known_hosts=len({_host_name(node) for node in serving}),
+            hosts=_hosts(up, options.gpu_resource),
+            all_hosts=_hosts(serving, options.gpu_resource),
             enabled=truth(record.get("enabled")),
             started=truth(record.get("started")),
             is_default=of_server.get("default_queue").partition("@")[0] == record.name,

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.base import JobState
-
 NEVER = "Can Never Run"
 
 
@@ -52,20 +50,18 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"placement set|set .* too few", "Waits until enough nodes that belong together are free."),
     (r"under job_sort_formula threshold", "Its priority is still below the one from which jobs are started."),
     (r"Specified \S+ does not exist: (?P<name>\S+)", "It asks for {name}, which does not exist."),
-    (r"Job held", "Held; `qrls` lets it go on."),
 )  # fmt: skip
 
 
-def explain_reason(comment: str, state: JobState = JobState.QUEUED) -> Reason:
-    """The comment of a job that waits; "" gives an empty sentence, but for a held one."""
+def explain_reason(comment: str) -> Reason:
+    """The comment of a job that waits and is not held; "" gives an empty sentence."""
     text = " ".join(comment.split())
     prefix, _, rest = text.partition(": ")
     never = prefix == NEVER
     if prefix not in (NEVER, "Not Running"):
         rest = text
-    if state is JobState.HELD:
-        return Reason(f"Held by its owner or an administrator: `qrls` lets it go on.{_also(text)}", "held")
-    if not text:
+    # A job that was put back into its queue keeps the comment of its start for a while.
+    if not text or text.startswith("Job run at "):
         return Reason("")
     for pattern, sentence in _KNOWN:
         found = re.search(pattern, rest)
@@ -86,7 +82,3 @@ def _sentence(form: str, found: re.Match[str], never: bool) -> str:
 
 def _number(text: str) -> str:
     return text.rstrip(",;")
-
-
-def _also(text: str) -> str:
-    return f" PBS says: {text.rstrip('.')}." if text else ""

@@ -1,9 +1,10 @@
 """From a number of slots to what PBS is asked for: `-l select=N:ncpus=...:ngpus=...` and `-l place=scatter`. Pure.
 
 The PBS rows of Determined 0.38's table hold: with N slots and `slots_per_node` = spn, the number of chunks is
-ceil(N / spn), or N when spn is not given. Where the size of a queue's nodes is known, a missing spn is filled in with
-the largest divisor of N that a node can hold: the same number of slots on every node, on as few nodes as possible. PBS
-has no way to leave the spreading open (Slurm's `--gpus=N`), so that `tres_supported` changes nothing.
+ceil(N / spn), or N when spn is not given. Fewer GPUs than spn are not rounded up to it. Where the size of a queue's
+nodes is known, a missing spn is filled in with the largest divisor of N that a node can hold: the same number of slots
+on every node, on as few nodes as possible. PBS has no way to leave the spreading open (Slurm's `--gpus=N`), so that
+`tres_supported` changes nothing.
 
 One chunk is one node of the trial. `mpiprocs=1` makes PBS list its host exactly once, whatever else is asked for.
 """
@@ -51,8 +52,10 @@ def plan(
     `gres_supported`: PBS knows the GPUs."""
     if slots == 0:
         return Request(chunks=1)
-    each = slots if single_node else slots_per_node
-    if each is None and node_size:
+    each = slots_per_node
+    if single_node or (each and slot_type is not SlotType.CPU and slots < each):
+        each = slots
+    elif each is None and node_size:
         each = even_share(slots, node_size)
     chunks = -(-slots // (each or 1))
     if slot_type is SlotType.CPU:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 
@@ -31,6 +32,8 @@ class SlurmClient(BatchClient):
         self._accounts_rest_until = 0.0
         self._reader: PyslurmReader | None = None
         self._reader_rests_until = 0.0
+        self._closed = False
+        self._closing = threading.Lock()
 
     def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
         """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
@@ -61,13 +64,9 @@ class SlurmClient(BatchClient):
         if self._options.reader == "commands" or not self._access.here or time.monotonic() < self._reader_rests_until:
             return None
         try:
-            if self._reader is None:
-                reader = PyslurmReader(self._shell.environment)
-                reader.start(self.version())
-                self._reader = reader
-                log.info("jobs are listed through pyslurm %s", reader.version)
+            reader = self._reader or self._start_reader()
             user = None if everybody else os.geteuid()
-            return self._reader.jobs(deadline=self._options.query_deadline, user=user)
+            return reader.jobs(deadline=self._options.query_deadline, user=user)
         except NoReader as error:
             self._reader = None
             self._reader_rests_until = time.monotonic() + READER_REST
@@ -75,9 +74,23 @@ class SlurmClient(BatchClient):
             log.log(level, "pyslurm is not used for the next %d minutes, squeue is: %s", READER_REST // 60, error)
             return None
 
+    def _start_reader(self) -> PyslurmReader:
+        """Raises NoReader, also when the cluster was let go meanwhile: nobody would end the process."""
+        reader = PyslurmReader(self._shell.environment)
+        reader.start(self.version())
+        with self._closing:
+            if not self._closed:
+                self._reader = reader
+                log.info("jobs are listed through pyslurm %s", reader.version)
+                return reader
+        reader.close()
+        raise NoReader("the cluster was let go")
+
     def close(self) -> None:
         """End the process that holds pyslurm, where there is one."""
-        reader, self._reader = self._reader, None
+        with self._closing:
+            self._closed = True
+            reader, self._reader = self._reader, None
         if reader:
             reader.close()
 

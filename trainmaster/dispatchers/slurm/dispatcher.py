@@ -326,6 +326,7 @@ class _Facts:
         )
 
 
+@lru_cache(LISTED)
 def _state(job: QueueLine) -> JobState:
     return map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
 

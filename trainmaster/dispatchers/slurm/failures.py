@@ -55,6 +55,9 @@ WORDS = FailureWords(
 )
 
 
+_SIGNALLED = range(129, 193)  # how a shell in between, a site's wrapper of sbatch, tells of a signal
+
+
 def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     """The error of a submit that gave no job id."""
     if error := WORDS.unanswered(outcome, token):
@@ -69,8 +72,8 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
         return kind(f"Slurm {'refuses the job' if limit.never else 'takes no job now'}. {limit.sentence}", token=token)
     if _LATER.search(text):
         return Transient(f"Slurm takes no job now: {message(text)}.", token=token)
-    if outcome.returncode == 0 or outcome.returncode < 0:
-        # It ended well without an id, or was ended by a signal: something we do not know happened in between.
+    if outcome.returncode <= 0 or outcome.returncode in _SIGNALLED or not text.strip():
+        # It ended well without an id, was ended by a signal, or says nothing: what happened in between is not known.
         return Ambiguous(f"sbatch ended without a job id: {message(text)}.", token=token)
     return Rejected(f"Slurm refuses the job: {message(text)}.", token=token)
 

@@ -7,6 +7,7 @@ so that a fixed separator could be forged by a job's owner.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ from trainmaster.dispatchers.slurm.states import REMEMBERED, Exit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
+_FIXED_MARK = "\x1f"
 LISTED = 10_000  # jobs whose last line is remembered
 ABSENT = frozenset({"", "None assigned", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
@@ -42,6 +44,10 @@ class QueueLine:
     num_nodes: int = 0
     cpus: int = 0
     gpus: int = 0
+
+    def __hash__(self) -> int:
+        """Of thousands of jobs in every look: the number alone tells nearly all apart."""
+        return hash(self.job_id)
 
 
 @dataclass(frozen=True)
@@ -99,25 +105,33 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
     """
     jobs: list[QueueLine] = []
     odd: list[str] = []
-    for record in f"{stdout}\n".split(end_mark(mark) + "\n"):
-        if not record.strip():
-            continue
-        fields = record.split(mark)
-        # A banner of the login shell stands before the first record, on lines of its own.
-        lead, _, job_id = fields[0].rpartition("\n")
-        odd += [line for line in lead.splitlines() if line.strip()]
-        if job_id == _QUEUE_HEADING and len(fields) in _QUEUE_LENGTHS:
-            continue
-        if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
-            odd.append(record.strip()[:200])
-            continue
-        jobs.append(_queue_line(job_id, *fields[1:]))
+    for text in f"{stdout}\n".split(end_mark(mark) + "\n"):
+        # With a fixed mark, and how many there are: a job's name, which comes last, may hold that one too.
+        job, lines = _record(text.replace(mark, _FIXED_MARK), text.count(mark))
+        odd += lines
+        if job is not None:
+            jobs.append(job)
     return jobs, odd
 
 
 @lru_cache(LISTED)
+def _record(text: str, marks: int) -> tuple[QueueLine | None, Sequence[str]]:
+    """The job of one record, and lines that are none. Remembered: of thousands of jobs that wait, most are printed as
+    they were the time before."""
+    if not text.strip():
+        return None, ()
+    fields = text.split(_FIXED_MARK, marks)
+    # A banner of the login shell stands before the first record, on lines of its own.
+    lead, _, job_id = fields[0].rpartition("\n")
+    odd = tuple(line for line in lead.splitlines() if line.strip())
+    if job_id == _QUEUE_HEADING and len(fields) in _QUEUE_LENGTHS:
+        return None, odd
+    if len(fields) not in _QUEUE_LENGTHS or not re.fullmatch(r"\d+(_\S+|\+\d+)?", job_id):
+        return None, (*odd, text.strip()[:200])
+    return _queue_line(job_id, *fields[1:]), odd
+
+
 def _queue_line(job_id: str, *fields: str) -> QueueLine:
-    """Remembered: of thousands of jobs that wait, most are printed as they were the time before."""
     state, reason, status, derived, submit, start, end, preempt, restarts, nodes, cluster, *owner, name = fields
     user, partition, num_nodes, cpus, *tres = owner or [""] * len(OWNER_FIELDS)
     return QueueLine(

@@ -5,9 +5,10 @@ its C code, ends the process, and its calls have no deadline. So it lives in a p
 line of JSON for each line it reads; this module is both ends, and only that process ever imports pyslurm. Whatever
 goes wrong, `squeue` is asked instead.
 
-Debian has no pyslurm, and PyPI none for its releases of Slurm: the tests stand a module in its place that has the
-attributes which pyslurm 24 and 25 document (`pyslurm.Jobs.load()`, class `Job`). It has not run against a real one yet,
-which is why `reader: commands` is the default.
+Debian has no pyslurm, and PyPI none for its releases of Slurm, so the tests stand a module in its place that has the
+attributes of pyslurm's class `Job` from 22.5 to 25.11, and use a real one where one is found. pyslurm 22.5.3 and the
+squeue of Slurm 22.05.8 say the same, but for waiting jobs that ask for GPUs in all (`--gpus`): before 25.11 pyslurm
+does not tell how many. It is not faster than squeue, which is why `reader: commands` is the default.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts, job_gpus
+from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts
 from trainmaster.dispatchers.slurm.states import Exit
 
 START_DEADLINE = 20.0  # seconds for the first word of the process: imports from a shared file system are slow
-_NOTHING: Mapping[str, Any] = {}
 
 
 class NoReader(Exception):
@@ -95,8 +95,10 @@ class PyslurmReader:
         process, until = self._process, time.monotonic() + deadline
         assert process is not None
         assert process.stdout is not None
+        poll = select.poll()  # not select(), which knows no descriptor above 1023
+        poll.register(process.stdout, select.POLLIN)
         while b"\n" not in self._pending:
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
+            ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
             chunk = os.read(process.stdout.fileno(), 1 << 20) if ready else b""
             if not chunk:
                 why = "its process has ended" if ready else f"no answer in {deadline:.0f} s"
@@ -134,10 +136,9 @@ def release(version: str) -> str:
 
 def line(job: Mapping[str, Any]) -> QueueLine:
     """One job of the process' answer as the value that parse.queue makes of squeue's."""
-    array, task = job["array_id"], job["array_task_id"]
     reason = job["state_reason"] or ""
     return QueueLine(
-        job_id=str(job["id"]) if array is None or task is None else f"{array}_{task}",
+        job_id=str(job["id"]),
         state=job["state"],
         reason="" if reason in ABSENT else reason,
         exit=_exit(job["exit_code"], job["exit_code_signal"]),
@@ -154,7 +155,7 @@ def line(job: Mapping[str, Any]) -> QueueLine:
         partition=job["partition"] or "",
         num_nodes=job["num_nodes"] or 0,
         cpus=job["cpus"] or 0,
-        gpus=_gpus(job["gres_per_node"] or _NOTHING, job["num_nodes"] or 0),
+        gpus=job["gpus"] or 0,
     )
 
 
@@ -168,19 +169,12 @@ def _time(value: int | None) -> float | None:
     return float(value) if value else None
 
 
-def _gpus(each: Mapping[str, Any], nodes: int) -> int:
-    """GPUs of `{"gpu:a100": 2}` on every node."""
-    text = ",".join(f"{name}:{count}" for name, count in each.items())
-    return job_gpus("", "", text, nodes=nodes)
-
-
 # -- the other end ------------------------------------------------------------------------------------------
 
 FIELDS = (
-    "id", "array_id", "array_task_id", "name", "state", "state_reason", "exit_code", "exit_code_signal",
-    "derived_exit_code", "derived_exit_code_signal", "submit_time", "start_time", "end_time", "preempt_time",
-    "requeue_count", "allocated_nodes", "cluster", "user_id", "user_name", "partition", "num_nodes", "cpus",
-    "gres_per_node",
+    "id", "name", "state", "state_reason", "exit_code", "exit_code_signal", "derived_exit_code",
+    "derived_exit_code_signal", "submit_time", "start_time", "end_time", "preempt_time", "requeue_count",
+    "allocated_nodes", "cluster", "user_id", "user_name", "partition", "num_nodes", "cpus",
 )  # fmt: skip
 
 
@@ -195,9 +189,25 @@ def serve() -> None:
 def _load(pyslurm: Any) -> dict[str, Any]:
     try:
         jobs = pyslurm.Jobs.load(preload_passwd_info=True)
-        return {"jobs": [{field: getattr(job, field) for field in FIELDS} for job in jobs.values()]}
+        listed = [{field: getattr(job, field) for field in FIELDS} | {"gpus": _gpus(job)} for job in jobs.values()]
+        return {"jobs": listed}
     except Exception as error:  # every kind of RPCError, and an attribute that this pyslurm lacks
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _gpus(job: Any) -> int:
+    """GPUs of a job on all its nodes. From 25.11 on pyslurm tells them all; `gres_per_node` goes after it."""
+    if found := getattr(job, "gpus", None):
+        return sum(gpu.count for gpu in found.values())
+    if each := getattr(job, "gres_per_node", None):
+        return (job.num_nodes or 0) * _counted(each)
+    layout = job.get_resource_layout_per_node() if job.state == "RUNNING" else {}
+    return sum(_counted({name: gres["count"] for name, gres in node["gres"].items()}) for node in layout.values())
+
+
+def _counted(gres: Mapping[str, Any]) -> int:
+    """GPUs of `{"gpu:a100": 2, "nvme": 1}`."""
+    return sum(int(count) for name, count in gres.items() if name.partition(":")[0] == "gpu")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """From a number of slots to what Slurm is asked for: nodes, GPUs, CPUs. Pure arithmetic.
 
 The rows of Determined 0.38's table (its HPC launching documentation) hold: with N slots and `slots_per_node` = spn,
-the number of nodes is ceil(N / spn), or N when spn is not given. Where the size of a pool's nodes is known, a missing
-spn is filled in with the largest divisor of N that a node can hold: the same number of slots on every node, on as few
-nodes as possible. Without that knowledge a pool with `tres_supported` leaves the spreading to Slurm (`--gpus=N`).
+the number of nodes is ceil(N / spn), or N when spn is not given. Fewer GPUs than spn are not rounded up to it. Where
+the size of a pool's nodes is known, a missing spn is filled in with the largest divisor of N that a node can hold: the
+same number of slots on every node, on as few nodes as possible. Without that knowledge a pool with `tres_supported`
+leaves the spreading to Slurm (`--gpus=N`).
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def plan(
     if slots == 0:
         return Request(nodes=1, cores_each=1)
     each = slots_per_node
-    if single_node:
+    if single_node or (each and slot_type is not SlotType.CPU and slots < each):
         each = slots
     elif each is None and node_size:
         each = even_share(slots, node_size)

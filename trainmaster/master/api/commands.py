@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Path, Query
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
@@ -98,18 +100,14 @@ def _shown(view: TaskView) -> Json:
     }
 
 
-def _command(view: TaskView) -> Json:
-    return _shown(view)
-
-
-def _notebook(view: TaskView) -> Json:
+def _with_address(view: TaskView) -> Json:
     return {**_shown(view), "serviceAddress": f"/proxy/{view.row.task_id}/"}
 
 
 def _tensorboard(view: TaskView) -> Json:
     shows = view.row.shows or {}
     numbers = {"experimentIds": shows.get("experiment_ids") or [], "trialIds": shows.get("trial_ids") or []}
-    return {**_notebook(view), **numbers}
+    return {**_with_address(view), **numbers}
 
 
 def _shell(view: TaskView, caller: Caller) -> Json:
@@ -128,114 +126,124 @@ def _shell(view: TaskView, caller: Caller) -> Json:
     }
 
 
-def _page(services: Services, caller: Caller, kind: str, wanted: TaskQuery, offset: int, limit: int) -> Any:
-    query = TaskQuery(kind, wanted.usernames, wanted.user_ids, wanted.workspace_id, wanted.sort_by, wanted.descending)
-    page = standalone.list_page(services.store, caller, query, offset, limit)
-    return page.items, Pagination.of(page.window).model_dump(by_alias=True)
+def _planned(plan: task_creation.Plan, caller: Caller) -> Json:
+    """A notebook that is only thought of."""
+    return {
+        "id": "",
+        "description": plan.config["description"],
+        "state": "STATE_UNSPECIFIED",
+        "startTime": "1970-01-01T00:00:00Z",
+        "username": caller.username,
+        "userId": caller.user_id,
+        "resourcePool": plan.served.pool.name,
+        "jobId": "",
+        "workspaceId": plan.workspace_id,
+        "serviceAddress": "",
+    }
 
 
-def _launch(services: Services, caller: Caller, order: TaskOrder) -> TaskView:
-    task_id = task_creation.create(
-        services.store, services.settings, services.clusters, services.defaults, caller, order
-    )
-    return standalone.get(services.store, task_id)
+# -- what all four kinds have ---------------------------------------------------------------------------------------
 
 
-def _order(kind: str, body: Launch) -> TaskOrder:
-    return TaskOrder(kind, body.config, contents(body.files), body.template_name, body.workspace_id)
+@dataclass(frozen=True)
+class Family:
+    """One of the four kinds: its name in addresses and answers, how one of them is shown to a caller, and how it is
+    shown in lists."""
+
+    kind: str
+    name: str
+    shown: Callable[[TaskView, Caller], Json]
+    listed: Callable[[TaskView], Json]
+
+    def answer(self, view: TaskView, caller: Caller) -> Json:
+        return {self.name: self.shown(view, caller)}
+
+    def launch(self, body: Launch, services: Services, caller: Caller) -> Json:
+        """Start what `body` asks for."""
+        task_id = task_creation.create(
+            services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
+        )
+        view = standalone.get(services.store, task_id)
+        return {**self.answer(view, caller), "config": masked(view.row.config), "warnings": []}
+
+    def order(self, body: Launch) -> TaskOrder:
+        shows = (body.experiment_ids, body.trial_ids) if isinstance(body, LaunchTensorboard) else ((), ())
+        return TaskOrder(
+            self.kind,
+            body.config,
+            contents(body.files),
+            body.template_name,
+            body.workspace_id,
+            experiment_ids=shows[0],
+            trial_ids=shows[1],
+        )
 
 
-def _config(view: TaskView) -> Json:
-    return masked(view.row.config)
+COMMANDS = Family(COMMAND, "command", lambda view, _: _shown(view), _shown)
+NOTEBOOKS = Family(NOTEBOOK, "notebook", lambda view, _: _with_address(view), _with_address)
+SHELLS = Family(SHELL, "shell", _shell, _shown)  # lists are without their keys
+TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, _: _tensorboard(view), _tensorboard)
 
 
-def _kill(services: Services, caller: Caller, kind: str, task_id: str) -> TaskView:
-    standalone.kill(services.store, services.settings, caller, task_id, kind)
-    return standalone.get(services.store, task_id)
+def _serve(family: Family) -> None:
+    """The endpoints of one family but the one that starts a task."""
+    name, kind = family.name, family.kind
+    given = Path(alias=f"{name}_id")
+
+    @router.get(f"/{name}s", name=f"{name}s")
+    def page(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
+        found = standalone.list_page(services.store, caller, replace(wanted, kind=kind), offset, limit)
+        pagination = Pagination.of(found.window).model_dump(by_alias=True)
+        return {f"{name}s": [family.listed(view) for view in found.items], "pagination": pagination}
+
+    @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
+    def get(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
+        view = standalone.get(services.store, task_id, kind)
+        return {**family.answer(view, caller), "config": masked(view.row.config)}
+
+    @router.post(f"/{name}s/{{{name}_id}}/kill", name=f"kill_{name}")
+    def kill(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
+        standalone.kill(services.store, services.settings, caller, task_id, kind)
+        return family.answer(standalone.get(services.store, task_id), caller)
+
+    @router.post(f"/{name}s/{{{name}_id}}/set_priority", name=f"prioritise_{name}")
+    def prioritise(body: SetPriority, services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
+        view = standalone.get(services.store, task_id, kind)
+        change = queue_control.QueueChange(job_id=str(view.job_id), priority=body.priority)
+        queue_control.change(services.store, services.settings, services.clusters, caller, [change])
+        return family.answer(standalone.get(services.store, task_id), caller)
 
 
-def _prioritise(services: Services, caller: Caller, kind: str, task_id: str, priority: int) -> TaskView:
-    view = standalone.get(services.store, task_id, kind)
-    change = queue_control.QueueChange(job_id=str(view.job_id), priority=priority)
-    queue_control.change(services.store, services.settings, services.clusters, caller, [change])
-    return standalone.get(services.store, task_id)
+for _family in (COMMANDS, NOTEBOOKS, SHELLS, TENSORBOARDS):
+    _serve(_family)
 
 
-# -- commands -----------------------------------------------------------------------------------------------------
-
-
-@router.get("/commands")
-def commands(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-    found, pagination = _page(services, caller, COMMAND, wanted, offset, limit)
-    return {"commands": [_command(view) for view in found], "pagination": pagination}
+# -- what starts them, and what one of them says ----------------------------------------------------------------------
 
 
 @router.post("/commands")
 def launch_command(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
-    view = _launch(services, caller, _order(COMMAND, body))
-    return {"command": _command(view), "config": _config(view), "warnings": []}
-
-
-@router.get("/commands/{command_id}")
-def get_command(command_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    view = standalone.get(services.store, command_id, COMMAND)
-    return {"command": _command(view), "config": _config(view)}
-
-
-@router.post("/commands/{command_id}/kill")
-def kill_command(command_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"command": _command(_kill(services, caller, COMMAND, command_id))}
-
-
-@router.post("/commands/{command_id}/set_priority")
-def prioritise_command(command_id: str, body: SetPriority, services: UsesServices, caller: UserCaller) -> Json:
-    return {"command": _command(_prioritise(services, caller, COMMAND, command_id, body.priority))}
-
-
-# -- notebooks ----------------------------------------------------------------------------------------------------
-
-
-@router.get("/notebooks")
-def notebooks(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-    found, pagination = _page(services, caller, NOTEBOOK, wanted, offset, limit)
-    return {"notebooks": [_notebook(view) for view in found], "pagination": pagination}
+    return COMMANDS.launch(body, services, caller)
 
 
 @router.post("/notebooks")
 def launch_notebook(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
     """With `preview` nothing is started; the answer says what the configuration would be."""
-    order = _order(NOTEBOOK, body)
-    if body.preview:
-        found = task_creation.plan(
-            services.store, services.settings, services.clusters, services.defaults, caller, order
-        )
-        shown = {"id": "", "description": found.config["description"], "state": "STATE_UNSPECIFIED", "startTime": None}
-        shown |= {"username": caller.username, "userId": caller.user_id, "resourcePool": found.served.pool.name}
-        shown |= {
-            "jobId": "",
-            "workspaceId": found.workspace_id,
-            "serviceAddress": "",
-            "startTime": "1970-01-01T00:00:00Z",
-        }
-        return {"notebook": shown, "config": masked(found.config), "warnings": []}
-    view = _launch(services, caller, order)
-    return {"notebook": _notebook(view), "config": _config(view), "warnings": []}
+    if not body.preview:
+        return NOTEBOOKS.launch(body, services, caller)
+    order = NOTEBOOKS.order(body)
+    plan = task_creation.plan(services.store, services.settings, services.clusters, services.defaults, caller, order)
+    return {"notebook": _planned(plan, caller), "config": masked(plan.config), "warnings": []}
 
 
-@router.get("/notebooks/{notebook_id}")
-def get_notebook(notebook_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    view = standalone.get(services.store, notebook_id, NOTEBOOK)
-    return {"notebook": _notebook(view), "config": _config(view)}
+@router.post("/shells")
+def launch_shell(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
+    return SHELLS.launch(body, services, caller)
 
 
-@router.post("/notebooks/{notebook_id}/kill")
-def kill_notebook(notebook_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"notebook": _notebook(_kill(services, caller, NOTEBOOK, notebook_id))}
-
-
-@router.post("/notebooks/{notebook_id}/set_priority")
-def prioritise_notebook(notebook_id: str, body: SetPriority, services: UsesServices, caller: UserCaller) -> Json:
-    return {"notebook": _notebook(_prioritise(services, caller, NOTEBOOK, notebook_id, body.priority))}
+@router.post("/tensorboards")
+def launch_tensorboard(body: LaunchTensorboard, services: UsesServices, caller: UserCaller) -> Json:
+    return TENSORBOARDS.launch(body, services, caller)
 
 
 @router.put("/notebooks/{notebook_id}/report_idle")
@@ -245,75 +253,3 @@ def report_idle(notebook_id: str, body: ReportIdle, services: UsesServices, call
         raise Forbidden(f"This token does not belong to the notebook {notebook_id}.")
     idle.note(services.store, notebook_id, idle=body.idle)
     return {}
-
-
-# -- shells -------------------------------------------------------------------------------------------------------
-
-
-@router.get("/shells")
-def shells(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-    """Without their keys."""
-    found, pagination = _page(services, caller, SHELL, wanted, offset, limit)
-    return {"shells": [_shown(view) for view in found], "pagination": pagination}
-
-
-@router.post("/shells")
-def launch_shell(body: Launch, services: UsesServices, caller: UserCaller) -> Json:
-    view = _launch(services, caller, _order(SHELL, body))
-    return {"shell": _shell(view, caller), "config": _config(view), "warnings": []}
-
-
-@router.get("/shells/{shell_id}")
-def get_shell(shell_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    view = standalone.get(services.store, shell_id, SHELL)
-    return {"shell": _shell(view, caller), "config": _config(view)}
-
-
-@router.post("/shells/{shell_id}/kill")
-def kill_shell(shell_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"shell": _shell(_kill(services, caller, SHELL, shell_id), caller)}
-
-
-@router.post("/shells/{shell_id}/set_priority")
-def prioritise_shell(shell_id: str, body: SetPriority, services: UsesServices, caller: UserCaller) -> Json:
-    return {"shell": _shell(_prioritise(services, caller, SHELL, shell_id, body.priority), caller)}
-
-
-# -- TensorBoards -------------------------------------------------------------------------------------------------
-
-
-@router.get("/tensorboards")
-def tensorboards(services: UsesServices, caller: UserCaller, wanted: Wanted, offset: int = 0, limit: int = 0) -> Json:
-    found, pagination = _page(services, caller, TENSORBOARD, wanted, offset, limit)
-    return {"tensorboards": [_tensorboard(view) for view in found], "pagination": pagination}
-
-
-@router.post("/tensorboards")
-def launch_tensorboard(body: LaunchTensorboard, services: UsesServices, caller: UserCaller) -> Json:
-    order = TaskOrder(
-        TENSORBOARD,
-        body.config,
-        contents(body.files),
-        body.template_name,
-        body.workspace_id,
-        experiment_ids=body.experiment_ids,
-        trial_ids=body.trial_ids,
-    )
-    view = _launch(services, caller, order)
-    return {"tensorboard": _tensorboard(view), "config": _config(view), "warnings": []}
-
-
-@router.get("/tensorboards/{tensorboard_id}")
-def get_tensorboard(tensorboard_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    view = standalone.get(services.store, tensorboard_id, TENSORBOARD)
-    return {"tensorboard": _tensorboard(view), "config": _config(view)}
-
-
-@router.post("/tensorboards/{tensorboard_id}/kill")
-def kill_tensorboard(tensorboard_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"tensorboard": _tensorboard(_kill(services, caller, TENSORBOARD, tensorboard_id))}
-
-
-@router.post("/tensorboards/{tensorboard_id}/set_priority")
-def prioritise_tensorboard(tensorboard_id: str, body: SetPriority, services: UsesServices, caller: UserCaller) -> Json:
-    return {"tensorboard": _tensorboard(_prioritise(services, caller, TENSORBOARD, tensorboard_id, body.priority))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -237,11 +236,6 @@ def list_checkpoints(
     )
     shown = [Checkpoint.of(view.row, view.trial, view.config) for view in page.items]
     return CheckpointsAnswer(checkpoints=shown, pagination=Pagination.of(page.window))
-
-
-@router.get("/experiments/{experiment_id}/model_def")
-def model_definition(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    return {"b64Tgz": base64.b64encode(experiments.model_definition(services.store, experiment_id)).decode()}
 
 
 @router.get("/experiments/{experiment_id}/searcher/best_searcher_validation_metric")

@@ -99,6 +99,11 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
         parts = [f"{'.'.join(str(p) for p in e['loc'][1:]) or e['loc'][0]}: {e['msg']}" for e in error.errors()]
+        kind = request.headers.get("content-type", "")
+        if any(e["loc"] == ("body",) for e in error.errors()) and "json" not in kind:
+            # Not read as JSON whatever it says: a page elsewhere can have a browser send forms with its user's cookie.
+            said = f"Content-Type {kind!r}" if kind else "no Content-Type"
+            return envelope(400, f"The request's body has {said}: send JSON, with Content-Type: application/json.")
         return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
 
     @app.exception_handler(HTTPException)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -14,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
 from trainmaster.master.api.shapes import Body, Storable
-from trainmaster.master.services import allocations, leases, trials
+from trainmaster.master.services import allocations, archives, leases, trials
 from trainmaster.master.services.allocations import Piece
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.leases import LeaseRequest
@@ -41,6 +42,7 @@ class Lease(Storable):
     node_name: str = ""
     slot_ids: list[int] = []  # noqa: RUF012
     addresses: list[str] = []  # noqa: RUF012
+    fetches_context: bool = False  # the runtimes of jobs that an older master submitted expect it in the answer
 
 
 class Reports(Storable):
@@ -84,7 +86,11 @@ def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
         body.slot_ids,
         body.addresses,
     )
-    return leases.lease(services.store, allocation_id, request, pools)
+    work = leases.lease(services.store, allocation_id, request, pools)
+    if work["context_size"] and not work["context"] and not body.fetches_context:
+        files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
+        work["context"] = base64.b64encode(files).decode()
+    return work
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports")

@@ -19,7 +19,7 @@ from trainmaster.master.services.errors import ServiceError
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away
 # Bytes that anybody may send: a login has a hundred. FastAPI reads a body before it asks who sends it.
 OF_STRANGERS = 64 * 2**10
-# A body of this many bytes counts as large: what is made of it takes ten times its room for a moment, so that no more
+# A body of this many bytes counts as large: what is made of it takes five times its room for a moment, so that no more
 # than so many are worked on at once. While they come, any number may.
 LARGE = 8 * 2**20
 LARGE_AT_ONCE = 2

@@ -84,6 +84,7 @@ def health(services: UsesServices) -> JSONResponse:
                 "cluster_name": cluster.name,
                 "status": f"down: {problem}" if problem else "up",
                 "seconds_per_pass": services.clusters.last_pass(cluster),
+                "seconds_per_look": services.clusters.last_look(cluster),
             }
         )
     healthy = database == "up" and all(manager["status"] == "up" for manager in managers)

@@ -86,6 +86,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"PUT {X1}/agents/{{agent_id}}/jobs/{{token}}/remains": AGENT,
     # jobs
     f"POST {X1}/allocations/{{allocation_id}}/lease": OWN_JOB,
+    f"GET {X1}/allocations/{{allocation_id}}/context": OWN_JOB,
     f"POST {X1}/allocations/{{allocation_id}}/reports": OWN_JOB,
     f"POST {X1}/allocations/{{allocation_id}}/exit": OWN_JOB,
     f"POST {V1}/allocations/{{allocation_id}}/all_gather": OWN_JOB,

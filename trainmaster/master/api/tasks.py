@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import json
 from collections.abc import AsyncIterator
@@ -18,8 +17,7 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import line_of, log_fields, log_lines
-from trainmaster.master.services import experiments, logs, standalone, trials
-from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services import logs, standalone, trials
 from trainmaster.master.services.task_conductor import GENERIC
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
@@ -158,18 +156,6 @@ def get_task(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
         known = {"parentId": row.parent_id, "forkedFrom": row.forked_from}
         shown |= {key: value for key, value in known.items() if value is not None}
     return {"task": shown}
-
-
-@router.get("/tasks/{task_id}/context_directory")
-def context_directory(task_id: str, services: UsesServices, caller: AnyCaller) -> Json:
-    if caller.allocation_id is not None and caller.task_id != task_id:
-        raise Forbidden(f"This token does not belong to the task {task_id}.")
-    task, _ = trials.task_with_allocations(services.store, task_id)
-    if task.task_type == "TRIAL":
-        archive = experiments.model_definition(services.store, trials.context_of_task(services.store, task_id))
-    else:
-        archive = standalone.archive(services.store, task_id)
-    return {"b64Tgz": base64.b64encode(archive).decode()}
 
 
 @router.get("/allocations/{allocation_id}")

@@ -1,8 +1,9 @@
 """The loop that makes one cluster match the database.
 
 Level-triggered: every pass compares what should be with what is and may be run again at any time. A pass submits what
-is due, ends what must end, looks at the cluster (one bulk question), concludes what has ended, and reads what ended
-jobs left. Slow calls (submits) run beside it, so that one blocked `sbatch` holds up nothing else.
+is due, ends what must end, takes in what a look at the cluster (one bulk question) told, concludes what has ended, and
+reads what ended jobs left. What a scheduler may be slow to answer, submits and looks, runs beside the passes, so that
+a blocked `sbatch` or `squeue` holds up nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from trainmaster.dispatchers.base import (
     JobRef,
     Rejected,
     Remains,
+    Snapshot,
     Transient,
     Unreachable,
 )
@@ -31,7 +33,16 @@ from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.services import agenda, allocations, endings, jobspec, sightings, standing, submission
+from trainmaster.master.services import (
+    agenda,
+    allocations,
+    endings,
+    jobspec,
+    sightings,
+    slot_limits,
+    standing,
+    submission,
+)
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
@@ -43,9 +54,11 @@ SUBMITTERS = 8  # submits under way at once
 BATCH = 64  # submits begun in one pass
 TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
 UNREACHABLE_DELAY = 30.0
+SUBMIT_POLL = 0.05  # seconds between two looks while submits keep others waiting
 NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 CHUNK = 1000  # records of a spool taken in by one transaction
+PROMPT = 0.02  # seconds that a pass waits for a look, so that a quick answer is of use at once
 COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
 COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
 COLLECTED_AT_ONCE = 20
@@ -67,6 +80,8 @@ class ClusterLoop:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
         self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
+        self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
         self._submitting: dict[str, Future[None]] = {}
         self._unsettled: dict[str, str] = {}  # submits whose outcome could not be written down: why
         self._observed_at = 0.0
@@ -74,6 +89,9 @@ class ClusterLoop:
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
         self._waiting = False  # some are not with the scheduler yet
+        self._crowded = False  # more may be submitted as soon as a submit under way is over
+        self._limited = False  # some may wait for others of their experiment to end
+        self._backlog: sightings.Backlog | None = None
         self._announce_at = self._collect_at = 0.0
 
     @property
@@ -91,6 +109,7 @@ class ClusterLoop:
         self._wake.set()
         self._thread.join()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._looker.shutdown(wait=True, cancel_futures=True)
         self._wakeups.unsubscribe("controller", self._wake)
         if isinstance(self._dispatcher, AgentHub):
             self._dispatcher.follow()
@@ -119,11 +138,13 @@ class ClusterLoop:
         pause = min(IDLE_POLL, self._poll_interval())
         if not self._waiting:
             return pause
+        if self._crowded:
+            return SUBMIT_POLL
         try:
             due = submission.next_due(self._store, self._cluster.name)
         except Exception:  # the database is away; the pass itself says so
             return pause
-        return min(pause, max((due - now()).total_seconds(), 0.05)) if due else pause
+        return min(pause, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else pause
 
     def tick(self) -> None:
         """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
@@ -140,7 +161,7 @@ class ClusterLoop:
         if todo.condemned:
             endings.withdraw(self._store, self._settings, self._cluster.name)
             self._kill()
-        if self._observe_if_due() or todo.over:
+        if self._look_if_due() or todo.over:
             self._conclude(self._investigated(endings.ending(self._store, self._cluster.name)))
         self._collect()
 
@@ -161,13 +182,27 @@ class ClusterLoop:
 
     def _submit_due(self) -> None:
         room = BATCH - len(self._submitting)
-        if room <= 0:
+        self._crowded = room <= 0
+        if self._crowded:
             return
+        name = self._cluster.name
         resting = standing.rests(self._store)
-        due = submission.due(self._store, self._cluster.name, room, list(resting))
-        for allocation_id in (*due, *standing.trial_runs(self._store, self._cluster.name, resting)):
+        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, self._submitting)
+        rooms = {number: limit.room for number, limit in limits.items()}
+        full = [number for number, left in rooms.items() if not left]
+        due = submission.due(self._store, name, room, resting=resting, under_way=self._submitting, rooms=rooms)
+        self._crowded = len(due) == room
+        for allocation_id in (*due, *standing.trial_runs(self._store, name, resting, full)):
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
+        self._limited = bool(limits)
+        slot_limits.tell(self._store, name, limits)
+
+    def _schedules(self) -> bool:
+        try:
+            return self._clusters.capabilities(self._cluster).schedules
+        except DispatcherError:
+            return False
 
     def _settle(self) -> None:
         """Forget the submits that are over. One whose outcome could not be written down, because the database went
@@ -201,6 +236,8 @@ class ClusterLoop:
             avoid = standing.avoided_nodes(
                 self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
             )
+            if avoid and ticket.first and not self._clusters.capabilities(self._cluster).avoids_nodes:
+                submission.cannot_avoid(self._store, ticket.allocation, avoid, self._cluster.kind)
             ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
         except Unavailable as error:
             submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
@@ -244,27 +281,43 @@ class ClusterLoop:
         except DispatcherError:
             return IDLE_POLL
 
-    def _observe_if_due(self) -> bool:
-        """Whether the cluster was looked at."""
-        if time.monotonic() - self._observed_at < self._poll_interval():
-            return False
-        if self._observed_at and not sightings.any_live(self._store, self._cluster.name):
-            return False  # nothing of ours is there: ask nothing
-        self._observed_at = time.monotonic()
+    def _look_if_due(self) -> bool:
+        """Whether anything was learned of the cluster. A look itself only fills the backlog."""
+        due = self._look is None and time.monotonic() - self._observed_at >= self._poll_interval()
+        # Where nothing of ours is there, nothing is asked.
+        if due and (not self._observed_at or sightings.any_live(self._store, self._cluster.name)):
+            self._observed_at = time.monotonic()
+            self._look = self._looker.submit(self._clusters.observe, self._cluster)
+            if wait([self._look], PROMPT).not_done:
+                self._look.add_done_callback(lambda _: self._wake.set())
+        if self._look is None or not self._look.done():
+            return self._take_backlog()
+        look, self._look = self._look, None
+        self._take_look(look)
+        return False
+
+    def _take_look(self, look: Future[Snapshot]) -> None:
         try:
-            snapshot = self._clusters.observe(self._cluster)
+            snapshot = look.result()
             quiet = self._clusters.capabilities(self._cluster).quiet_period
         except DispatcherError as error:
             if str(error) != self._unreachable:
                 log.warning("cluster %s cannot be observed, all states stay: %s", self._cluster.name, error)
             self._unreachable = str(error)
-            return False
+            return
         self._unreachable = ""
         found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
         for ref in (*found.doubles, *found.orphans):
             log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
         self._cancel([*found.doubles, *found.orphans])
-        if found.resubmit:
+        self._backlog = found.backlog
+        if found.backlog.news:
+            self._wake.set()
+
+    def _take_backlog(self) -> bool:
+        if self._backlog is None or not self._backlog.news:
+            return False
+        if self._backlog.take(self._store) or self._backlog.news:
             self._wake.set()
         return True
 
@@ -327,6 +380,9 @@ class ClusterLoop:
             if len(outcomes) > 1:
                 for allocation_id, outcome in outcomes.items():
                     self._end(experiment_id, {allocation_id: outcome})
+        else:
+            if self._limited:
+                self._wake.set()
 
     def _end_alone(self, found: endings.Verdict) -> None:
         """An attempt of no trial."""

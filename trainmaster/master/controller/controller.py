@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from trainmaster.master.controller.cluster import ClusterLoop
 from trainmaster.master.controller.janitor import Janitor
+from trainmaster.master.controller.librarian import Librarian
 from trainmaster.master.controller.postman import Postman
 from trainmaster.master.db.engine import Leadership
 from trainmaster.master.services.clusters import Cluster, Clusters
@@ -26,8 +27,7 @@ class Controller:
         self._wakeups = wakeups
         self._clusters = clusters
         self._loops: list[ClusterLoop] = []
-        self._janitor: Janitor | None = None
-        self._postman: Postman | None = None
+        self._beside: list[Janitor | Postman | Librarian] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
@@ -41,7 +41,7 @@ class Controller:
     def _run(self) -> None:
         while not self._stop.is_set():
             leading = self._leadership.try_acquire()
-            if not leading and self._janitor:
+            if not leading and self._beside:
                 log.warning("another master leads now, or the database is away: this one stops steering")
             self._match(list(self._clusters) if leading else [])
             self._stop.wait(CHECK)
@@ -49,8 +49,8 @@ class Controller:
         self._leadership.release()
 
     def _match(self, wanted: list[Cluster]) -> None:
-        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor and
-        the postman beside them."""
+        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor, the
+        postman and the librarian beside them."""
         store, settings, clusters = self._parts
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()
@@ -62,14 +62,11 @@ class Controller:
                 loop = ClusterLoop(store, settings, clusters, cluster, self._wakeups)
                 self._loops.append(loop)
                 loop.start()
-        if wanted and self._janitor is None:
-            self._janitor = Janitor(store, settings, self._wakeups)
-            self._janitor.start()
-            self._postman = Postman(store, settings, self._wakeups)
-            self._postman.start()
-        elif not wanted and self._janitor is not None:
-            self._janitor.stop()
-            self._janitor = None
-            if self._postman is not None:
-                self._postman.stop()
-                self._postman = None
+        if wanted and not self._beside:
+            janitor = Janitor(store, settings, self._wakeups)
+            self._beside = [janitor, Postman(store, settings, self._wakeups), Librarian(store)]
+            for loop_beside in self._beside:
+                loop_beside.start()
+        elif not wanted:
+            while self._beside:
+                self._beside.pop(0).stop()

@@ -161,6 +161,10 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if record.oom:
         text = f"The {attempt.code} was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
+    if record.preempted == "scheduler" and not _asked_by_us(attempt):
+        # Whoever sent SIGTERM, it was not the code; what it then ends with is torchrun's 1 as often as a signal.
+        text = f"Something outside made the job leave{where}, and the scheduler does not say what"
+        return Outcome(OutcomeKind.INFRASTRUCTURE, text, record.exit_code)
     if attempt.preempt_reason is not None and record.signal in (9, 15):
         return Outcome(
             OutcomeKind.STOPPED,

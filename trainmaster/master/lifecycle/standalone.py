@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.lifecycle.trial import MAX_SETBACKS, SETBACK_DELAYS
 
 
 class TaskState(enum.StrEnum):
@@ -74,40 +74,10 @@ Event = Created | Pause | Unpause | Kill | AllocationEnded
 
 
 @dataclass(frozen=True)
-class Allocate:
-    """Ask for resources. `delay`: seconds to wait first."""
-
-    attempt: int
-    delay: int = 0
-
-
-@dataclass(frozen=True)
-class Preempt:
-    """Ask the running attempt to save its work and leave."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class End:
-    """End the running attempt now."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Finish:
     """The task has ended for good."""
 
     why: str
-
-
-@dataclass(frozen=True)
-class Say:
-    """A line for the task's log."""
-
-    level: str
-    text: str
 
 
 Decision = Allocate | Preempt | End | Finish | Say
@@ -191,8 +161,7 @@ def _ended(task: Task, event: AllocationEnded) -> tuple[Task, tuple[Decision, ..
     sent_away = _sent_away(event)
     if task.state is TaskState.STOPPING_PAUSED and (never_ran or sent_away):
         return replace(task, state=TaskState.PAUSED, setbacks=0), (Say("INFO", "It is paused."),)
-    if never_ran and task.setbacks < MAX_SETBACKS:
-        delay = SETBACK_DELAYS[min(task.setbacks, len(SETBACK_DELAYS) - 1)]
+    if never_ran and (delay := delay_after(task.setbacks + 1)) is not None:
         after, decisions = _again(replace(task, setbacks=task.setbacks + 1), delay)
         return after, (Say("WARNING", f"{event.text.rstrip('.')}. Nothing of it ran: it is tried again."), *decisions)
     if task.pausable and sent_away:

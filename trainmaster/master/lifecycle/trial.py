@@ -9,10 +9,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
 from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
-
-MAX_SETBACKS = 8  # failures in a row that are nobody's fault before we say that something is wrong
-SETBACK_DELAYS = (0, 5, 15, 30, 60, 120, 300, 600)  # seconds to wait before the next attempt
 
 
 class StopCause(enum.StrEnum):
@@ -85,28 +83,6 @@ Event = Created | Pause | Activate | Stop | AllocationEnded
 
 
 @dataclass(frozen=True)
-class Allocate:
-    """Ask for resources. `delay`: seconds to wait first."""
-
-    attempt: int
-    delay: int = 0
-
-
-@dataclass(frozen=True)
-class Preempt:
-    """Ask the running attempt to save its work and leave."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Kill:
-    """End the running attempt now."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class Finish:
     """The trial has ended for good. `early`: what the searcher is to be told; None is a normal end."""
 
@@ -115,15 +91,7 @@ class Finish:
     why: str
 
 
-@dataclass(frozen=True)
-class Say:
-    """A line for the trial's log."""
-
-    level: str
-    text: str
-
-
-Decision = Allocate | Preempt | Kill | Finish | Say
+Decision = Allocate | Preempt | End | Finish | Say
 
 
 def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
@@ -171,7 +139,7 @@ def _stop(trial: Trial, cause: StopCause, why: str) -> tuple[Trial, tuple[Decisi
     if not trial.allocated:
         return _finish(stopped, why)
     if cause in (StopCause.KILL, StopCause.ERROR):
-        return stopped, (Kill(why),)
+        return stopped, (End(why),)
     return stopped, (Preempt(why),)
 
 
@@ -216,11 +184,11 @@ def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, 
 
 def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     setbacks = trial.setbacks + 1
-    if setbacks > MAX_SETBACKS:
+    delay = delay_after(setbacks)
+    if delay is None:
         return _fail(
             trial, f"{event.text}; that was failure {setbacks} in a row that is not the code's fault, giving up"
         )
-    delay = SETBACK_DELAYS[min(setbacks, len(SETBACK_DELAYS)) - 1]
     wait = f" in {delay} s" if delay else ""
     said = Say("WARNING", f"{event.text}. Trying again{wait}; no restart is charged.")
     after, decisions = _again(replace(trial, setbacks=setbacks), delay)

@@ -116,7 +116,7 @@ def live_jobs(store: Store) -> dict[str, int]:
         .group_by(Allocation.dispatcher)
     )
     with store.transaction() as session:
-        return {name: int(count) for name, count in session.execute(query).tuples()}
+        return {name: int(count) for name, count in session.execute(query)}
 
 
 class Clusters:
@@ -133,6 +133,7 @@ class Clusters:
         self._looking: dict[str, threading.Lock] = {}
         self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
         self._passes: dict[str, float] = {}
+        self._looks: dict[str, float] = {}
         self._namesakes: set[tuple[str, str]] = set()  # pools of which the log has said that they are hidden
 
     def __iter__(self) -> Iterator[Cluster]:
@@ -152,6 +153,7 @@ class Clusters:
                     self._problems,
                     self._capabilities,
                     self._passes,
+                    self._looks,
                     self._external,
                 ):
                     known.pop(cluster.name, None)
@@ -194,6 +196,10 @@ class Clusters:
         """Seconds of the controller's last pass; None where another master leads."""
         return self._passes.get(cluster.name)
 
+    def last_look(self, cluster: Cluster) -> float | None:
+        """Seconds that the last look at the cluster took; None before the first."""
+        return self._looks.get(cluster.name)
+
     def observe(self, cluster: Cluster) -> Snapshot:
         """What the cluster lists now; one look at a time. Raises DispatcherError."""
         with self._look_at(cluster):
@@ -223,8 +229,11 @@ class Clusters:
             lock.release()
 
     def _observed(self, cluster: Cluster) -> Snapshot:
+        began = time.monotonic()
         snapshot = cluster.dispatcher.observe()
-        self._external[cluster.name] = time.monotonic(), snapshot.external
+        ended = time.monotonic()
+        self._looks[cluster.name] = ended - began
+        self._external[cluster.name] = ended, snapshot.external
         return snapshot
 
     def _look_at(self, cluster: Cluster) -> threading.Lock:

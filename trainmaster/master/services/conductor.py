@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session, undefer
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
 from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.states import OutcomeKind, State
 from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, Stop
 from trainmaster.master.services import attempts, logs, webhooks
@@ -254,17 +255,17 @@ class Conductor:
 
     def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
         match decision:
-            case trials.Allocate(attempt, delay):
+            case Allocate(attempt, delay):
                 self._allocate(trial, attempt, delay)
-            case trials.Preempt(reason) if (allocation := self._live_allocation(trial)) is not None:
+            case Preempt(reason) if (allocation := self._live_allocation(trial)) is not None:
                 quick = trial.stop == trials.StopCause.INVALID_HP.value
                 self.preempt(allocation, reason, EARLY_STOP_GRACE if quick else self._preemption_timeout())
                 self.say(trial.task_id, f"Asked to save its work and leave: {reason}")
-            case trials.Kill(reason) if (allocation := self._live_allocation(trial)) is not None:
+            case End(reason) if (allocation := self._live_allocation(trial)) is not None:
                 self.kill(allocation, reason)
             case trials.Finish():
                 self._finish(trial, decision)
-            case trials.Say(level, text):
+            case Say(level, text):
                 self.say(trial.task_id, text, level)
 
     def _preemption_timeout(self) -> float:

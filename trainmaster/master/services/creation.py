@@ -15,10 +15,10 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
-from trainmaster.master.db.tables import Experiment, Job, ModelDefinition, Project, Workspace
+from trainmaster.master.db.tables import Experiment, Job, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import bindings, policies, templates
+from trainmaster.master.services import archives, bindings, policies, templates
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -65,18 +65,19 @@ def create(
     plan = _plan(store, clusters, defaults, caller, order)
     refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
     archive = pack(order.files, settings.max_context_bytes)
+    source = order.parent_id if not order.files else None
     with store.transaction() as session:
-        if order.parent_id is not None and not order.files:
-            parent = session.get(ModelDefinition, order.parent_id)
-            archive = parent.archive if parent else archive
+        size = len(archive) if source is None else archives.size(session, source)
         job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
         session.add(job)
         session.flush()
-        row = _row(plan, order, job, caller, len(archive))
+        row = _row(plan, order, job, caller, size)
         session.add(row)
         session.flush()
-        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
-        session.flush()
+        if source is None:
+            archives.put(session, row.id, archive)
+        else:
+            archives.inherit(session, row.id, source)
         with conducting_in(session, settings, row.id) as conductor:
             try:
                 conductor.begin()

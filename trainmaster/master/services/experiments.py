@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Integer, any_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.master.db.tables import (
     Allocation,
     Experiment,
-    ModelDefinition,
     Project,
     Story,
     Trial,
@@ -64,7 +63,7 @@ def command(store: Store, settings: Settings, caller: Caller, experiment_id: int
 
 def get(store: Store, experiment_id: int) -> ExperimentView:
     with store.transaction() as session:
-        views = _views(session, select(Experiment).where(Experiment.id == experiment_id))
+        views = views_of(session, [experiment_id])
         trials = select(Trial.id).where(Trial.experiment_id == experiment_id).order_by(Trial.id)
         trial_ids = list(session.scalars(trials)) if views else []
     if not views:
@@ -112,16 +111,21 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 
 
 def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
-    """One page of the list; `limit` 0 is everything, a negative offset counts from the end."""
-    statement = select(Experiment).join(User, User.id == Experiment.owner_id)
+    """One page of the list; `limit` 0 is everything, a negative offset counts from the end.
+
+    What is counted and sorted are ids; rows are read of the page alone."""
     e = Experiment
+    statement = select(e.id)
+    if query.users or query.sort_by == "user":
+        statement = statement.join(User, User.id == e.owner_id)
     if caller.workspaces is not None:
         mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
         statement = statement.where(e.project_id.in_(mine))
     if query.archived is not None:
         statement = statement.where(e.archived == query.archived)
     if query.users or query.user_ids:
-        statement = statement.where(or_(User.username.in_(query.users), e.owner_id.in_(query.user_ids)))
+        named = [User.username.in_(query.users)] if query.users else []
+        statement = statement.where(or_(*named, e.owner_id.in_(query.user_ids)))
     if query.name:
         statement = statement.where(e.name.icontains(query.name, autoescape=True))
     if query.description:
@@ -146,16 +150,9 @@ def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if query.descending else column.asc().nulls_last()
         statement = statement.order_by(order, e.id.desc() if query.descending else e.id)
-        views = _views(session, statement.offset(window.start).limit(window.size))
-    return Page(views, window)
-
-
-def model_definition(store: Store, experiment_id: int) -> bytes:
-    with store.transaction() as session:
-        found = session.get(ModelDefinition, experiment_id)
-    if found is None:
-        raise NotFound(f"There is no experiment {experiment_id}.")
-    return found.archive
+        ids = list(session.scalars(statement.offset(window.start).limit(window.size)))
+        views = {view.row.id: view for view in views_of(session, ids)}
+    return Page([views[key] for key in ids if key in views], window)
 
 
 def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int) -> None:
@@ -199,11 +196,7 @@ def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]
 
 def views_of(session: Session, ids: Sequence[int]) -> list[ExperimentView]:
     """In no particular order."""
-    return _views(session, select(Experiment).where(Experiment.id.in_(ids)))
-
-
-def _views(session: Session, statement: Any) -> list[ExperimentView]:
-    rows = list(session.scalars(statement))
+    rows = list(session.scalars(select(Experiment).where(Experiment.id == any_(literal(list(ids), ARRAY(Integer))))))
     if not rows:
         return []
     owners = {

@@ -53,7 +53,7 @@ def search(
     with store.transaction() as session:
         total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
         window = cut(offset, limit, total)
-        rows = session.execute(statement.order_by(Group.name).offset(window.start).limit(window.size)).tuples()
+        rows = session.execute(statement.order_by(Group.name).offset(window.start).limit(window.size))
         return Page([(group, count) for group, count in rows], window)
 
 
@@ -71,7 +71,7 @@ def views(session: Session, rows: Sequence[Group]) -> list[GroupView]:
     session.flush()
     query = select(GroupMember.group_id, User).join(User, GroupMember.user_id == User.id).order_by(User.username)
     members: dict[int, list[User]] = defaultdict(list)
-    for group_id, user in session.execute(query.where(GroupMember.group_id.in_([row.id for row in rows]))).tuples():
+    for group_id, user in session.execute(query.where(GroupMember.group_id.in_([row.id for row in rows]))):
         members[group_id].append(user)
     return [GroupView(row, members[row.id]) for row in rows]
 

@@ -37,7 +37,7 @@ def accelerators(store: Store, task_id: str) -> list[Json]:
         if session.get(Task, task_id) is None:
             raise NotFound(f"There is no task {task_id}.")
         query = select(Allocation.accelerators, Allocation.pool).where(Allocation.task_id == task_id)
-        found = session.execute(query.order_by(Allocation.attempt)).tuples().all()
+        found = session.execute(query.order_by(Allocation.attempt)).all()
     return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
 
 

@@ -49,7 +49,7 @@ def end_unused(store: Store, settings: Settings) -> None:
         )
     )
     with store.reading() as session:
-        found = session.execute(query).tuples().all()
+        found = session.execute(query).all()
     for task_id, seconds in found:
         with store.transaction() as session, conducting_task(session, settings, task_id) as conductor:
             conductor.event(Kill(f"nobody has used it for {seconds or 0:.0f} s"))

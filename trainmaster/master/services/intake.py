@@ -1,21 +1,20 @@
 """Measurements of many jobs in one transaction.
 
 What trials report most often, training metrics in the order of their steps, leads to no decision: it is stored, and
-summed up on the trial. So what arrives while one transaction is under way shares the next one, at the price of seven
+summed up on the trial. So what arrives while one transaction is under way shares the next one, at the price of two
 statements for all instead of a dozen for each. Whatever is more than that is left to `allocations.take_reports`.
 """
 
 from __future__ import annotations
 
-import json
+import datetime as dt
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Row, text
-from sqlalchemy.orm import Session
+from pydantic_core import from_json, to_json
 
 from trainmaster.master.services import metrics
 from trainmaster.master.services.allocations import HEARTBEAT_GRAIN, Json, ReportAnswer
@@ -67,46 +66,64 @@ def take_together(store: Store, sent: Sequence[Sent]) -> list[ReportAnswer | Non
 
     The rows are locked in one order by all: streams, then trials, each by id.
     """
-    with store.transaction() as session:
-        return _Gathering(session, sent).take()
+    with store.driven() as cursor:
+        return _Gathering(cursor, sent).take()
+
+
+class _Attempt(NamedTuple):
+    """What is known of an attempt, its stream and its trial before its records are taken in."""
+
+    id: str
+    acked: int
+    trial_id: int
+    number: int
+    ended_at: dt.datetime | None
+    kill_at: dt.datetime | None
+    preempt_at: dt.datetime | None
+    preempt_reason: str | None
+    heartbeat_at: dt.datetime | None
+    total_batches: int
+    summary: str  # JSON
 
 
 class _Gathering:
-    def __init__(self, session: Session, sent: Sequence[Sent]) -> None:
-        self._session = session
+    def __init__(self, cursor: Any, sent: Sequence[Sent]) -> None:
+        self._cursor = cursor
         self._sent = {item.allocation_id: item for item in sorted(sent, key=lambda item: item.allocation_id)}
         self._order = [item.allocation_id for item in sent]
 
     def take(self) -> list[ReportAnswer | None]:
-        ids = list(self._sent)
-        acked = {row.allocation_id: row.acked for row in self._ask(_STREAMS, ids=ids)}
-        attempts = {row.id: row for row in self._ask(_ATTEMPTS, ids=ids) if row.id in acked}
-        trials = {row.id: row for row in self._ask(_TRIALS, ids=sorted({row.trial_id for row in attempts.values()}))}
+        taken: set[int] = set()
         rows: list[Json] = []
         changed: list[Json] = []
         streams: list[Json] = []
+        answered: list[_Attempt] = []
         answers: dict[str, ReportAnswer] = {}
-        for allocation_id, attempt in attempts.items():
-            item, trial, before = self._sent[allocation_id], trials.get(attempt.trial_id), acked[allocation_id]
-            skip = before + 1 - item.first
+        self._cursor.execute(_ATTEMPTS, {"ids": list(self._sent)})
+        for attempt in map(_Attempt._make, self._cursor.fetchall()):
+            item = self._sent[attempt.id]
+            skip = attempt.acked + 1 - item.first
             fresh = item.records[max(skip, 0) :]
-            if trial is None or skip < 0 or not _goes_on(trial.total_batches, fresh):
+            # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
+            if attempt.trial_id in taken or skip < 0 or not _goes_on(attempt.total_batches, fresh):
                 continue
+            taken.add(attempt.trial_id)
+            acked = attempt.acked + len(fresh)
             if fresh:
                 rows += [_row(attempt, record) for record in fresh]
-                changed.append({"id": trial.id, **_summary(trial.summary_metrics, trial.total_batches, fresh)})
-                streams.append({"id": allocation_id, "acked": before + len(fresh)})
+                changed.append(_summed(attempt, fresh))
+                streams.append({"id": attempt.id, "acked": acked})
             gone = attempt.ended_at is not None or attempt.kill_at is not None
             preempt = attempt.preempt_reason or "asked to" if attempt.preempt_at is not None else None
-            answers[allocation_id] = ReportAnswer(before + len(fresh), preempt, gone)
+            answered.append(attempt)
+            answers[attempt.id] = ReportAnswer(acked, preempt, gone)
         if rows:
-            self._tell(metrics.INSERT, rows)
-            self._tell(_SUMMARIES, changed)
-            self._tell(_ACKED, streams)
-        self._note_life([attempts[allocation_id] for allocation_id in answers])
+            told = {"rows": _json(rows), "trials": _json(changed), "streams": _json(streams)}
+            self._cursor.execute(_STORE, told)
+        self._note_life(answered)
         return [answers.get(allocation_id) for allocation_id in self._order]
 
-    def _note_life(self, attempts: Sequence[Row[Any]]) -> None:
+    def _note_life(self, attempts: Sequence[_Attempt]) -> None:
         at = now()
         stale = [
             row.id
@@ -114,14 +131,7 @@ class _Gathering:
             if row.heartbeat_at is None or (at - row.heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN
         ]
         if stale:
-            self._session.execute(_LIFE, {"ids": stale, "at": at})
-
-    def _ask(self, query: Any, **values: Any) -> Sequence[Row[Any]]:
-        return self._session.execute(query, values).all()
-
-    def _tell(self, statement: Any, rows: Sequence[Json]) -> None:
-        sent = json.dumps(rows, separators=(",", ":"), allow_nan=False)
-        self._session.execute(statement, {"rows": sent})
+            self._cursor.execute(_LIFE, {"ids": stale, "at": at})
 
 
 def _goes_on(total: int, records: Sequence[Json]) -> bool:
@@ -135,48 +145,61 @@ def _goes_on(total: int, records: Sequence[Json]) -> bool:
     return True
 
 
-def _row(attempt: Row[Any], record: Json) -> Json:
+def _row(attempt: _Attempt, record: Json) -> Json:
     return {
         "kind": metrics.kind_of(record["group"]),
         "trial_id": attempt.trial_id,
-        "run_id": attempt.attempt,
+        "run_id": attempt.number,
         "group": record["group"],
         "steps": record["steps_completed"],
-        "at": from_epoch(float(record["t"])).isoformat(),
+        "at": from_epoch(float(record["t"])),
         "metrics": {"avg_metrics": record["metrics"]},
     }
 
 
-def _summary(before: Mapping[str, Any], total: int, records: Sequence[Json]) -> Json:
+def _summed(attempt: _Attempt, records: Sequence[Json]) -> Json:
     added: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for record in records:
         group = record["group"]
         for name, value in record["metrics"].items():
             added[group, name].append(value)
-    steps = max(record["steps_completed"] for record in records)
-    return {"summary": metrics.summarised(dict(before), added), "total": max(total, steps)}
+    return {
+        "id": attempt.trial_id,
+        "summary": metrics.summarised(from_json(attempt.summary), added),
+        "total": max(attempt.total_batches, *(record["steps_completed"] for record in records)),
+    }
 
 
-# A row lock on what is read; the planner reads few rows by their keys.
-_STREAMS = text("""
-    SELECT allocation_id, acked FROM report_streams
-    WHERE allocation_id = ANY(:ids) AND stream = 'core' ORDER BY allocation_id FOR UPDATE
-""")
-_ATTEMPTS = text("""
-    SELECT id, trial_id, attempt, ended_at, kill_at, preempt_at, preempt_reason, heartbeat_at FROM allocations
-    WHERE id = ANY(:ids) AND trial_id IS NOT NULL
-""")
-_TRIALS = text("""
-    SELECT id, total_batches, summary_metrics FROM trials WHERE id = ANY(:ids) ORDER BY id FOR UPDATE
-""")
-_SUMMARIES = text("""
-    UPDATE trials SET summary_metrics = fresh.summary, total_batches = fresh.total
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS fresh(id int, summary jsonb, total int)
-    WHERE trials.id = fresh.id
-""")
-_ACKED = text("""
+def _json(rows: Sequence[Json]) -> str:
+    """A sum that has become infinite makes something that the database refuses, as it refuses it of one alone."""
+    return to_json(rows, inf_nan_mode="constants").decode()
+
+
+# The fields of _Attempt. What is read is locked, all streams before the first trial.
+_ATTEMPTS = """
+    WITH attempts AS MATERIALIZED (
+        SELECT id, acked, trial_id, attempt, ended_at, kill_at, preempt_at, preempt_reason, heartbeat_at
+        FROM report_streams JOIN allocations ON id = allocation_id
+        WHERE allocation_id = ANY(%(ids)s) AND stream = 'core' AND trial_id IS NOT NULL
+        ORDER BY id FOR UPDATE OF report_streams
+    )
+    SELECT attempts.*, total_batches, summary_metrics::text
+    FROM attempts JOIN trials ON trials.id = trial_id ORDER BY trials.id FOR UPDATE OF trials
+"""
+_STORE = """
+    WITH stored AS (
+        INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
+        SELECT kind, trial_id, run_id, "group", steps, at, metrics
+        FROM jsonb_to_recordset(CAST(%(rows)s AS jsonb))
+          AS report(kind text, trial_id int, run_id int, "group" text, steps int, at timestamptz, metrics jsonb)
+    ),
+    summed AS (
+        UPDATE trials SET summary_metrics = fresh.summary, total_batches = fresh.total
+        FROM jsonb_to_recordset(CAST(%(trials)s AS jsonb)) AS fresh(id int, summary jsonb, total int)
+        WHERE trials.id = fresh.id
+    )
     UPDATE report_streams SET acked = fresh.acked
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS fresh(id text, acked bigint)
+    FROM jsonb_to_recordset(CAST(%(streams)s AS jsonb)) AS fresh(id text, acked bigint)
     WHERE report_streams.allocation_id = fresh.id AND stream = 'core'
-""")
-_LIFE = text("UPDATE allocations SET heartbeat_at = :at WHERE id = ANY(:ids)")
+"""
+_LIFE = "UPDATE allocations SET heartbeat_at = %(at)s WHERE id = ANY(%(ids)s)"

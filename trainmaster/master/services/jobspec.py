@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from trainmaster.config.secrets import masked
-from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, StagedFile
+from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
 from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.clusters import ServedPool
@@ -101,16 +101,43 @@ def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFi
     return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())} if given and kind == "docker" else {}
 
 
-def unheeded(kind: str, config: Mapping[str, Any]) -> str | None:
-    """What of a configuration means something to Docker hosts alone and does nothing where the job goes, as a
-    sentence for its owner."""
+def remarks(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> list[str]:
+    """What the owner of a job should know of it before it is submitted, a sentence each."""
+    return [*filter(None, (_unheeded(kind, config), _surplus(kind, config, slots, slot_type)))]
+
+
+def _unheeded(kind: str, config: Mapping[str, Any]) -> str | None:
+    """What means something to Docker hosts alone and does nothing where the job goes."""
     if kind == "docker":
         return None
-    sections = {"environment": ("registry_auth", "add_capabilities", "drop_capabilities"), "resources": ("devices",)}
+    usual = {"weight": 1.0}
     given = [
-        f"{section}.{key}" for section, keys in sections.items() for key in keys if (config.get(section) or {}).get(key)
+        f"{section}.{key}"
+        for section, keys in _FOR_DOCKER.items()
+        for key in keys
+        if (value := (config.get(section) or {}).get(key)) and value != usual.get(key)
     ]
     return f"{' and '.join(given)}: only Docker hosts heed this; {kind} does not." if given else None
+
+
+_FOR_DOCKER = {
+    "environment": ("registry_auth", "add_capabilities", "drop_capabilities"),
+    "resources": ("devices", "priority", "weight"),
+}
+
+
+def _surplus(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> str | None:
+    """Slots that are reserved beyond those that were asked for, because each node gives the same number."""
+    each = (config.get(kind) or {}).get("slots_per_node")
+    if kind not in ("slurm", "pbs") or not each or slots % each == 0 or config["resources"].get("is_single_node"):
+        return None
+    if slot_type is not SlotType.CPU and slots < each:
+        return None
+    nodes = -(-slots // each)
+    return (
+        f"{slots} slots are no multiple of {kind}.slots_per_node: the job takes {nodes} x {each}, "
+        f"{nodes * each - slots} more than it asks for."
+    )
 
 
 def account_label(source: str, config: Mapping[str, Any], kind: str) -> str | None:
@@ -170,6 +197,7 @@ def work_for(
         "checkpoint_storage": config["checkpoint_storage"],
         "num_nodes": allocation.num_nodes,
         "owner": owner,
+        "context_size": experiment.context_size,
         "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
     }
 

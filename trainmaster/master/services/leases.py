@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,13 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, ModelDefinition, Node, Trial, User
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Node, Trial, User
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
-from trainmaster.master.services import jobspec, logs, taskspec
+from trainmaster.master.services import archives, jobspec, logs, taskspec
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.services.sightings import DOUBLES
 from trainmaster.master.services.store import Store, wake
 
 Json = dict[str, Any]
@@ -54,6 +54,8 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
                 f"Job {allocation.lease_job} already runs the attempt {allocation_id}; "
                 f"job {request.job_id} is a double."
             )
+        if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
+            raise Conflict(f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed.")
         node = session.get(Node, (allocation_id, request.node_rank))
         if node is None or node.run_id == request.run_id:
             return _grant(session, allocation, node, request, slot_types.get(allocation.pool, "cpu"))
@@ -65,11 +67,11 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
 
 def _grant(session: Session, allocation: Allocation, node: Node | None, request: LeaseRequest, slot_type: str) -> Json:
     if allocation.lease_job is None:
-        allocation.lease_job = request.job_id
+        # Of two jobs under one token the scheduler's listing may have shown us the other one: this is the one to end.
+        allocation.lease_job = allocation.native_id = request.job_id
         allocation.leased_at = now()
     # Presenting the token proves that the submit happened, whatever the call that made it said.
     allocation.submission = Submission.SUBMITTED.value
-    allocation.native_id = allocation.native_id or request.job_id
     allocation.num_nodes = request.num_nodes
     allocation.heartbeat_at = now()
     allocation.absent_since = None
@@ -108,18 +110,17 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
 
 def _work_of_trial(session: Session, allocation: Allocation, slot_type: str) -> Json:
     found = session.execute(
-        select(Trial, Experiment, User.username, ModelDefinition.archive)
+        select(Trial, Experiment, User.username)
         .join(Experiment, Experiment.id == Trial.experiment_id)
         .join(User, User.id == allocation.owner_id)
-        .outerjoin(ModelDefinition, ModelDefinition.experiment_id == Experiment.id)
         .where(Trial.id == allocation.trial_id)
     ).first()
     if found is None:
         raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
-    trial, experiment, owner, files = found
+    trial, experiment, owner = found
     work: Json = jobspec.work_for(experiment, trial, allocation, slot_type, owner)
     work["trial"]["steps_completed"] = _steps_at(session, trial)
-    work["context"] = base64.b64encode(files).decode() if files else ""
+    work["context"] = archives.small(session, experiment.id, experiment.context_size)
     return work
 
 

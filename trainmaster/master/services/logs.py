@@ -5,19 +5,24 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import ARRAY, Text, cast, func, insert, literal, select
+from sqlalchemy import ARRAY, ColumnElement, RowMapping, Text, cast, func, insert, literal, select
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
+from trainmaster.master.db.condensed import log_blocks as blocks
 from trainmaster.master.db.tables import task_logs
+from trainmaster.master.services import log_blocks
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.log_blocks import Span
 from trainmaster.master.services.store import Store, wake
 
 LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOCK_CLASS = 7302
+_LAST_ID = 2**63 - 1
 MAX_LINE = 64 * 1024  # characters; a longer line is cut and says so
 
 _LAST = 1000  # lines of others that may have come between a batch and the same batch again
@@ -87,7 +92,7 @@ def came_before(session: Session, task_id: str, lines: Sequence[Line]) -> bool:
         return False
     query = select(task_logs.c.at, task_logs.c.rank_id, task_logs.c.stdtype, task_logs.c.log)
     query = query.where(task_logs.c.task_id == task_id).order_by(task_logs.c.id.desc()).limit(len(lines) + _LAST)
-    known = set(session.execute(query).tuples())
+    known = set(session.execute(query))
     return all((line.at, line.rank, line.stdtype, _clean(line.log)) in known for line in lines)
 
 
@@ -168,32 +173,59 @@ def read(
 ) -> list[StoredLine]:
     """Lines with an id above `after_id`, oldest first, or newest first."""
     t = task_logs.c
-    query = select(task_logs).where(t.task_id == task_id, t.id > max(after_id, where.after_id))
-    for column, wanted in (
-        (t.allocation_id, where.allocation_ids),
-        (t.agent_id, where.agent_ids),
-        (t.container_id, where.container_ids),
-        (t.rank_id, where.rank_ids),
-        (t.stdtype, where.stdtypes),
-        (t.source, where.sources),
+    after = max(after_id, where.after_id)
+    of_lines, of_blocks = _conditions(where)
+    query = select(task_logs).where(t.task_id == task_id, *of_lines)
+    query = query.order_by(t.id.desc() if newest_first else t.id)
+    found: list[RowMapping] = []
+    with store.transaction() as session:
+        upto = log_blocks.upto(session, task_id) if of_blocks else 0
+        behind = Span(max(after, upto), _LAST_ID)
+        spans = log_blocks.spans(session, task_id, of_blocks, after, upto, newest_first)
+        for span in chain([behind], spans) if newest_first else chain(spans, [behind]):
+            part = query.where(t.id > span.after, t.id <= span.last)
+            if limit is not None:
+                part = part.limit(limit - len(found))
+            found += session.execute(part).mappings()
+            if limit is not None and len(found) >= limit:
+                break
+    return [StoredLine(**{**row, "level": LEVELS[row["level"]]}) for row in found]
+
+
+def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
+    """What lines must meet, and what a block must for lines of it to do so: none where nothing is filtered."""
+    t, b = task_logs.c, blocks.c
+    of_lines: list[ColumnElement[bool]] = []
+    of_blocks: list[ColumnElement[bool]] = []
+    for column, name, wanted in (
+        (t.allocation_id, "allocation_ids", where.allocation_ids),
+        (t.agent_id, "agent_ids", where.agent_ids),
+        (t.container_id, "container_ids", where.container_ids),
+        (t.rank_id, "rank_ids", where.rank_ids),
+        (t.stdtype, "stdtypes", where.stdtypes),
+        (t.source, "sources", where.sources),
     ):
         if wanted:
-            query = query.where(column.in_(wanted))
+            of_lines.append(column.in_(wanted))
+            of_blocks.append(log_blocks.has_any(name, wanted))
     if where.levels:
-        query = query.where(t.level.in_([LEVELS.index(level) for level in where.levels]))
+        levels = [LEVELS.index(level) for level in where.levels]
+        of_lines.append(t.level.in_(levels))
+        of_blocks.append(b.levels.op("&")(sum(1 << level for level in set(levels))) != 0)
     if where.before:
-        query = query.where(t.at < where.before)
+        of_lines.append(t.at < where.before)
+        of_blocks.append(b.first_at < where.before)
     if where.after:
-        query = query.where(t.at > where.after)
+        of_lines.append(t.at > where.after)
+        of_blocks.append(b.last_at > where.after)
     if where.search_text:
         text = where.search_text
-        query = query.where(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
-    query = query.order_by(t.id.desc() if newest_first else t.id)
-    if limit is not None:
-        query = query.limit(limit)
-    with store.transaction() as session:
-        rows = session.execute(query).mappings().all()
-    return [StoredLine(**{**row, "level": LEVELS[row["level"]]}) for row in rows]
+        of_lines.append(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
+        if held := log_blocks.must_hold(text) if where.regex else [text]:
+            of_blocks.append(log_blocks.holds(held))
+        elif loose := log_blocks.may_match(text):
+            of_blocks.append(b.text.regexp_match(loose))
+    return of_lines, of_blocks
 
 
 def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
@@ -210,9 +242,11 @@ def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
     parts = [
         func.array_agg(column.distinct()).filter(column.is_not(None)).label(name) for name, column in columns.items()
     ]
-    with store.reading() as session:
-        row = session.execute(select(*parts).where(t.task_id == task_id)).one()
-    return {name: sorted(getattr(row, name) or ()) for name in columns}
+    with store.transaction() as session:
+        upto = log_blocks.upto(session, task_id)
+        known = log_blocks.values(session, task_id, list(columns)) if upto else {}
+        row = session.execute(select(*parts).where(t.task_id == task_id, t.id > upto)).one()
+    return {name: sorted({*(getattr(row, name) or ()), *known.get(name, ())}) for name in columns}
 
 
 def _clean(text: str) -> str:

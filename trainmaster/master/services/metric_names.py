@@ -44,7 +44,7 @@ def of_experiments(store: Store, caller: Caller, ids: Sequence[int]) -> MetricNa
         mine = select(Trial.summary_metrics, func.jsonb_object_keys(Trial.summary_metrics).label("key"))
         each = mine.where(Trial.experiment_id.in_(ids)).subquery().c
         pairs = select(each.key, func.jsonb_object_keys(each.summary_metrics[each.key])).distinct()
-        found = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs).tuples())
+        found = sorted((_GROUPS.get(key, key), metric) for key, metric in session.execute(pairs))
     searcher = sorted({row.searcher_metric for row in rows})
     return MetricNames(searcher, found, any(row.end_time is None for row in rows))
 
@@ -66,6 +66,6 @@ def validation_history(store: Store, experiment_id: int) -> list[Validation]:
         value = func.jsonb_extract_path(m.metrics, "validation_metrics", metric)
         mine = select(Trial.id).where(Trial.experiment_id == experiment_id)
         query = select(m.trial_id, m.at, value).where(m.trial_id.in_(mine), ~m.archived, m.group == "validation")
-        rows = session.execute(query.order_by(m.at, m.id)).tuples().all()
+        rows = session.execute(query.order_by(m.at, m.id)).all()
     found = ((trial_id, at, number(shown)) for trial_id, at, shown in rows)
     return [Validation(trial_id, at, shown) for trial_id, at, shown in found if shown is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -220,7 +221,9 @@ _RECOUNT = text("""
                                    ELSE jsonb_typeof(value) END) AS types,
            (array_agg(value ORDER BY id DESC))[1] AS last,
            count(*) FILTER (WHERE finite) AS finite,
-           sum(number) AS sum, min(number) AS min, max(number) AS max
+           coalesce(sum(number) FILTER (WHERE abs(number) < 1e290), 0) AS sum,
+           coalesce(sum(number * 2.0::float8 ^ -60) FILTER (WHERE abs(number) >= 1e290), 0) AS huge,
+           min(number) AS min, max(number) AS max
     FROM (SELECT id, "group", name, value, jsonb_typeof(value) = 'number' AS finite,
                  CASE WHEN jsonb_typeof(value) = 'number' THEN value::float8 END AS number
           FROM metrics, jsonb_each(coalesce(metrics->'avg_metrics', metrics->'validation_metrics')) AS e(name, value)
@@ -235,10 +238,12 @@ def _recount(session: Session, trial: Trial, metric: str, smaller: bool) -> None
     for row in session.execute(_RECOUNT, {"trial_id": trial.id}):
         entry: Json = {"type": row.types[0] if len(row.types) == 1 else "string", "count": row.count, "last": row.last}
         if entry["type"] == "number" and row.finite:
+            # PostgreSQL fails where a sum overflows or a product underflows, so it sums up huge values made smaller.
+            total = _bounded(row.sum + row.huge * 2.0**60)
             entry |= {
                 "finite": row.finite,
-                "sum": row.sum,
-                "mean": row.sum / row.finite,
+                "sum": total,
+                "mean": total / row.finite,
                 "min": row.min,
                 "max": row.max,
             }
@@ -321,11 +326,16 @@ def _after(before: Json | None, values: Sequence[Any]) -> Json:
         return entry
     finite = [value for value in map(number, values) if value is not None and math.isfinite(value)]
     if finite:
-        total, count = known.get("sum", 0.0) + sum(finite), known.get("finite", 0) + len(finite)
+        total, count = _bounded(known.get("sum", 0.0) + sum(finite)), known.get("finite", 0) + len(finite)
         entry |= {"sum": total, "mean": total / count, "finite": count}
         entry["min"] = min(*finite, known.get("min", finite[0]))
         entry["max"] = max(*finite, known.get("max", finite[0]))
     return {**known, **entry}
+
+
+def _bounded(total: float) -> float:
+    """A sum that JSON can hold: of values near the end of what a float holds it may be infinite."""
+    return min(max(total, -sys.float_info.max), sys.float_info.max)
 
 
 _PLAIN = frozenset({int, float})

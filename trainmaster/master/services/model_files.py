@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from trainmaster.master.services import archives
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound, TooLarge
-from trainmaster.master.services.experiments import model_definition
 from trainmaster.master.services.store import Store
 
 LARGEST = 16 * 2**20  # bytes of a file that is shown
@@ -75,7 +75,7 @@ def content(store: Store, experiment_id: int, path: str) -> str:
 
 @contextmanager
 def _open(store: Store, experiment_id: int) -> Iterator[tarfile.TarFile]:
-    archive = model_definition(store, experiment_id)
+    archive = archives.whole(store, experiment_id)
     if not archive:
         with io.BytesIO() as nothing:
             tarfile.open(fileobj=nothing, mode="w").close()

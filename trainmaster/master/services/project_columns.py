@@ -116,7 +116,7 @@ def _trials(session: Session, project_id: int) -> list[tuple[Any, Any, Any]]:
     query = query.join(Experiment, Experiment.id == Trial.experiment_id).where(~Experiment.archived)
     if project_id:
         query = query.where(Experiment.project_id == project_id)
-    return list(session.execute(query.order_by(Trial.id.desc()).limit(MOST)).tuples())
+    return list(session.execute(query.order_by(Trial.id.desc()).limit(MOST)))
 
 
 def _of_experiments() -> Iterator[ProjectColumn]:

@@ -285,4 +285,4 @@ def _views(session: Session, ids: Select[int]) -> list[ProjectView]:
         .join(Workspace, Workspace.id == Project.workspace_id)
         .where(Project.id.in_(ids))
     )
-    return [ProjectView(*row) for row in session.execute(query).tuples()]
+    return [ProjectView(*row) for row in session.execute(query)]

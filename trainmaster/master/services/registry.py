@@ -369,7 +369,7 @@ def _view(session: Session, row: Model) -> ModelView:
 
 def _views(session: Session, ids: Select[int]) -> list[ModelView]:
     query = select(Model, User.username, _VERSIONS).join(User, User.id == Model.user_id).where(Model.id.in_(ids))
-    return [ModelView(*row) for row in session.execute(query).tuples()]
+    return [ModelView(*row) for row in session.execute(query)]
 
 
 def _version_view(session: Session, model: ModelView, row: ModelVersion) -> VersionView:

@@ -22,6 +22,7 @@ from trainmaster.master.db.tables import (
     task_logs,
 )
 from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services import log_blocks, series_columns
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.store import Store
 
@@ -70,7 +71,7 @@ def _remove(store: Store, experiment_id: int) -> None:
     """Files first, rows last: a crash in between leaves rows that say what is still to be removed."""
     with store.transaction() as session:
         query = select(Checkpoint.uuid, Checkpoint.storage).where(Checkpoint.experiment_id == experiment_id)
-        checkpoints = list(session.execute(query).tuples())
+        checkpoints = [(key, storage) for key, storage in session.execute(query)]
     failure = next(filter(None, (_remove_files(key, storage) for key, storage in checkpoints)), None)
     with store.transaction() as session:
         row = session.get(Experiment, experiment_id, with_for_update=True)
@@ -79,10 +80,10 @@ def _remove(store: Store, experiment_id: int) -> None:
         if failure is not None:
             row.state, row.reason = State.DELETE_FAILED.value, failure
             return
-        trials = list(
-            session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).tuples()
-        )
-        ids, tasks = [trial[0] for trial in trials], [trial[1] for trial in trials]
+        trials = session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).all()
+        ids, tasks = [trial.id for trial in trials], [trial.task_id for trial in trials]
+        series_columns.forget(session, ids)
+        log_blocks.forget(session, tasks)
         session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
         session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))

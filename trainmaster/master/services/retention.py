@@ -8,6 +8,7 @@ import math
 from sqlalchemy import text, update
 
 from trainmaster.master.db.tables import Experiment, Trial
+from trainmaster.master.services import log_blocks
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
@@ -82,6 +83,7 @@ def clean_up(store: Store, settings: Settings) -> int:
     site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
     with store.transaction() as session:
         done = session.connection().execute(_CLEAN_UP, {"site": site})
+        log_blocks.sweep(session)
         return done.rowcount
 
 

@@ -108,7 +108,7 @@ def search(
             .join(Workspace, Workspace.id == Project.workspace_id)
             .where(Trial.id.in_(ids))
         )
-        found = {row[0].id: Run(*row) for row in session.execute(query).tuples()}
+        found = {row[0].id: Run(*row) for row in session.execute(query)}
     return Page([found[key] for key in ids], window)
 
 

@@ -1,25 +1,34 @@
 """Series of one metric: thinned out for plots, sampled over the trials of a search, cut at one number of steps.
 
-PostgreSQL thins: of each stretch of a series its lowest and its highest point stay, so that no spike is lost.
+A series is read as columns as far as they have been condensed (`series_columns`), and thinned here: of each stretch
+its lowest and its highest point stay, so that no spike is lost.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Double, case, cast, func, select
+from sqlalchemy import ARRAY, BigInteger, Double, Integer, case, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
+from trainmaster.master.services import series_columns
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.metrics import MAX_STEPS, kind_of
+from trainmaster.master.services.series_columns import Piece
 from trainmaster.master.services.store import Store
 
+DAY_ONE = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+EPOCH = "epoch"  # the metric that says to which epoch the others of its report belong
 MOST_POINTS = 10_000
 MOST_TRIALS = 1000
 
@@ -79,14 +88,14 @@ def sample(
 ) -> tuple[list[TrialSeries], bool]:
     """The best trials of an experiment with their series; and whether there may be more."""
     with store.transaction() as session:
+        _one_moment(session)
         experiment = _experiment(session, experiment_id)
-        column = Trial.__table__.c.searcher_metric
-        order = column.asc() if experiment.smaller_is_better else column.desc()
+        measured = Trial.__table__.c.searcher_metric
+        order = measured.asc() if experiment.smaller_is_better else measured.desc()
         mine = select(Trial).where(Trial.experiment_id == experiment_id).order_by(order.nulls_last(), Trial.id)
         rows = list(session.scalars(mine.limit(min(most_trials or 100, MOST_TRIALS))))
-        return [
-            TrialSeries(row, _points(session, row.id, metric, stretch)) for row in rows
-        ], experiment.end_time is None
+        found = _series(session, [row.id for row in rows], metric, stretch)
+        return [TrialSeries(row, found[row.id]) for row in rows], experiment.end_time is None
 
 
 def snapshot(store: Store, experiment_id: int, metric: Named, steps: int, margin: int) -> tuple[list[Snapshot], bool]:
@@ -102,7 +111,7 @@ def snapshot(store: Store, experiment_id: int, metric: Named, steps: int, margin
             .where(m.c.steps.between(steps, min(steps + margin, MAX_STEPS)), value.is_not(None))
             .order_by(Trial.id, m.c.steps)
         )
-        return [Snapshot(*row) for row in session.execute(query).tuples()], experiment.end_time is None
+        return [Snapshot(*row) for row in session.execute(query)], experiment.end_time is None
 
 
 def compare(
@@ -114,15 +123,24 @@ def compare(
     query = select(Trial, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
     query = query.join(Project, Project.id == Experiment.project_id).where(Trial.id.in_(trial_ids)).order_by(Trial.id)
     with store.transaction() as session:
-        rows = session.execute(query).tuples().all()
+        _one_moment(session)
+        rows = [(trial, home) for trial, home in session.execute(query)]
         for _, home in rows:
             caller.check(home)
         if missing := set(trial_ids) - {row.id for row, _ in rows}:
             raise NotFound(f"There is no trial {min(missing)}.")
-        return [(row, {one: _points(session, row.id, one, stretch) for one in metrics}) for row, _ in rows]
+        ids = [row.id for row, _ in rows]
+        found = {metric: _series(session, ids, metric, stretch) for metric in metrics}
+        return [(row, {metric: found[metric][row.id] for metric in metrics}) for row, _ in rows]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _one_moment(session: Session) -> None:
+    """All statements of the transaction see the database as it is now: what columns hold and what lies behind them
+    belong together."""
+    session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
 
 
 def _experiment(session: Session, experiment_id: int) -> Experiment:
@@ -146,29 +164,77 @@ def _number(table: Any, group: str, name: str) -> Any:
     return case((func.jsonb_typeof(value) == "number", cast(value, Double)))
 
 
-def _points(session: Session, trial_id: int, metric: Named, stretch: Stretch) -> list[Point]:
+def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
+    """The thinned series of each trial."""
+    upto = series_columns.upto(session, trial_ids)
+    latest = _latest(session, trial_ids, metric, upto)
+    found: dict[int, list[Point]] = {}
+    for trial_id in trial_ids:
+        pieces = series_columns.pieces(session, trial_id, metric.group, metric.name, EPOCH) if trial_id in upto else []
+        if trial_id in latest:
+            pieces.append(latest[trial_id])
+        found[trial_id] = _points(pieces, stretch)
+    return found
+
+
+def _points(pieces: Sequence[Piece], stretch: Stretch) -> list[Point]:
+    """In the order of the steps, thinned."""
+    collected, values = array("i"), array("d")
+    for piece in pieces:
+        collected.extend(piece.steps)
+        values.extend(piece.values)
+    steps = collected.tolist()
+    ascending = sorted(steps)
+    order: Sequence[int] = range(len(steps))
+    if ascending != steps:  # a report was late
+        order = sorted(order, key=steps.__getitem__)
+        values = array("d", itemgetter(*order)(values))
+    first, last = bisect_left(ascending, stretch.first), bisect_right(ascending, stretch.last)
+    ends = list(accumulate(len(piece.steps) for piece in pieces))
+    found = []
+    for place in thinned(values[first:last], min(stretch.points or MOST_POINTS, MOST_POINTS)):
+        point = order[first + place]
+        number = bisect_right(ends, point)
+        piece, inside = pieces[number], point - ends[number]  # from the end of its piece
+        at = DAY_ONE + dt.timedelta(microseconds=piece.times[inside])
+        found.append(Point(ascending[first + place], at, values[first + place], piece.epoch(inside)))
+    return found
+
+
+def _latest(session: Session, trial_ids: Sequence[int], metric: Named, upto: Mapping[int, int]) -> dict[int, Piece]:
+    """What is read from the reports themselves: those with ids above `upto` of their trial."""
     table, value = _table(metric)
     m = table.c
-    whole = (
-        select(m.steps, m.at, value.label("value"), _number(table, metric.group, "epoch").label("epoch"), m.id)
-        .where(m.trial_id == trial_id, ~m.archived, m.group == metric.group, value.is_not(None))
-        .where(m.steps.between(stretch.first, stretch.last))
+    pairs = func.unnest(
+        cast(list(trial_ids), ARRAY(Integer)), cast([upto.get(key, 0) for key in trial_ids], ARRAY(BigInteger))
     )
-    most = min(stretch.points or MOST_POINTS, MOST_POINTS)
-    w = whole.subquery().c
-    place = func.row_number().over(order_by=(w.steps, w.id)) - 1
-    numbered = select(
-        w.steps, w.at, w.value, w.epoch, w.id, func.div(place * max(most // 2, 1), func.count().over()).label("part")
-    ).subquery()
-    n = numbered.c
-    ends = select(n.part, func.min(n.value).label("low"), func.max(n.value).label("high")).group_by(n.part).subquery()
-    kept = (
-        select(n.steps, n.at, n.value, n.epoch, n.id)
-        .join(ends, (ends.c.part == n.part) & ((n.value == ends.c.low) | (n.value == ends.c.high)))
-        .distinct(n.part, n.value)
-        .order_by(n.part, n.value, n.steps)
-        .subquery()
+    wanted = pairs.table_valued(column("trial_id", Integer), column("upto", BigInteger), name="wanted").render_derived()
+    micros = cast(func.extract("epoch", m.at) * 1_000_000, BigInteger)
+    query = (
+        select(m.trial_id, m.steps, micros, value, _number(table, metric.group, EPOCH))
+        .join(wanted, (m.trial_id == wanted.c.trial_id) & (m.id > wanted.c.upto))
+        .where(~m.archived, m.group == metric.group, value.is_not(None))
+        .order_by(m.trial_id, m.id)
     )
-    k = kept.c
-    rows = session.execute(select(k.steps, k.at, k.value, k.epoch).order_by(k.steps, k.id)).tuples()
-    return [Point(*row) for row in rows]
+    found: dict[int, Piece] = {}
+    for trial_id, rows in groupby(session.execute(query), key=itemgetter(0)):
+        _, steps, times, values, epochs = zip(*rows, strict=True)
+        found[trial_id] = Piece(steps, times, values, range(len(steps)), epochs)
+    return found
+
+
+def thinned(values: Sequence[float], most: int) -> list[int]:
+    """The places of at most `most` values: of each of half as many equal stretches, the first of its lowest and the
+    first of its highest."""
+    if len(values) <= most:
+        return list(range(len(values)))
+    parts = max(most // 2, 1)
+    kept: list[int] = []
+    start = 0
+    for part in range(1, parts + 1):
+        end = len(values) * part // parts
+        stretch = values[start:end]
+        ends = {start + stretch.index(min(stretch)), start + stretch.index(max(stretch))}
+        kept += sorted(ends)
+        start = end
+    return kept[:most]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Text, cast, select
+from sqlalchemy import ARRAY, Text, any_, cast, literal, literal_column, select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
@@ -26,10 +27,11 @@ log = logging.getLogger(__name__)
 
 _forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
-LOCKED_AT_ONCE = 500  # rows a transaction: each also locks a log
+TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and goes on in another attempt when the job is released."
 REQUEUED = "The scheduler ended the job and put it back into its queue."
+DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
 
 
@@ -39,7 +41,22 @@ class Sightings:
 
     doubles: list[JobRef]  # further jobs under a token that another job already serves
     orphans: list[JobRef]  # jobs of ours that no live allocation wants
-    resubmit: list[str]  # allocations whose submit has certainly not happened
+    backlog: Backlog
+
+
+@dataclass
+class Backlog:
+    """News of a look that are not written down yet, the most urgent first: when thousands of jobs change at once, a
+    pass of the controller would take seconds over them while others wait to be submitted or ended."""
+
+    taken: dt.datetime  # when the cluster was looked at
+    quiet_period: float  # seconds
+    news: list[tuple[str, Observation | None]]  # allocations, and what was seen of their jobs: None for one not listed
+
+    def take(self, store: Store) -> list[str]:
+        """Write down the first of them. Returns the allocations whose submit has certainly not happened."""
+        some, self.news = dict(self.news[:TAKEN_AT_ONCE]), self.news[TAKEN_AT_ONCE:]
+        return _take_news(store, some, self.taken, self.quiet_period) if some else []
 
 
 def any_live(store: Store, cluster: str) -> bool:
@@ -63,6 +80,7 @@ class _Live(NamedTuple):
     absent_since: dt.datetime | None
     observed_state: str
     said: str | None  # JSON, which is the same for most of them
+    version: str
 
     @property
     def observed(self) -> Mapping[str, Any]:
@@ -70,6 +88,10 @@ class _Live(NamedTuple):
 
 
 _read = lru_cache(1000)(json.loads)
+# Of each cluster: attempts (by token) of which the last look told nothing new, the row's version and what was seen
+# then. Nothing depends on it but the time that a look takes.
+_settled: dict[str, dict[str, tuple[str, Observation]]] = {}
+_VERSION = cast(literal_column("allocations.xmin"), Text)  # PostgreSQL's: the transaction that wrote the row
 _LIVE = (
     Allocation.id,
     Allocation.token,
@@ -80,26 +102,43 @@ _LIVE = (
     Allocation.absent_since,
     Allocation.observed_state,
     cast(Allocation.observed, Text),
+    _VERSION,
 )
 
 
 def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: float) -> Sightings:
-    """Compare what the scheduler lists with what we think, and write down what was seen."""
+    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does."""
     seen: dict[str, list[Observation]] = {}
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
-    found = Sightings([], [], [])
-    news: dict[str, Observation | None] = {}
-    taken = from_epoch(snapshot.taken_at)
+    found = Sightings([], [], Backlog(from_epoch(snapshot.taken_at), quiet_period, []))
+    news: list[tuple[bool, str, Observation | None]] = []
+    doubles: dict[str, list[Observation]] = {}
     with store.reading() as session:
-        query = select(*_LIVE).where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None))
-        live = {row.token: row for row in map(_Live._make, session.execute(query.order_by(Allocation.id)))}
-        for token, known in live.items():
-            observations = [o for o in seen.get(token, ()) if not _is_forged(o, known.run_as)]
+        alive = Allocation.dispatcher == cluster, Allocation.ended_at.is_(None)
+        live = {token: version for token, version in session.execute(select(Allocation.token, _VERSION).where(*alive))}
+        settled = _settled.get(cluster, {})
+        still = {
+            token: settled[token]
+            for token, version in live.items()
+            if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
+        }  # most of thousands of jobs: they need no closer look
+        _settled[cluster] = still
+        changed = literal([token for token in live if token not in still], ARRAY(Text))
+        query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
+        for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
+            listed = seen.get(known.token, [])
+            observations = [o for o in listed if not _is_forged(o, known.run_as)]
             mine = _choose(known, observations) if observations else None
-            found.doubles.extend(_ref(o) for o in observations if o is not mine and not o.state.terminal)
-            if known.submission != Submission.NEW and _is_news(known, mine):
-                news[known.id] = mine  # most of thousands of jobs are as they were: no lock, no write
+            if others := [o for o in observations if o is not mine and not o.state.terminal]:
+                doubles[known.id] = others
+            if not _is_asked_for(known, mine):
+                continue
+            if _is_news(known, mine):
+                only_why = mine is not None and known.observed_state == mine.state.value
+                news.append((only_why, known.id, mine))
+            elif mine is not None and len(listed) == 1:
+                still[known.token] = known.version, mine
         strangers = [token for token in seen if token not in live]
         ended = _ended(session, strangers)
         accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
@@ -110,26 +149,40 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
                 run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
                 if not _is_forged(o, run_as) and _is_orphan(o, since, snapshot.taken_at):
                     found.orphans.append(_ref(o))
-    for at in range(0, len(news), LOCKED_AT_ONCE):
-        _take_news(store, dict(list(news.items())[at : at + LOCKED_AT_ONCE]), taken, quiet_period, found)
+    for allocation_id, others in doubles.items():
+        found.doubles.extend(_condemned(store, allocation_id, others))
+    found.backlog.news = [(name, mine) for _, name, mine in sorted(news, key=itemgetter(0, 1))]
     return found
 
 
 def _take_news(
-    store: Store, news: Mapping[str, Observation | None], taken: dt.datetime, quiet_period: float, found: Sightings
-) -> None:
-    """Write down what was seen of some attempts, None for one that was not listed."""
+    store: Store, news: Mapping[str, Observation | None], taken: dt.datetime, quiet_period: float
+) -> list[str]:
     notes = logs.Notes()
+    resubmit = []
     with store.transaction() as session:
         query = select(Allocation).where(Allocation.id.in_(news), Allocation.ended_at.is_(None))
         for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
             if (mine := news[allocation.id]) is not None:
                 _take_observation(notes, allocation, mine, taken)
                 _ask_to_leave(session, notes, allocation, mine)
-            else:
-                _take_absence(allocation, taken, quiet_period, found)
+            elif _take_absence(allocation, taken, quiet_period):
+                resubmit.append(allocation.id)
         session.flush()
         notes.write(session)
+    return resubmit
+
+
+def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) -> Iterator[JobRef]:
+    """Which of further jobs under a token are removed: none that has taken the lease since the look. None of the others
+    gets it from now on, so that a job which begins while it is being removed is not the one that works."""
+    with store.transaction() as session:
+        row = session.get(Allocation, allocation_id, with_for_update=True)
+        if row is not None and row.lease_job is None:
+            known = row.observed or {}
+            row.observed = {**known, DOUBLES: sorted({*known.get(DOUBLES, ()), *(o.job_id for o in others)})}
+        worker = row.lease_job if row is not None else None
+    return (_ref(o) for o in others if o.job_id != worker)
 
 
 def _is_forged(seen: Observation, run_as: str | None) -> bool:
@@ -156,6 +209,13 @@ def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
             if observation.job_id == wanted:
                 return observation
     return min(observations, key=lambda o: (o.submitted_at or 0.0, len(o.job_id), o.job_id))
+
+
+def _is_asked_for(known: _Live, seen: Observation | None) -> bool:
+    """Whether a look says anything of the row: one that waits for its submit has a job only if an earlier submit, which
+    was given up, did happen after all. That job is taken then, and no other is made. (A refused one is listed as
+    ended.)"""
+    return known.submission != Submission.NEW or (seen is not None and not seen.state.terminal)
 
 
 def _is_news(known: _Live, seen: Observation | None) -> bool:
@@ -187,7 +247,7 @@ def _record_of(seen: Observation) -> dict[str, Any]:
 def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observation, taken: dt.datetime) -> None:
     before = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
     allocation.observed_at, allocation.absent_since = taken, None
-    if allocation.submission in (Submission.UNKNOWN, Submission.SUBMITTING):
+    if allocation.submission != Submission.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
     requeued = _is_requeued(allocation, seen) and not before.terminal
     held = requeued and seen.state is JobState.HELD
@@ -196,6 +256,8 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
         return  # an unknown word, or news that is older than what we know
     record = _record_of(seen)
+    if DOUBLES in (allocation.observed or {}):
+        record[DOUBLES] = (allocation.observed or {})[DOUBLES]
     if seen.never:
         record["never_since"] = (allocation.observed or {}).get("never_since") or epoch(now())
     if seen.state.terminal:
@@ -229,19 +291,20 @@ def _ask_to_leave(session: Session, notes: logs.Notes, allocation: Allocation, s
         wake(session, f"allocation:{allocation.id}")
 
 
-def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float, found: Sightings) -> None:
+def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float) -> bool:
+    """Whether its submit has certainly not happened and is wanted still."""
     asked = allocation.submitted_at or allocation.submit_started_at
     if allocation.submission == Submission.SUBMITTING or (asked and taken < asked):
-        return  # the snapshot may be older than the job
+        return False  # the snapshot may be older than the job
     if allocation.absent_since is None:
         allocation.absent_since = taken
     unseen_for = (taken - allocation.absent_since).total_seconds()
-    if allocation.submission == Submission.UNKNOWN and unseen_for >= quiet_period:
-        # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
-        allocation.submission = Submission.NEW.value
-        allocation.absent_since = None
-        if allocation.kill_at is None:
-            found.resubmit.append(allocation.id)
+    if allocation.submission != Submission.UNKNOWN or unseen_for < quiet_period:
+        return False
+    # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
+    allocation.submission = Submission.NEW.value
+    allocation.absent_since = None
+    return allocation.kill_at is None
 
 
 def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:

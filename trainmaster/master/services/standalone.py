@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, undefer
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Task, User, task_logs
 from trainmaster.master.lifecycle import standalone as machine
+from trainmaster.master.services import log_blocks
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
@@ -96,22 +97,13 @@ def get(store: Store, task_id: str, kind: str = "") -> TaskView:
     return _view(row)
 
 
-def archive(store: Store, task_id: str) -> bytes:
-    """The files of a task. Raises NotFound."""
-    with store.reading() as session:
-        found = session.scalar(select(Standalone.archive).where(Standalone.task_id == task_id))
-    if found is None:
-        raise NotFound(f"There is no task {task_id}.")
-    return found
-
-
 def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
     """How many of each kind have not ended; in these workspaces, or in all."""
     query = select(Standalone.kind, func.count()).where(Standalone.end_time.is_(None)).group_by(Standalone.kind)
     if workspaces is not None:
         query = query.where(Standalone.workspace_id.in_(workspaces))
     with store.reading() as session:
-        found = dict(session.execute(query).tuples().all())
+        found = dict(session.execute(query).all())
     return {kind: found.get(kind, 0) for kind in KINDS}
 
 
@@ -121,6 +113,7 @@ def forget(session: Session, workspace_id: int) -> None:
     live = list(session.scalars(mine.where(Standalone.end_time.is_(None)).order_by(Standalone.start_time).limit(5)))
     if live:
         raise Conflict(f"Tasks that have not ended stand in it ({', '.join(live)}): kill them first.")
+    log_blocks.forget(session, mine)
     session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
     session.execute(delete(Task).where(Task.task_id.in_(mine)))
 
@@ -179,7 +172,7 @@ def _family(store: Store, caller: Caller, task_id: str) -> list[str]:
     whole = tree.union_all(below)
     members = select(whole.c.task_id, Standalone.workspace_id).join(Standalone, Standalone.task_id == whole.c.task_id)
     with store.reading() as session:
-        found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).tuples().all()
+        found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).all()
     for _, workspace_id in found:
         caller.check(workspace_id)
     return [member for member, _ in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import insert
@@ -41,16 +41,16 @@ def rests(store: Store) -> dict[str, Rest]:
     )
     failures: dict[str, list[Failure]] = defaultdict(list)
     with store.transaction() as session:
-        for pool, ended_at, text, experiment_id in session.execute(failed).tuples():
+        for pool, ended_at, text, experiment_id in session.execute(failed):
             if ended_at is not None:
                 failures[pool].append(Failure(epoch(ended_at), experiment_id, text))
         if not failures:
             return {}
         names = list(failures)
         led = select(Allocation.pool, func.max(Allocation.leased_at)).where(Allocation.pool.in_(names))
-        closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)).tuples() if at}
+        closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)) if at}
         told = select(PoolStanding.pool, PoolStanding.resumed_at).where(PoolStanding.pool.in_(names))
-        for pool, at in session.execute(told).tuples():
+        for pool, at in session.execute(told):
             closed[pool] = max(at, closed.get(pool, at))
     found = {
         pool: rest(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
@@ -68,10 +68,10 @@ def resume(store: Store, pool: str) -> None:
         wake(session, "controller")
 
 
-def trial_runs(store: Store, cluster: str, resting: Mapping[str, Rest]) -> list[str]:
+def trial_runs(store: Store, cluster: str, resting: Mapping[str, Rest], full: Collection[int] = ()) -> list[str]:
     """The allocations of resting pools that may be submitted nevertheless: at most one a pool, none while one is under
-    way. One of an experiment that had no failure goes at once, any other when the rest is over. The others' logs say
-    why they wait."""
+    way. One of an experiment that had no failure goes at once, any other when the rest is over; none of those in
+    `full`. The others' logs say why they wait."""
     found: list[str] = []
     for pool, one in resting.items():
         mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
@@ -94,9 +94,10 @@ def trial_runs(store: Store, cluster: str, resting: Mapping[str, Rest]) -> list[
                     Allocation.trial_id,
                 )
             )
-            rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).tuples().all()
-            if rows and not session.scalar(under_way):
-                allocation, experiment_id = rows[0]
+            rows = session.execute(waiting.with_for_update(of=Allocation, skip_locked=True)).all()
+            free = [row for row in rows if row[1] not in full]
+            if free and not session.scalar(under_way):
+                allocation, experiment_id = free[0]
                 if experiment_id not in one.groups or epoch(now()) >= one.until:
                     found.append(allocation.id)
             notes = logs.Notes()
@@ -129,7 +130,7 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
     )
     blamed: dict[str, set[int]] = defaultdict(set)
     with store.reading() as session:
-        for trial, observed in session.execute(query).tuples():
+        for trial, observed in session.execute(query):
             for node in (observed or {}).get("nodes") or ():
                 blamed[str(node)].add(trial or 0)
         mine = select(Trial.id, Trial.blocked_nodes).join(Allocation, Allocation.trial_id == Trial.id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -31,6 +32,7 @@ class Ticket:
     served: ServedPool
     config: Mapping[str, Any]
     secrets: Mapping[str, str] = field(default_factory=dict)  # for the job's folder, by name
+    first: bool = True  # it has not been tried before
 
 
 def adopt_cluster(store: Store, clusters: Clusters) -> None:
@@ -47,7 +49,7 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
     )
     accounts: dict[tuple[str, int, int | None], str | None] = {}
     with store.transaction() as session:
-        found = session.execute(query.with_for_update(of=Allocation, skip_locked=True)).tuples()
+        found = session.execute(query.with_for_update(of=Allocation, skip_locked=True))
         for allocation, workspace_id in found:
             if cluster := by_pool.get(allocation.pool):
                 key = (cluster.name, allocation.owner_id, workspace_id)
@@ -56,10 +58,20 @@ def adopt_cluster(store: Store, clusters: Clusters) -> None:
                 allocation.dispatcher, allocation.run_as = cluster.name, accounts[key]
 
 
-def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -> list[str]:
-    """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`."""
+def due(
+    store: Store,
+    cluster: str,
+    limit: int,
+    *,
+    resting: Collection[str] = (),
+    under_way: Collection[str] = (),
+    rooms: Mapping[int, int] = MappingProxyType({}),
+) -> list[str]:
+    """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`, nor one of those
+    in `under_way`. `rooms`: how many of an experiment, by its number, where not all of them may be."""
     query = (
-        select(Allocation.id)
+        select(Allocation.id, Trial.experiment_id)
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .where(
             Allocation.dispatcher == cluster,
             Allocation.ended_at.is_(None),
@@ -67,18 +79,31 @@ def due(store: Store, cluster: str, limit: int, resting: Collection[str] = ()) -
             Allocation.kill_at.is_(None),
             Allocation.not_before <= now(),
             Allocation.pool.not_in(resting),
+            Allocation.id.not_in(under_way),
+            func.coalesce(Trial.experiment_id.not_in([number for number, room in rooms.items() if room <= 0]), True),
         )
         .order_by(Allocation.created_at, Allocation.trial_id)
         .limit(limit)
     )
     with store.reading() as session:
-        return list(session.scalars(query))
+        rows = session.execute(query).all()
+    left, found = dict(rooms), []
+    for allocation_id, number in rows:
+        if number in left:
+            left[number] -= 1
+        if left.get(number, 0) >= 0:
+            found.append(allocation_id)
+    return found
 
 
 def next_due(store: Store, cluster: str) -> dt.datetime | None:
-    """When the next allocation that still waits out its back-off comes due."""
+    """When the next allocation that still waits out its back-off comes due. (What is due and waits for something else
+    is not hurried by looking again.)"""
     query = select(Allocation.not_before).where(
-        Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), Allocation.submission == Submission.NEW.value
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.submission == Submission.NEW.value,
+        Allocation.not_before > now(),
     )
     with store.reading() as session:
         return session.scalar(query.order_by(Allocation.not_before).limit(1))
@@ -92,12 +117,14 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
             return None
         config, secrets = _job_of(session, allocation)
         served = clusters.resolve(allocation.pool, allocation.slots)
-        if allocation.submit_started_at is None and (unheeded := jobspec.unheeded(served.cluster.kind, config)):
+        first = allocation.submit_started_at is None
+        if first and (remarks := jobspec.remarks(served.cluster.kind, config, allocation.slots, served.pool.slot_type)):
             with _noting(session) as notes:
-                notes.say(allocation.task_id, unheeded, "WARNING", allocation.id)
+                for remark in remarks:
+                    notes.say(allocation.task_id, remark, "WARNING", allocation.id)
         allocation.submission = Submission.SUBMITTING.value
         allocation.submit_started_at = now()
-        return Ticket(allocation, served, config, secrets)
+        return Ticket(allocation, served, config, secrets, first)
 
 
 def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any], Mapping[str, str]]:
@@ -105,6 +132,15 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any]
         return taskspec.job_of(session, allocation)
     of_trial = select(Experiment.config).join(Trial, Trial.experiment_id == Experiment.id)
     return session.scalars(of_trial.where(Trial.id == allocation.trial_id)).one(), {}
+
+
+def cannot_avoid(store: Store, allocation: Allocation, nodes: Sequence[str], kind: str) -> None:
+    """Tell the trial's owner that its attempt may be given nodes which it should keep away from."""
+    text = (
+        f"{kind} cannot keep a job off named nodes: it may be given {', '.join(nodes)} again. An administrator can take"
+    )
+    with store.transaction() as session:
+        logs.say(session, allocation.task_id, f"{text} a broken node out of service.", "WARNING", allocation.id)
 
 
 def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:

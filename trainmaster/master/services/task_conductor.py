@@ -14,6 +14,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Task
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.lifecycle.allocation import Outcome
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
 from trainmaster.master.lifecycle.standalone import TaskState
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services import attempts, logs
@@ -82,7 +83,7 @@ class TaskConductor:
     def _carry_out(self, decision: machine.Decision, live: Allocation | None) -> None:
         row = self.row
         match decision:
-            case machine.Allocate(attempt, delay):
+            case Allocate(attempt, delay):
                 attempts.ask_for(
                     self.session,
                     self.settings,
@@ -94,13 +95,13 @@ class TaskConductor:
                     delay=delay,
                     ready=False if row.kind in SERVICES else None,
                 )
-            case machine.Preempt(reason) if live is not None:
+            case Preempt(reason) if live is not None:
                 timeout = row.config.get("preemption_timeout")
                 grace = PAUSE_GRACE if timeout is None else float(timeout)
                 if attempts.ask_to_leave(self.session, live, reason, grace):
                     self._condemn(live, reason)
                 self._notes.say(row.task_id, f"Asked to save its work and leave: {reason}")
-            case machine.End(reason) if live is not None:
+            case End(reason) if live is not None:
                 row.reason = reason
                 self._condemn(live, reason)
             case machine.Finish(why):
@@ -108,7 +109,7 @@ class TaskConductor:
                 ended = update(Task).where(Task.task_id == row.task_id).values(end_time=row.end_time)
                 self.session.execute(ended.execution_options(synchronize_session=False))
                 wake(self.session, f"task:{row.task_id}")
-            case machine.Say(level, text):
+            case Say(level, text):
                 self._notes.say(row.task_id, text, level)
 
     def _condemn(self, live: Allocation, reason: str) -> None:

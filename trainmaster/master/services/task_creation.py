@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session
 
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masked, masks
@@ -17,7 +17,7 @@ from trainmaster.config.task import TaskConfig, parse_task, seconds_of
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
-from trainmaster.master.services import bindings, event_files, policies, ssh_keys, templates
+from trainmaster.master.services import archives, bindings, event_files, policies, ssh_keys, templates
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.context import ContextFile, pack
 from trainmaster.master.services.creation import UNCATEGORIZED, pet_name, refusal
@@ -85,6 +85,7 @@ def create(
     found = plan(store, settings, clusters, defaults, caller, order)
     refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
     archive = pack(order.files, settings.max_context_bytes)
+    source = ""  # whose files it gets
     task_id = str(uuid.uuid4())
     config = found.config
     with store.transaction() as session:
@@ -93,10 +94,11 @@ def create(
         if home is None or home.state:
             raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
         if order.parent_id:
-            parent = _parent(session, caller, order.parent_id)
-            archive = parent.archive if order.inherits else archive
+            _parent(session, caller, order.parent_id)
+            source = order.parent_id if order.inherits else source
         if order.forked_from and not order.files:
-            archive = _source(session, caller, order.forked_from).archive
+            _source(session, caller, order.forked_from)
+            source = order.forked_from
         job = Job(job_id=uuid.uuid4(), job_type=order.kind, owner_id=caller.user_id)
         session.add(job)
         session.flush()
@@ -114,7 +116,6 @@ def create(
             description=config["description"],
             config=config,
             pool=found.served.pool.name,
-            archive=archive,
             secrets=ssh_keys.make() if order.kind == SHELL else None,
             pausable=order.pausable and order.kind == GENERIC,
             idle_timeout=seconds_of(config["idle_timeout"] or 0) or None,
@@ -126,6 +127,10 @@ def create(
             row.config = {**config, "bind_mounts": event_files.mounts(config["bind_mounts"], row.shows)}
         session.add(row)
         session.flush()
+        if source:
+            archives.inherit(session, task_id, source)
+        else:
+            archives.put(session, task_id, archive)
         with conducting_task(session, settings, task_id) as conductor:
             conductor.event(Created())
     return task_id
@@ -216,7 +221,7 @@ def _source(session: Session, caller: Caller, task_id: str) -> Standalone:
 
 
 def _mine(session: Session, caller: Caller, task_id: str, what: str, *, lock: bool = False) -> Standalone:
-    found = session.get(Standalone, task_id, options=[undefer(Standalone.archive)], with_for_update=lock)
+    found = session.get(Standalone, task_id, with_for_update=lock)
     if found is None:
         raise NotFound(f"There is no task {task_id}.")
     caller.check(found.workspace_id)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, User
+from trainmaster.master.services import archives
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.jobspec import environment_for
 from trainmaster.master.services.task_conductor import NOTEBOOK, SHELL, TENSORBOARD
@@ -33,11 +33,12 @@ def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, st
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
     """What the runtime is told once it holds the lease (see ARCHITECTURE.md). Raises NotFound."""
     query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
-    query = query.where(Standalone.task_id == allocation.task_id).options(undefer(Standalone.archive))
+    query = query.where(Standalone.task_id == allocation.task_id)
     found = session.execute(query).first()
     if found is None:
         raise NotFound(f"The task of the attempt {allocation.id} has been deleted.")
     task, owner = found
+    size = archives.size(session, allocation.task_id)
     return {
         "task_type": task.kind,
         "trial": None,
@@ -47,7 +48,8 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
         "checkpoint_storage": {},
         "num_nodes": allocation.num_nodes,
         "owner": owner,
-        "context": base64.b64encode(task.archive).decode(),
+        "context_size": size,
+        "context": archives.small(session, allocation.task_id, size),
         "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
     }
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     ColumnElement,
     Double,
+    Integer,
     Select,
     Text,
     Uuid,
+    any_,
     bindparam,
     case,
     cast,
@@ -73,7 +76,7 @@ def get(store: Store, trial_id: int) -> tuple[Trial, Checkpoint | None]:
 def list_page(
     store: Store, experiment_id: int, states: Sequence[str], sort_by: str, descending: bool, offset: int, limit: int
 ) -> Page[Trial]:
-    statement = select(Trial).where(Trial.experiment_id == experiment_id)
+    statement = select(Trial.id).where(Trial.experiment_id == experiment_id)
     if states:
         statement = statement.where(Trial.state.in_(states))
     column = SORTS[sort_by]
@@ -85,8 +88,11 @@ def list_page(
         window = cut(offset, limit, total)
         order = column.desc().nulls_last() if descending else column.asc().nulls_last()
         ordered = statement.order_by(order, Trial.id.desc() if descending else Trial.id)
-        rows = session.scalars(ordered.offset(window.start).limit(window.size).params(metric=metric))
-        return Page(list(rows), window)
+        ids = list(session.scalars(ordered.offset(window.start).limit(window.size).params(metric=metric)))
+        rows = {
+            row.id: row for row in session.scalars(select(Trial).where(Trial.id == any_(literal(ids, ARRAY(Integer)))))
+        }
+        return Page([rows[key] for key in ids if key in rows], window)
 
 
 def kill(store: Store, settings: Settings, caller: Caller, trial_id: int) -> None:
@@ -253,15 +259,6 @@ def task_of_trial(store: Store, trial_id: int) -> str:
         found = session.scalar(select(Trial.task_id).where(Trial.id == trial_id))
     if found is None:
         raise NotFound(f"There is no trial {trial_id}.")
-    return found
-
-
-def context_of_task(store: Store, task_id: str) -> int:
-    """The experiment whose files a task needs."""
-    with store.reading() as session:
-        found = session.scalar(select(Trial.experiment_id).where(Trial.task_id == task_id))
-    if found is None:
-        raise NotFound(f"There is no task {task_id}.")
     return found
 
 

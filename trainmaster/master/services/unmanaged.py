@@ -18,9 +18,10 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
-from trainmaster.master.db.tables import Checkpoint, Experiment, Job, ModelDefinition, Project, Task, Trial
+from trainmaster.master.db.tables import Checkpoint, Experiment, Job, Project, Task, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.states import OutcomeKind, State
+from trainmaster.master.services import archives
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.context import pack
@@ -95,7 +96,7 @@ def create_experiment(
         )
         session.add(row)
         session.flush()
-        session.add(ModelDefinition(experiment_id=row.id, archive=archive))
+        archives.put(session, row.id, archive)
         return row.id, True
 
 

@@ -73,7 +73,7 @@ def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[U
     )
     latest = min(before, now())
     with store.transaction() as session:
-        rows = session.execute(query).tuples().all()
+        rows = session.execute(query).all()
     for row, kind, number, labels, workspace_id, workspace, user_id, username in rows:
         assert row.leased_at is not None
         end = min(row.ended_at or latest, before)
@@ -171,4 +171,4 @@ def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple
     if workspaces is not None:
         query = query.where(func.coalesce(Project.workspace_id, Standalone.workspace_id).in_(workspaces))
     with store.reading() as session:
-        return list(session.execute(query).tuples())
+        return list(session.execute(query))

@@ -294,4 +294,4 @@ def _views(session: Session, caller: Caller, ids: Select[int]) -> list[Workspace
         .join(User, User.id == Workspace.user_id)
         .where(Workspace.id.in_(ids))
     )
-    return [WorkspaceView(*row) for row in session.execute(query).tuples()]
+    return [WorkspaceView(*row) for row in session.execute(query)]

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from trainmaster.master.db import access, organisation, policies, registry, standalone, upkeep, webhooks  # noqa: F401 - their tables are to be known
+from trainmaster.master.db import access, condensed, organisation, policies, registry, standalone, upkeep, webhooks  # noqa: F401 - their tables are to be known
 from trainmaster.master.db.tables import Base
 
 connection = context.config.attributes["connection"]

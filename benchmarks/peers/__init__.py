@@ -1,0 +1,1 @@
+"""What others would use instead, brought up to be measured beside ours."""

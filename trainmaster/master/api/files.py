@@ -1,0 +1,59 @@
+"""The users' files on their way out, a piece at a time."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.services import archives
+from trainmaster.master.services.archives import Key
+from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services.store import Store
+
+router = APIRouter(tags=["files"])
+
+
+@router.get("/api/x1/allocations/{allocation_id}/context", response_class=StreamingResponse)
+def of_allocation(allocation_id: str, services: UsesServices, caller: AnyCaller) -> StreamingResponse:
+    """What the attempt works with, as a gzipped tar."""
+    own_allocation(caller, allocation_id)
+    key = archives.key_of_allocation(services.store, allocation_id)
+    size = _size(services.store, key)
+    pieces = archives.pieces(services.store, key, size)
+    return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Length": str(size)})
+
+
+@router.get("/api/v1/tasks/{task_id}/context_directory")
+def of_task(task_id: str, services: UsesServices, caller: AnyCaller) -> StreamingResponse:
+    if caller.allocation_id is not None and caller.task_id != task_id:
+        raise Forbidden(f"This token does not belong to the task {task_id}.")
+    return _in_json(services.store, archives.key_of_task(services.store, task_id))
+
+
+@router.get("/api/v1/experiments/{experiment_id}/model_def")
+def of_experiment(experiment_id: int, services: UsesServices, caller: UserCaller) -> StreamingResponse:
+    return _in_json(services.store, experiment_id)
+
+
+def _in_json(store: Store, key: Key) -> StreamingResponse:
+    """`{"b64Tgz": base64}`, as Determined answers."""
+    size = _size(store, key)
+    before, after = b'{"b64Tgz":"', b'"}'
+
+    def parts() -> Iterator[bytes]:
+        yield before
+        for piece in archives.pieces(store, key, size):
+            yield base64.b64encode(piece)
+        yield after
+
+    length = len(before) + (size + 2) // 3 * 4 + len(after)
+    return StreamingResponse(parts(), media_type="application/json", headers={"Content-Length": str(length)})
+
+
+def _size(store: Store, key: Key) -> int:
+    with store.reading() as session:
+        return archives.size(session, key)

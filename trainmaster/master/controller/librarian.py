@@ -1,0 +1,72 @@
+"""The loop that condenses what is read most: series into columns, logs into blocks.
+
+It takes at most a fifth of one processor, however much there is: after each step it rests four times as long as the
+step took. What it has not come to is read from the reports and lines themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from trainmaster.master.db.presence import AWAY, in_short
+from trainmaster.master.services import condensing, log_blocks, series_columns
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+PERIOD = 15.0  # seconds between two passes when all is done; and how old rows are at least when they are condensed
+REST = 4.0  # how many times as long as it works
+SOURCES = (series_columns.SOURCE, log_blocks.SOURCE)
+
+
+class Librarian:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._newest: dict[str, int] = {}  # ids of a pass ago
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="librarian", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                settled = self._newest
+                self._newest = {source.name: condensing.newest(self._store, source) for source in SOURCES}
+                if settled:
+                    self._pass(settled)
+            except AWAY as error:
+                log.info("the librarian waits for the database: %s", in_short(error))
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+                log.exception("condensing failed; it is tried again")
+            self._stop.wait(PERIOD)
+
+    def _pass(self, settled: Mapping[str, int]) -> None:
+        store, more = self._store, True
+        while more and not self._stop.is_set():
+            more = False
+            for source in SOURCES:
+                more |= self._rested(partial(condensing.count, store, source, settled[source.name]))
+            for trial_id in series_columns.due(store):
+                while self._rested(partial(series_columns.condense, store, trial_id)):
+                    pass
+            for task_id in log_blocks.due(store):
+                while self._rested(partial(log_blocks.condense, store, task_id)):
+                    pass
+
+    def _rested(self, step: Callable[[], bool]) -> bool:
+        """Take a step and rest after it. False when that was the last one, or the loop is to end."""
+        if self._stop.is_set():
+            return False
+        began = time.monotonic()
+        more = step()
+        return not self._stop.wait(REST * (time.monotonic() - began)) and more

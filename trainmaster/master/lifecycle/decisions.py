@@ -1,0 +1,44 @@
+"""What the machines of trials and of other tasks decide about attempts, and how long a next one waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_SETBACKS = 8  # failures in a row that are nobody's fault before we say that something is wrong
+SETBACK_DELAYS = (0, 5, 15, 30, 60, 120, 300, 600)  # seconds to wait before the next attempt
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """Ask for resources. `delay`: seconds to wait first."""
+
+    attempt: int
+    delay: int = 0
+
+
+@dataclass(frozen=True)
+class Preempt:
+    """Ask the running attempt to save its work and leave."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class End:
+    """End the running attempt now."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Say:
+    """A line for the task's log."""
+
+    level: str
+    text: str
+
+
+def delay_after(setbacks: int) -> int | None:
+    """Seconds that the next attempt waits after so many failures in a row that are nobody's fault; None: there have
+    been too many."""
+    return None if setbacks > MAX_SETBACKS else SETBACK_DELAYS[min(setbacks, len(SETBACK_DELAYS)) - 1]
