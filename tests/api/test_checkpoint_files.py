@@ -94,6 +94,7 @@ def test_what_cannot_be_had_is_a_sentence(user: Api, nobody: Api, root: Path, sa
     assert fetch(user, linked).status == 503
 
 
+# Only root can leave a file that the master's own account may not read.
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: files of two accounts are needed")
 def test_a_file_of_somebody_else_ends_the_archive(user: Api, root: Path, save: Callable[..., str]) -> None:
     folder = root / save()

@@ -108,6 +108,7 @@ def test_a_fork_is_followed(shell: Shell) -> None:
     assert "again and again" in shell.det("task", "fork", made.split()[2], "-f").out
 
 
+# scripts/test installs sshd where it may, as root; an ordinary user may be on a machine without.
 @pytest.mark.skipif(find_sshd("") is None, reason="there is no sshd on this machine")
 def test_a_shell_is_entered(shell: Shell, api: Master) -> None:
     made = shell.det("shell", "start", "-d", *NOTHING).out.strip()

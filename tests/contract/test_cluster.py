@@ -60,6 +60,7 @@ def test_for_developers(client: Reference) -> None:
     assert "99999" in said[4].err
 
 
+# The published client runs the machine's curl. scripts/test installs it as root.
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl, which `det dev curl` runs")
 def test_curl(client: Reference, truth: Master) -> None:
     assert json.loads(client.det("dev", "curl", "/api/v1/master"))["clusterId"] == truth.info()["clusterId"]

@@ -15,6 +15,7 @@ from trainmaster.runtime import url_file
 from trainmaster.runtime.url_file import read_url
 
 STRANGER, MASTER = 60_001, 60_002
+# Only root can give a file away.
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="not root, so no file can be given to somebody else")
 
 

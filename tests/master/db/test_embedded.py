@@ -19,6 +19,7 @@ from trainmaster.master.db import binaries
 from trainmaster.master.db.embedded import SOCKET_PATH_LIMIT, EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 
+# Only root can act as two accounts, which is what these tests are about.
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to act as two different users")
 
 
