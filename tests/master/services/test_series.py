@@ -212,6 +212,29 @@ def test_a_change_that_is_under_way_is_waited_for(attempts: Attempts, trial: int
     assert read(store, trial) == told(store, trial) == {metric: [] for metric in LOSS}
 
 
+@pytest.mark.parametrize("condensed", [False, True], ids=["new", "condensed"])
+@pytest.mark.parametrize("most", [series_columns.MOST, 5], ids=["at once", "in parts"])
+def test_a_report_that_becomes_visible_late_is_not_lost(
+    attempts: Attempts, trial: int, condensed: bool, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It drew its id before reports of others which have been counted."""
+    store = attempts.store
+    other = attempts.row(attempts.attempt()).trial_id or 0
+    monkeypatch.setattr(series_columns, "MOST", most)
+    report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 20)])
+    if condensed:
+        condense(store, trial)
+    with store.transaction() as session:
+        row = session.get_one(Trial, trial, with_for_update=True)
+        take(session, row, 1, [training(n, loss=n / 2) for n in range(20, 40)], "loss", True)
+        report(store, other, 1, [training(n, loss=0.0) for n in range(1, 40)])
+        condense(store, trial)
+        assert len(read(store, trial)[LOSS[0]]) == 19
+    assert len(read(store, trial)[LOSS[0]]) == 39
+    condense(store, trial)
+    assert read(store, trial) == told(store, trial)
+
+
 def test_columns_go_with_their_trial(attempts: Attempts, trial: int) -> None:
     store = attempts.store
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])

@@ -31,7 +31,6 @@ from trainmaster.master.services.store import Store
 
 MOST = 32_768  # reports condensed at once, about
 LOCK_CLASS = 7304
-_MAGNITUDE = 1.7976931348623157e308  # what still is a double
 
 SOURCE = Source(
     "metrics",
@@ -67,7 +66,8 @@ def due(store: Store) -> list[int]:
 
 def condense(store: Store, trial_id: int) -> bool:
     """Keep the next range of a trial's reports as columns. Returns whether there may be more. When somebody changed
-    them meanwhile, nothing has happened. Nobody who reports waits for more than the last few statements."""
+    them meanwhile, nothing has happened. Who adds reports never waits for it; who changes some waits for the last few
+    statements."""
     p = series_progress.c
     with store.transaction() as session:
         # Two who empty `changed` would not see each other's changes; who has lost the lock cannot write either.
@@ -78,14 +78,24 @@ def condense(store: Store, trial_id: int) -> bool:
             found = beginning.execute(begin.returning(p.upto, p.pending)).first()
         if found is None:
             return False
-        after, pending = found.upto, found.pending
-        settled = upto = counted_upto(store, SOURCE)
+        after: int = found.upto
+        pending: int = found.pending
+        settled = counted_upto(store, SOURCE)
+        span = settled - after
         if pending > 2 * MOST:
-            upto = min(after + max((settled - after) * MOST // pending, 1), settled)
+            span = max(span * MOST // pending, 1)
+        groups: dict[str, _Group] = {}
+        end, last = after, 0
         with store.reading() as reading:
-            groups = _gather(reading.execute(_REPORTS, {"trial_id": trial_id, "after": after, "upto": upto}))
+            while not last and end < settled:
+                end = min(end + span, settled)
+                rows = reading.execute(_REPORTS, {"trial_id": trial_id, "after": after, "upto": end})
+                groups, last = _gather(rows)
+        # Not up to `end`: a report that drew its id before others were counted may become visible only later, but never
+        # after one of its own trial with a higher id.
+        upto = last or after
         reports = sum(len(group.steps) for group in groups.values())
-        left = 0 if upto == settled else max(pending - reports, 0)
+        left = 0 if end == settled else max(pending - reports, 0)
         unchanged = (p.trial_id == trial_id) & (p.upto == after) & (p.changed.is_(None) | (p.changed > upto))
         done = update(series_progress).where(unchanged).values(upto=upto, pending=left).returning(p.upto)
         if session.execute(done).first() is None:
@@ -95,7 +105,7 @@ def condense(store: Store, trial_id: int) -> bool:
             session.execute(insert(series_steps), steps)
         if values := [{**where, **row} for group in groups.values() for row in group.columns()]:
             session.execute(insert(series_values), values)
-    return upto < settled
+    return end < settled
 
 
 def forget(session: Session, trial_ids: Sequence[int]) -> None:
@@ -118,7 +128,7 @@ class _Group:
         self.steps.append(row.steps)
         self.times.append(row.at)
         for name, value in (row.values or {}).items():
-            if (type(value) is float or type(value) is int) and -_MAGNITUDE <= value <= _MAGNITUDE:
+            if (type(value) is float or type(value) is int) and -sys.float_info.max <= value <= sys.float_info.max:
                 places, values = self.values[name]
                 places.append(place)
                 values.append(value)
@@ -142,14 +152,17 @@ class _Group:
             }
 
 
-def _gather(rows: Iterable[Row[Any]]) -> dict[str, _Group]:
+def _gather(rows: Iterable[Row[Any]]) -> tuple[dict[str, _Group], int]:
+    """Reports by group, and the id of the last one; 0 where there is none."""
     groups: dict[str, _Group] = {}
+    last = 0
     for row in rows:
         group = groups.get(row.group)
         if group is None:
             group = groups[row.group] = _Group(row.group)
         group.add(row)
-    return groups
+        last = row.id
+    return groups, last
 
 
 def _packed(values: array[Any]) -> bytes:
