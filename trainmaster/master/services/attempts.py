@@ -83,5 +83,4 @@ def close(session: Session, allocation: Allocation, outcome: OutcomeKind, text: 
     allocation.ended_at = now()
     allocation.outcome = outcome.value
     allocation.exit_text = text
-    session.flush()
     wake(session, f"allocation:{allocation.id}")

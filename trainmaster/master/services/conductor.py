@@ -8,11 +8,11 @@ experiment ever overlap, and a crash leaves either all of a change or nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session, undefer
@@ -38,6 +38,15 @@ _EXIT_REASON = {
 }
 
 
+class _Step(NamedTuple):
+    """What an event made of a trial."""
+
+    event: trials.Event
+    before: State
+    after: State
+    decisions: tuple[trials.Decision, ...]
+
+
 class Conductor:
     """Made by `conducting`; every method must be called inside its block."""
 
@@ -47,6 +56,8 @@ class Conductor:
         self.row = row
         self._search: Search | None = None
         self._pending: deque[Callable[[], None]] = deque()
+        self._wanted: list[Create] = []
+        self._over: list[str] = []  # tasks of trials that have ended
         self._notes = logs.Notes()
 
     # -- what services call -----------------------------------------------------------------------------------
@@ -103,24 +114,8 @@ class Conductor:
                     wake(self.session, f"experiment:{row.id}", "janitor")
 
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
-        before = trials.Trial(
-            state=State(trial.state),
-            max_restarts=int(self.row.config["max_restarts"]),
-            restarts=trial.restarts,
-            setbacks=trial.setbacks,
-            attempts=trial.attempts,
-            allocated=self._live_allocation(trial) is not None,
-            stop=trials.StopCause(trial.stop) if trial.stop else None,
-        )
-        after, decisions = trials.step(before, event)
-        if after == before and not decisions:
-            return
-        trial.state, trial.stop = after.state.value, after.stop.value if after.stop else None
-        trial.restarts, trial.setbacks, trial.attempts = after.restarts, after.setbacks, after.attempts
-        why = getattr(event, "why", "") or getattr(event, "text", "")
-        self.story("trial", type(event).__name__, before.state, after.state, why, decisions, trial.id)
-        for decision in decisions:
-            self._carry_out(trial, decision)
+        if (step := self._step(trial, event)) is not None:
+            self._follow(trial, step)
 
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
         """A validation report that is new."""
@@ -180,19 +175,49 @@ class Conductor:
 
     def settle(self) -> None:
         """Carry out everything that is still to be done, then save. Called by `conducting`."""
+        self._create()
         while self._pending:
             self._pending.popleft()()
+            self._create()
         if self._search is not None:
             self.row.search = self._search.snapshot()
             if self.row.end_time is None:
                 self.row.progress = min(max(self._search.progress(), 0.0), 1.0)
         self.session.flush()
+        if self._over:
+            of_trials = update(Task).where(Task.task_id == Trial.task_id, Trial.task_id.in_(self._over))
+            self.session.execute(of_trials.values(end_time=Trial.end_time).execution_options(synchronize_session=False))
         self._notes.write(self.session)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
     def _later(self, work: Callable[[], None]) -> None:
         self._pending.append(work)
+
+    def _step(self, trial: Trial, event: trials.Event) -> _Step | None:
+        """Write down what `event` makes of a trial; None when it changes nothing."""
+        before = trials.Trial(
+            state=State(trial.state),
+            max_restarts=int(self.row.config["max_restarts"]),
+            restarts=trial.restarts,
+            setbacks=trial.setbacks,
+            attempts=trial.attempts,
+            # The attempt that has ended was the only one: there is no other before it has.
+            allocated=not isinstance(event, trials.AllocationEnded) and self._live_allocation(trial) is not None,
+            stop=trials.StopCause(trial.stop) if trial.stop else None,
+        )
+        after, decisions = trials.step(before, event)
+        if after == before and not decisions:
+            return None
+        trial.state, trial.stop = after.state.value, after.stop.value if after.stop else None
+        trial.restarts, trial.setbacks, trial.attempts = after.restarts, after.setbacks, after.attempts
+        return _Step(event, before.state, after.state, decisions)
+
+    def _follow(self, trial: Trial, step: _Step) -> None:
+        why = getattr(step.event, "why", "") or getattr(step.event, "text", "")
+        self.story("trial", type(step.event).__name__, step.before, step.after, why, step.decisions, trial.id)
+        for decision in step.decisions:
+            self._carry_out(trial, decision)
 
     def _live_trials(self) -> list[Trial]:
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None)).order_by(Trial.id)
@@ -205,20 +230,22 @@ class Conductor:
         return self.session.scalar(query)
 
     def _act(self, actions: list[Action]) -> None:
-        self._create([action for action in actions if isinstance(action, Create)])
+        self._wanted += [action for action in actions if isinstance(action, Create)]
         for action in actions:
             match action:
                 case Stop(request_id, why):
+                    self._create()  # it may be one of these
                     self._stop(request_id, why)
                 case Shutdown(cancel, failure, why):
                     done = experiments.SearchDone(cancel, failure, why)
                     self._later(partial(self.experiment_event, done))
 
-    def _create(self, actions: Sequence[Create]) -> None:
-        """New trials, with a handful of statements for all of them."""
-        if not actions or State(self.row.state) not in (State.ACTIVE, State.PAUSED):
+    def _create(self) -> None:
+        """New trials, with a handful of statements for all that the search wants by now."""
+        wanted, self._wanted = self._wanted, []
+        if not wanted or State(self.row.state) not in (State.ACTIVE, State.PAUSED):
             return  # the experiment is ending: what the search would still try is not started
-        made = [(action, f"{self.row.id}.{action.request_id}") for action in actions]
+        made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]
         self.session.add_all(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id) for _, task_id in made)
         self.session.flush()
         rows = [
@@ -237,13 +264,16 @@ class Conductor:
             )
             for action, task_id in made
         ]
+        created = trials.Created(paused=self.row.state == State.PAUSED)
+        steps = [self._step(trial, created) for trial in rows]
         self.session.add_all(rows)
+        self.session.flush()
         self.row.num_trials += len(rows)
         self.row.live_trials += len(rows)
-        self.session.flush()
-        for action, trial in zip(actions, rows, strict=True):
+        for action, trial, step in zip(wanted, rows, steps, strict=True):
             self.story("search", "Create", why=action.why, trial_id=trial.id)
-            self.trial_event(trial, trials.Created(paused=self.row.state == State.PAUSED))
+            if step is not None:
+                self._follow(trial, step)
 
     def _stop(self, request_id: str, why: str) -> None:
         trial = self.session.scalar(
@@ -288,12 +318,7 @@ class Conductor:
     def _finish(self, trial: Trial, decision: trials.Finish) -> None:
         trial.end_time = now()
         trial.reason = decision.why
-        self.session.execute(
-            update(Task)
-            .where(Task.task_id == trial.task_id)
-            .values(end_time=trial.end_time)
-            .execution_options(synchronize_session=False)
-        )
+        self._over.append(trial.task_id)
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0

@@ -137,18 +137,21 @@ def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) 
 
 def end_together(store: Store, settings: Settings, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
     """The same for several attempts (by id) of one experiment: all or none of them."""
+    mine = Allocation.id.in_(outcomes)
+    of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
+    of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
+    fresh = {"populate_existing": True}
     with conducting(store, settings, experiment_id) as conductor:
-        for allocation_id in sorted(outcomes):
-            _end(conductor, allocation_id, outcomes[allocation_id])
+        found = conductor.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
+        by_id = {trial.id: trial for trial in found}
+        for allocation in conductor.session.scalars(of_attempts.with_for_update(), execution_options=fresh).all():
+            if allocation.ended_at is None and allocation.trial_id is not None:
+                _end(conductor, allocation, by_id[allocation.trial_id], outcomes[allocation.id])
 
 
-def _end(conductor: Conductor, allocation_id: str, outcome: Outcome) -> None:
-    allocation = conductor.session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
-    if allocation.ended_at is not None:
-        return
+def _end(conductor: Conductor, allocation: Allocation, trial: Trial, outcome: Outcome) -> None:
     if outcome.exit_code is not None:
         allocation.exit_code = outcome.exit_code
-    trial = conductor.session.get_one(Trial, allocation.trial_id)
     saved = trial.checkpoint_count > allocation.checkpoints_before
     conductor.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
 
