@@ -165,6 +165,19 @@ def test_a_folder_that_vanishes_keeps_no_other_job_from_being_cancelled(
     (bench.folder(gone) / ".elsewhere").rename(bench.folder(gone) / ".local")
 
 
+def test_a_cancel_that_cannot_lock_the_queue_says_so_and_may_be_made_again(bench: Bench) -> None:
+    ref = bench.submit(programs.WAITS)
+    bench.ready(ref)
+    lock = bench.setup.job_root / ".queue.lock"
+    lock.rename(lock.with_suffix(".aside"))
+    lock.mkdir()  # as little of a lock as on a file system that became read-only
+    with pytest.raises(Transient, match=r"Jobs below .* cannot be cancelled now: Is a directory\."):
+        bench.dispatcher.cancel([ref])
+    lock.rmdir()
+    bench.dispatcher.cancel([ref])
+    assert bench.ended(ref).state is JobState.CANCELLED
+
+
 def test_a_job_survives_its_master_and_the_next_one_adopts_it(setup: Setup) -> None:
     jobs = ["t-runs:1:WAITS", "t-waits:2:ENDS_WELL"]
     with master(setup.job_root, 2, *jobs) as first:

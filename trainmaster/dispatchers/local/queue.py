@@ -71,18 +71,21 @@ class LocalQueue:
     def cancel(self, jobs: Iterable[LocalJob]) -> None:
         """Have jobs end; those without slots have ended with this. Raises Transient, but tries all."""
         failed: OSError | None = None
-        # Not while slots are given away: a job would start after it was seen to have been cancelled.
-        with self._exclusive():
-            for job in jobs:
-                try:
-                    if job.submitted is not None and not job.look().state.terminal:
-                        job.request_cancel()
-                except FileNotFoundError:
-                    continue  # its folder was removed a moment ago
-                except OSError as error:
-                    failed = failed or error
+        try:
+            # Not while slots are given away: a job would start after it was seen to have been cancelled.
+            with self._exclusive():
+                for job in jobs:
+                    try:
+                        if job.submitted is not None and not job.look().state.terminal:
+                            job.request_cancel()
+                    except FileNotFoundError:
+                        continue  # its folder was removed a moment ago
+                    except OSError as error:
+                        failed = failed or error
+        except OSError as error:  # the lock cannot be had: a file system that is away or read-only, too many open files
+            failed = error
         if failed:
-            raise Transient(f"Jobs below {self._root} cannot be cancelled: {failed.strerror}.")
+            raise Transient(f"Jobs below {self._root} cannot be cancelled now: {failed.strerror}.")
 
     def close(self) -> None:
         """Stop looking. Jobs go on."""
