@@ -92,6 +92,7 @@ class ClusterLoop:
         self._crowded = False  # more may be submitted as soon as a submit under way is over
         self._limited = False  # some may wait for others of their experiment to end
         self._backlog: sightings.Backlog | None = None
+        self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
 
     @property
@@ -285,16 +286,15 @@ class ClusterLoop:
         """Whether anything was learned of the cluster. A look itself only fills the backlog."""
         due = self._look is None and time.monotonic() - self._observed_at >= self._poll_interval()
         # Where nothing of ours is there, nothing is asked.
-        if due and (not self._observed_at or sightings.any_live(self._store, self._cluster.name)):
+        if due and (not self._observed_at or self._removing or sightings.any_live(self._store, self._cluster.name)):
             self._observed_at = time.monotonic()
             self._look = self._looker.submit(self._clusters.observe, self._cluster)
             if wait([self._look], PROMPT).not_done:
                 self._look.add_done_callback(lambda _: self._wake.set())
-        if self._look is None or not self._look.done():
-            return self._take_backlog()
-        look, self._look = self._look, None
-        self._take_look(look)
-        return False
+        if self._look is not None and self._look.done():
+            look, self._look = self._look, None
+            self._take_look(look)
+        return self._take_backlog()  # in every pass: looks may come faster than all that one of them tells is taken
 
     def _take_look(self, look: Future[Snapshot]) -> None:
         try:
@@ -307,12 +307,18 @@ class ClusterLoop:
             return
         self._unreachable = ""
         found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
-        for ref in (*found.doubles, *found.orphans):
-            log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
-        self._cancel([*found.doubles, *found.orphans])
         self._backlog = found.backlog
-        if found.backlog.news:
-            self._wake.set()
+        self._remove([*found.doubles, *found.orphans])
+
+    def _remove(self, unwanted: list[JobRef]) -> None:
+        """End jobs that nobody wants. One that takes its time is not asked to leave in every pass."""
+        at = time.monotonic()
+        since = {ref: self._removing.get(ref, -math.inf) for ref in unwanted}
+        now_asked = [ref for ref in since if at - since[ref] >= endings.RESEND_KILL]
+        for ref in now_asked:
+            log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
+        self._removing = since | dict.fromkeys(now_asked, at)
+        self._cancel(now_asked)
 
     def _take_backlog(self) -> bool:
         if self._backlog is None or not self._backlog.news:
@@ -380,9 +386,9 @@ class ClusterLoop:
             if len(outcomes) > 1:
                 for allocation_id, outcome in outcomes.items():
                     self._end(experiment_id, {allocation_id: outcome})
-        else:
-            if self._limited:
-                self._wake.set()
+            return
+        if self._limited:
+            self._wake.set()
 
     def _end_alone(self, found: endings.Verdict) -> None:
         """An attempt of no trial."""
