@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, func, or_, select, update
 
 from trainmaster.dispatchers.base import JobRef, JobState
 from trainmaster.master.db.tables import Allocation, Stream, Trial
@@ -27,10 +27,12 @@ RESEND_KILL = 30.0  # seconds between two requests to end the same job
 
 @dataclass(frozen=True)
 class Ending:
-    """An attempt of which something says that it has ended: a few among thousands that run or wait."""
+    """An attempt of which something says that it has ended: a few among thousands that run or wait. `taken`: how much
+    of each of its streams has been taken in."""
 
     allocation: Allocation
     experiment_id: int | None
+    taken: Mapping[str, int] | None
 
     @property
     def ref(self) -> JobRef | None:
@@ -40,8 +42,9 @@ class Ending:
 
 
 def ending(store: Store, cluster: str) -> list[Ending]:
+    taken = select(func.jsonb_object_agg(Stream.stream, Stream.acked)).where(Stream.allocation_id == Allocation.id)
     query = (
-        select(Allocation, Trial.experiment_id)
+        select(Allocation, Trial.experiment_id, taken.scalar_subquery())
         .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), possibly_over())
         .order_by(Allocation.created_at)
@@ -96,26 +99,24 @@ class Verdict:
     leased: bool
 
 
-def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
+def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:  # noqa: ARG001
     """Attempts whose end is certain by now, one after the other."""
     time = epoch(now())
     for one in endings:
         row = one.allocation
         outcome = verdict(attempt_of(row), time, settings.lost_after)
         if outcome is not None:
-            leased, complete = row.lease_job is not None, _complete(store, row)
+            leased, complete = row.lease_job is not None, _complete(one)
             yield Verdict(row.id, one.experiment_id, row.token, row.run_as, outcome, complete, leased)
 
 
-def _complete(store: Store, allocation: Allocation) -> bool:
-    if len(allocation.exits) < allocation.num_nodes:
-        return allocation.lease_job is None  # a job that never leased has reported nothing
+def _complete(ending: Ending) -> bool:
+    row, taken = ending.allocation, ending.taken or {}
+    if len(row.exits) < row.num_nodes:
+        return row.lease_job is None  # a job that never leased has reported nothing
     written: dict[str, int] = {}
-    for record in allocation.exits.values():
+    for record in row.exits.values():
         written.update(record.get("spool") or {})
-    with store.reading() as session:
-        query = select(Stream.stream, Stream.acked).where(Stream.allocation_id == allocation.id)
-        taken = {row.stream: row.acked for row in session.execute(query)}
     return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
 
 
