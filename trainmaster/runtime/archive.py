@@ -11,7 +11,7 @@ from typing import Dict
 
 _PARTS = ("core", "launchers", "runtime")
 # A job's first and last tenths of a second are paid by every trial. Python takes itself apart, which nobody needs any
-# more, for as long as it takes to read the modules; and what is read stays, so that there is no garbage to look for.
+# more, until all modules are read (main goes on from there): what is read stays, there is no garbage to look for.
 _MAIN = b"""import gc
 import os
 import sys
@@ -21,8 +21,6 @@ if sys.version_info < (3, 8):
 gc.disable()
 from trainmaster.runtime.main import main
 
-gc.freeze()  # what was read stays: the first collection need not go through it
-gc.enable()
 status = main(sys.argv[1:])
 try:
     sys.stdout.flush()

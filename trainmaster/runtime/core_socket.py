@@ -1,9 +1,9 @@
 """The Unix socket on which core speaks to the runtime of its node; a JSON object a line.
 
-{"op": "wake"}                                  lines were added to stream `core`; no answer {"op":
-"sync", "lines": n, "timeout": s}        wait until the master has n lines -> {"acked", "online"} {"op":
-"append", "line": "..."}                 the disk took no more: keep this line of the stream from now
-                                                on -> {"lines": number of lines in the stream}
+{"op": "wake"}                                  lines were added to stream `core`; no answer
+{"op": "sync", "lines": n, "timeout": s}        wait until the master has n lines -> {"acked", "online"}
+{"op": "append", "line": "..."}                 the disk took no more: keep this line of the stream from now on
+                                                -> {"lines": number of lines in the stream}
 """
 
 from __future__ import annotations

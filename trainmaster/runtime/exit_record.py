@@ -39,7 +39,7 @@ class ExitRecord(Record):
 
 
 def write_exit_record(folder: Path, record: ExitRecord, *, replace: bool = True) -> None:
-    """Write `exit/<node rank>.json` so that it is whole or not there, and durable. Raises OSError.
+    """Write `exit/<node rank>.json` so that it is whole or not there. Raises OSError.
 
     With `replace=False` an existing record stays: a job that never got the lease must not speak for the one
     that has it.
@@ -50,8 +50,6 @@ def write_exit_record(folder: Path, record: ExitRecord, *, replace: bool = True)
     try:
         with open(str(fresh), "w", encoding="utf-8") as file:
             json.dump(record.to_json(), file)
-            file.flush()
-            os.fsync(file.fileno())
         if replace:
             os.replace(str(fresh), str(target))
         else:
@@ -61,8 +59,14 @@ def write_exit_record(folder: Path, record: ExitRecord, *, replace: bool = True)
     finally:
         if fresh.exists():
             fresh.unlink()
-    directory = os.open(str(target.parent), os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+
+
+def make_durable(folder: Path, node_rank: int) -> None:
+    """Have the disk keep the exit record of a node. Raises OSError."""
+    target = folder / "exit" / ("%d.json" % node_rank)
+    for path in (target, target.parent):
+        file = os.open(str(path), os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)

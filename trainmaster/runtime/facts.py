@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
-import subprocess
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.job import Job
@@ -117,6 +115,9 @@ def _number(devices: List[str]) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
 
 def _nvidia_indices() -> Dict[str, int]:
     """UUID -> index of the NVIDIA devices that are seen here; empty when they cannot be listed."""
+    import shutil  # few jobs need them, and every job would wait for them
+    import subprocess
+
     command = shutil.which("nvidia-smi")
     if command is None:
         return {}

@@ -144,11 +144,16 @@ def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]
         address = by_interface.get(name)
         if address:
             return address, name
-    for address in (_address_towards(master_url), _address_of_name()):
-        if address and not address.startswith("127."):
-            owner = [name for name, known in by_interface.items() if known == address]
-            return address, owner[0] if owner else None
-    return "127.0.0.1", "lo"
+    address = _beyond(_address_towards(master_url)) or _beyond(_address_of_name())
+    if address is None:
+        return "127.0.0.1", "lo"
+    owner = [name for name, known in by_interface.items() if known == address]
+    return address, owner[0] if owner else None
+
+
+def _beyond(address: Optional[str]) -> Optional[str]:
+    """`address`, unless it is of this machine alone."""
+    return None if address is None or address.startswith("127.") else address
 
 
 def interface_address(name: str) -> Optional[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +11,9 @@ from trainmaster.runtime.errors import Away, MasterError, Rejected
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job
+from trainmaster.runtime.last_word import LastWord
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.shipper import LAST_CALL, NOT_ABOUT_RECORDS, Shipper
 from trainmaster.runtime.spool import Stream
 
@@ -46,6 +47,7 @@ class Reporting:
         self._allocation = "/api/x1/allocations/" + job.allocation_id
         self._on_preempt = on_preempt
         self._on_gone = on_gone
+        self._folder = job.folder
         self._patience = job.final_patience
         self._settled = False
         # Re-entrant: a full disk is told of while a line is being added.
@@ -99,7 +101,7 @@ class Reporting:
         self.add_log({"t": time.time(), "kind": "preempt_pending", "reason": reason})
 
     def settle(self) -> Dict[str, int]:
-        """Put everything on disk; the number of records of each stream."""
+        """Take no more records and write down what there is; the number of records of each stream."""
         for stream in self._streams:
             if stream.lost:
                 self.say_error(
@@ -111,14 +113,18 @@ class Reporting:
             stream.finish()
         return {stream.name: stream.lines() for stream in self._streams}
 
-    def deliver(self, record: ExitRecord, *, on_disk: bool, hurry: bool) -> bool:
-        """Send what is left and the exit record; wait a bounded time for a master that is away, or that hangs.
+    def deliver(self, record: ExitRecord, *, hurry: bool) -> bool:
+        """Leave the exit record in the job folder, and send it with what is left; wait a bounded time for a master that
+        is away, or that hangs.
 
-        With `hurry` no time is spent on waiting. What is `on_disk` the master reads from there later: only a full
-        disk is a reason to wait for long. True when the master has everything.
+        With `hurry` no time is spent on waiting. What is on disk the master reads from there later: only a full
+        disk is a reason to wait for long. What the master takes at once is safe with it; all else is made durable
+        here before anything is waited for. True when the master has everything.
         """
-        on_disk = on_disk and not any(stream.degraded for stream in self._streams)
-        patience = 0.0 if hurry else self._patience if on_disk else max(self._patience, _WITHOUT_DISK)
+        last = LastWord(self._folder, record, self._streams)
+        if not all(shipper.online for shipper in self._shippers):
+            last.make_durable()
+        patience = self._patience_for(last, hurry)
         for shipper in self._shippers:
             shipper.finish(patience, _GOES_WITH_EXIT)
         online = all([shipper.finished() for shipper in self._shippers])
@@ -127,14 +133,15 @@ class Reporting:
         body = record.to_json()
         try:
             try:
-                answer = self._say_exit({**body, "reports": [rest for _, rest in left.values()]}, patience, online)
+                answer = self._say_exit({**body, "reports": [rest for _, rest in left.values()]}, last, hurry, online)
             except Rejected as error:
                 if not left or error.http_status in NOT_ABOUT_RECORDS:
                     raise
                 # One of the records cannot be stored; the ordinary way finds out which.
                 online = all([shipper.send_rest() for shipper, _ in left.values()])
-                answer = self._say_exit(body, patience, online)
+                answer = self._say_exit(body, last, hurry, online)
         except MasterError as error:
+            last.make_durable()
             where = "the exit record and the reports stay in the job folder"
             print_notice("%s: %s" % (where, error) if isinstance(error, Away) else str(error))
             return False
@@ -143,14 +150,23 @@ class Reporting:
                 left[stream][0].taken(int(acked))
         return online
 
-    def _say_exit(self, body: Mapping[str, Any], patience: float, online: bool) -> Any:
-        return self._master.insist(
-            "POST",
-            self._allocation + "/exit",
-            body,
-            patience=patience if online else 0.0,
-            timeout=max(patience, LAST_CALL) if online else LAST_CALL,
-        )
+    def _patience_for(self, last: LastWord, hurry: bool) -> float:
+        if hurry:
+            return 0.0
+        return self._patience if last.on_disk else max(self._patience, _WITHOUT_DISK)
+
+    def _say_exit(self, body: Mapping[str, Any], last: LastWord, hurry: bool, online: bool) -> Any:
+        path = self._allocation + "/exit"
+        patience = self._patience_for(last, hurry)
+        timeout = max(patience, LAST_CALL) if online else LAST_CALL
+        if online:
+            try:
+                return self._master.call("POST", path, body, timeout=timeout)
+            except Away:
+                pass  # it is asked again, with all the patience there is, once nothing can get lost here
+        last.make_durable()
+        patience = self._patience_for(last, hurry) if online else 0.0
+        return self._master.insist("POST", path, body, patience=patience, timeout=timeout)
 
     def close(self) -> None:
         """Let go of files and the socket."""
@@ -178,12 +194,3 @@ class Reporting:
             self._on_preempt(str(preempt.get("reason") or "master"))
         if answer.get("gone"):
             self._on_gone()
-
-
-def print_notice(text: str) -> None:
-    """A line for the scheduler's capture of the job. Never raises: that file may be on the full disk."""
-    try:
-        sys.stderr.write("trainmaster: %s\n" % text)
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return

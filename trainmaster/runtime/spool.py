@@ -245,19 +245,21 @@ class Stream:
             self._saved_acked = acked
 
     def finish(self) -> None:
-        """Write what waits, make it durable, save how far the master has it."""
-        with self._lock:
-            try:
-                self._flush()
-                if self._writer is not None:
-                    self._writer.sync()
-            except OSError as error:
-                trouble: Optional[OSError] = error
-            else:
-                trouble = None
-        if trouble is not None:
-            self._tell(trouble)
+        """Write what waits, save how far the master has it."""
+        self._try(self._flush)
         self.save_acked()
+
+    def make_durable(self) -> None:
+        """Have the disk keep what was written."""
+        if self._writer is not None:
+            self._try(self._writer.sync)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        try:
+            with self._lock:
+                work()
+        except OSError as error:
+            self._tell(error)
 
     def close(self) -> None:
         with self._lock:

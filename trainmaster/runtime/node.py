@@ -1,0 +1,176 @@
+"""The work of one node once the lease is there.
+
+reporting -> context -> rendezvous -> environment -> the user's process -> exit record -> deliver what is left
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+from trainmaster.runtime.context import unpack_context
+from trainmaster.runtime.environment import child_environment, write_info
+from trainmaster.runtime.errors import AskedToLeave, Away, Rejected, RuntimeFault
+from trainmaster.runtime.exit_record import ExitRecord
+from trainmaster.runtime.facts import Facts
+from trainmaster.runtime.job import Job, Work
+from trainmaster.runtime.lease import context_of
+from trainmaster.runtime.master import Master
+from trainmaster.runtime.preempt import Preemption, PreemptWatch
+from trainmaster.runtime.rendezvous import meet
+from trainmaster.runtime.reporting import Reporting
+from trainmaster.runtime.signals import Signals
+from trainmaster.runtime.supervise import Outcome, Supervisor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional
+
+
+class Node:
+    """What the steps after the lease share."""
+
+    def __init__(
+        self,
+        job: Job,
+        facts: Facts,
+        work: Work,
+        master: Master,
+        token: str,
+        signals: Signals,
+        run_dir: Path,
+        started: float,
+    ) -> None:
+        self._job = job
+        self._facts = facts
+        self._work = work
+        self._master = master
+        self._token = token
+        self._signals = signals
+        self._run_dir = run_dir
+        self._started = started
+        self._gone = False
+        self._reporting = Reporting(
+            job,
+            facts,
+            master,
+            run_dir,
+            on_preempt=self._master_wants_us_gone,
+            on_gone=self._allocation_is_gone,
+        )
+        self._preemption = Preemption(run_dir, self._reporting.say, self._reporting.tell_preempt)
+        self._watch = PreemptWatch(master, job.allocation_id, self._preemption)
+
+    def run(self, address: str, interface: Optional[str]) -> int:
+        self._reporting.start()
+        try:
+            outcome = self._train(address, interface)
+        except AskedToLeave as asked:
+            # Nothing was begun, nothing is lost: this is preemption that was obeyed at once.
+            self._preemption.request_here(asked.reason)
+            outcome = Outcome(0, message=str(asked))
+        except RuntimeFault as fault:
+            outcome = Outcome(fault.status, message=str(fault))
+        self._signals.as_events()
+        self._watch.stop()
+        self._reporting.say(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
+        self._end(outcome)
+        return outcome.exit_code
+
+    def _train(self, address: str, interface: Optional[str]) -> Outcome:
+        job, facts, work = self._job, self._facts, self._work
+        if work.preempt is not None:
+            raise AskedToLeave(work.preempt)
+        self._watch.start()
+        # Ranks import core from the node's own disk, not from the file system that all jobs share.
+        package = self._run_dir / "trainmaster.zip"
+        shutil.copyfile(str(job.folder / "runtime.zip"), str(package))
+        workdir = self._run_dir / "workdir"
+        workdir.mkdir()
+        unpack_context(context_of(self._master, job, work), workdir)
+        # It is needed no more.
+        self._work = work = work.replaced(context="")
+        meeting = meet(
+            self._master,
+            job.allocation_id,
+            rank=facts.node_rank,
+            num_nodes=facts.num_nodes,
+            address=address,
+            slots=len(facts.slot_ids),
+            patience=job.rendezvous_patience,
+            say=self._reporting.say,
+        )
+        environment = child_environment(
+            job,
+            work,
+            facts,
+            meeting,
+            run_dir=self._run_dir,
+            package=package,
+            master_url=self._master.url,
+            session_token=self._token,
+            interface=interface,
+            inherited=os.environ,
+        )
+        if facts.node_rank == 0 and (work.config.get("environment") or {}).get("proxy_ports"):
+            self._announce(address)
+        write_info(job, work, facts, meeting, run_dir=self._run_dir, environment=environment)
+        if self._preemption.reason is not None:
+            raise AskedToLeave(self._preemption.reason)
+        self._signals.as_events()
+        supervisor = Supervisor(
+            job,
+            facts.end_time,
+            self._preemption,
+            self._reporting,
+            self._signals.events,
+            self._token,
+            "training" if work.trial is not None else "program",
+        )
+        # The administrators' first, then the user's own, as Determined names it.
+        hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]
+        return supervisor.run(work.entrypoint, environment, workdir, hooks)
+
+    def _announce(self, address: str) -> None:
+        """Where the ports are that the configuration has passed on. A master that is away learns it from no other."""
+        from trainmaster.runtime.announce import address_for, announce  # few jobs have any
+
+        where = address_for(self._master.url, address)
+        try:
+            announce(self._master, self._job.allocation_id, where, self._job.lease_patience)
+        except (Away, Rejected) as error:
+            self._reporting.say("the ports of this job cannot be reached through the master: %s" % error, "WARNING")
+
+    def _end(self, outcome: Outcome) -> None:
+        acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())
+        record = ExitRecord(
+            allocation_id=self._job.allocation_id,
+            job_id=self._facts.job_id,
+            node_rank=self._facts.node_rank,
+            node_name=self._facts.node_name,
+            exit_code=outcome.exit_code,
+            signal=outcome.signal,
+            oom=outcome.oom,
+            preempted=self._preemption.reason,
+            preempt_acked=acked and self._preemption.reason is not None,
+            began=self._was_started(),
+            message=outcome.message,
+            started_at=self._started,
+            ended_at=time.time(),
+            spool=self._reporting.settle(),
+        )
+        self._reporting.deliver(record, hurry=self._gone)
+        self._reporting.close()
+
+    def _was_started(self) -> bool:
+        return (self._run_dir / "info").exists()
+
+    def _master_wants_us_gone(self, reason: str) -> None:
+        self._preemption.request_by_master(reason)
+
+    def _allocation_is_gone(self) -> None:
+        if not self._gone:
+            self._gone = True
+            self._signals.events.put(("gone",))
