@@ -24,6 +24,7 @@ from trainmaster.master.services import (
     submission,
     trials,
 )
+from trainmaster.master.services.clock import now
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.logs import LogFilter
 from trainmaster.master.services.store import Store
@@ -216,7 +217,8 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
     "question",
     [
         lambda store: submission.due(store, "default", 64),
-        lambda store: submission.next_due(store, "default"),
+        lambda store: submission.due(store, "default", 64, rooms={1: 2}),
+        lambda store: submission.next_due(store, "default", now()),
         lambda store: sightings.any_live(store, "default"),
         lambda store: endings.to_kill(store, "default"),
         lambda store: endings.enforce_deadlines(store),
@@ -226,7 +228,19 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
         lambda store: removal.remove_deleted_experiments(store),
         lambda store: removal.remove_expired_sessions(store),
     ],
-    ids=("due", "next_due", "live", "to_kill", "deadlines", "agenda", "ending", "uncollected", "deleted", "sessions"),
+    ids=(
+        "due",
+        "limited",
+        "next_due",
+        "live",
+        "to_kill",
+        "deadlines",
+        "agenda",
+        "ending",
+        "uncollected",
+        "deleted",
+        "sessions",
+    ),
 )
 def test_a_pass_of_the_loops_reads_what_lives(
     full: Engine, store: Store, size: Size, question: Callable[[Store], Any]

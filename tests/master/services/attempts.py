@@ -10,7 +10,6 @@ from sqlalchemy import Engine, select
 
 from trainmaster.master.db.tables import Allocation, Experiment, Job, Task, Trial, task_logs
 from trainmaster.master.services import bootstrap
-from trainmaster.master.services.clock import now
 from trainmaster.master.services.store import Store
 
 CLUSTER = "hpc"
@@ -47,10 +46,6 @@ class Attempts:
             session.add(row)
             session.flush()
             return row.id
-
-    def end(self, experiment_id: int) -> None:
-        with self.store.transaction() as session:
-            session.get_one(Experiment, experiment_id).end_time = now()
 
     def attempt(self, experiment_id: int | None = None, **facts: Any) -> str:
         """A trial with one live attempt, which is its token too; of an experiment of its own unless one is named."""

@@ -90,6 +90,7 @@ class ClusterLoop:
         self._unreachable = ""
         self._waiting = False  # some are not with the scheduler yet
         self._crowded = False  # more may be submitted as soon as a submit under way is over
+        self._due_asked = now()  # when it was asked last what is due
         self._limited = False  # some may wait for others of their experiment to end
         self._backlog: sightings.Backlog | None = None
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
@@ -142,7 +143,7 @@ class ClusterLoop:
         if self._crowded:
             return SUBMIT_POLL
         try:
-            due = submission.next_due(self._store, self._cluster.name)
+            due = submission.next_due(self._store, self._cluster.name, self._due_asked)
         except Exception:  # the database is away; the pass itself says so
             return pause
         return min(pause, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else pause
@@ -188,7 +189,8 @@ class ClusterLoop:
             return
         name = self._cluster.name
         resting = standing.rests(self._store)
-        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, self._submitting)
+        self._due_asked = now()
+        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, name, self._submitting)
         rooms = {number: limit.room for number, limit in limits.items()}
         full = [number for number, left in rooms.items() if not left]
         due = submission.due(self._store, name, room, resting=resting, under_way=self._submitting, rooms=rooms)
@@ -197,7 +199,7 @@ class ClusterLoop:
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
         self._limited = bool(limits)
-        slot_limits.tell(self._store, name, limits)
+        slot_limits.tell(self._store, name, limits, resting)
 
     def _schedules(self) -> bool:
         try:

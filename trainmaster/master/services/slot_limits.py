@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.lifecycle.states import Submission
@@ -29,9 +30,9 @@ class SlotLimit:
         return max(self.most - self.held, 0) // self.each if self.each else 2**31
 
 
-def of_experiments(store: Store, under_way: Collection[str]) -> dict[int, SlotLimit]:
-    """The limits of those live experiments that have one, by experiment. `under_way`: allocations that are about to be
-    submitted, though their rows may not say so yet."""
+def of_experiments(store: Store, cluster: str, under_way: Collection[str]) -> dict[int, SlotLimit]:
+    """The limits of the experiments that have one and of which something waits to be submitted to the cluster, by
+    experiment. `under_way`: allocations that are about to be submitted, though their rows may not say so yet."""
     resources = Experiment.config["resources"]
     limit = resources["max_slots"].as_float()
     holds = (Allocation.submission != Submission.NEW.value) | Allocation.id.in_(under_way)
@@ -40,7 +41,7 @@ def of_experiments(store: Store, under_way: Collection[str]) -> dict[int, SlotLi
         select(Experiment.id, limit, held, resources["slots_per_trial"].as_float())
         .outerjoin(Trial, (Trial.experiment_id == Experiment.id) & Trial.end_time.is_(None))
         .outerjoin(Allocation, (Allocation.trial_id == Trial.id) & Allocation.ended_at.is_(None))
-        .where(Experiment.end_time.is_(None), limit.is_not(None))
+        .where(Experiment.id.in_(_waiting(cluster, Trial.experiment_id)), limit.is_not(None))
         .group_by(Experiment.id)
     )
     with store.reading() as session:
@@ -48,29 +49,46 @@ def of_experiments(store: Store, under_way: Collection[str]) -> dict[int, SlotLi
     return {number: SlotLimit(int(most), int(held), int(each or 0)) for number, most, held, each in rows}
 
 
-def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit]) -> None:
-    """Say why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them."""
-    for number, limit in limits.items():
-        if limit.room:
-            continue
-        query = (
-            select(Allocation.id, Allocation.explanation)
-            .join(Trial, Trial.id == Allocation.trial_id)
-            .where(
-                Trial.experiment_id == number,
-                Allocation.dispatcher == cluster,
-                Allocation.ended_at.is_(None),
-                Allocation.submission == Submission.NEW.value,
-            )
-            .order_by(Allocation.created_at, Allocation.trial_id)
-            .limit(1)
+def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: Collection[str] = ()) -> None:
+    """Say why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them. None of the
+    pools in `resting`: these are told that their pool rests."""
+    texts = {
+        number: f"Its experiment holds as many slots as it may (max_slots: {limit.most})."
+        for number, limit in limits.items()
+        if not limit.room
+    }
+    if not texts:
+        return
+    place = func.row_number().over(
+        partition_by=Trial.experiment_id, order_by=(Allocation.created_at, Allocation.trial_id)
+    )
+    ranked = (
+        _waiting(cluster, Allocation.id, Allocation.explanation, Trial.experiment_id, place.label("place"))
+        .where(Trial.experiment_id.in_(texts), Allocation.pool.not_in(resting))
+        .subquery()
+    )
+    with store.reading() as session:
+        rows = session.execute(select(ranked).where(ranked.c.place == 1)).all()
+    told = {row.id: texts[row.experiment_id] for row in rows if row.explanation != texts[row.experiment_id]}
+    if told:
+        with store.transaction() as session:
+            notes = logs.Notes()
+            still = _waiting(cluster, Allocation).where(Allocation.id.in_(told)).order_by(Allocation.id)
+            for allocation in session.scalars(still.with_for_update(of=Allocation)):
+                explain(notes, allocation, told[allocation.id])
+            session.flush()
+            notes.write(session)
+
+
+def _waiting(cluster: str, *columns: Any) -> Select[Any]:
+    """Of the trials' attempts that are not with the cluster's scheduler yet."""
+    return (
+        select(*columns)
+        .select_from(Allocation)
+        .join(Trial, Trial.id == Allocation.trial_id)
+        .where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at.is_(None),
+            Allocation.submission == Submission.NEW.value,
         )
-        with store.reading() as session:
-            oldest = session.execute(query).first()
-        text = f"Its experiment holds as many slots as it may (max_slots: {limit.most})."
-        if oldest is not None and oldest.explanation != text:
-            with store.transaction() as session:
-                notes = logs.Notes()
-                explain(notes, session.get_one(Allocation, oldest.id, with_for_update=True), text)
-                session.flush()
-                notes.write(session)
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobRef
@@ -69,8 +69,9 @@ def due(
 ) -> list[str]:
     """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`, nor one of those
     in `under_way`. `rooms`: how many of an experiment, by its number, where not all of them may be."""
+    order = (Allocation.created_at, Allocation.trial_id)
     query = (
-        select(Allocation.id, Trial.experiment_id)
+        select(Allocation.id)
         .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .where(
             Allocation.dispatcher == cluster,
@@ -80,30 +81,27 @@ def due(
             Allocation.not_before <= now(),
             Allocation.pool.not_in(resting),
             Allocation.id.not_in(under_way),
-            func.coalesce(Trial.experiment_id.not_in([number for number, room in rooms.items() if room <= 0]), True),
         )
-        .order_by(Allocation.created_at, Allocation.trial_id)
-        .limit(limit)
     )
+    if rooms:
+        place = func.row_number().over(partition_by=Trial.experiment_id, order_by=order)
+        room = case(dict(rooms), value=Trial.experiment_id, else_=limit)
+        ranked = query.add_columns(*order, (place <= room).label("has_room")).subquery()
+        query = select(ranked.c.id).where(ranked.c.has_room).order_by(ranked.c.created_at, ranked.c.trial_id)
+    else:
+        query = query.order_by(*order)
     with store.reading() as session:
-        rows = session.execute(query).all()
-    left, found = dict(rooms), []
-    for allocation_id, number in rows:
-        if number in left:
-            left[number] -= 1
-        if left.get(number, 0) >= 0:
-            found.append(allocation_id)
-    return found
+        return list(session.scalars(query.limit(limit)))
 
 
-def next_due(store: Store, cluster: str) -> dt.datetime | None:
-    """When the next allocation that still waits out its back-off comes due. (What is due and waits for something else
-    is not hurried by looking again.)"""
+def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | None:
+    """When the next allocation comes due that waited out its back-off at the moment `after`. (What was due then and
+    waits for something else is not hurried by looking again.)"""
     query = select(Allocation.not_before).where(
         Allocation.dispatcher == cluster,
         Allocation.ended_at.is_(None),
         Allocation.submission == Submission.NEW.value,
-        Allocation.not_before > now(),
+        Allocation.not_before > after,
     )
     with store.reading() as session:
         return session.scalar(query.order_by(Allocation.not_before).limit(1))
