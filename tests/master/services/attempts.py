@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, text
 
 from trainmaster.master.db.tables import Allocation, Experiment, Job, Task, Trial, task_logs
 from trainmaster.master.services import bootstrap
@@ -86,3 +86,10 @@ class Attempts:
         with self.store.reading() as session:
             query = select(task_logs.c.log).where(task_logs.c.task_id == name).order_by(task_logs.c.id)
             return list(session.scalars(query))
+
+
+def waits(store: Store) -> bool:
+    """Whether somebody waits for a row that somebody else has locked."""
+    with store.reading() as session:  # one look each: within a transaction the answer would stay the same
+        query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')")
+        return bool(session.execute(query).scalar_one())

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +15,21 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
+from sqlalchemy.orm import Session
 
-from tests.master.services.attempts import Attempts
+from tests.e2e.master import wait_for
+from tests.master.services.attempts import Attempts, waits
 from trainmaster.master.db.condensed import log_blocks as blocks
 from trainmaster.master.db.condensed import log_progress
-from trainmaster.master.services import condensing, log_blocks, logs
+from trainmaster.master.db.tables import Task, Trial
+from trainmaster.master.services import condensing, log_blocks, logs, retention
+from trainmaster.master.services.clock import now
 from trainmaster.master.services.log_blocks import SOURCE, may_match, must_hold
 from trainmaster.master.services.logs import Line, LogFilter, StoredLine
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Settings, Store
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 LETTERS = "abAB é%_\\.\n"
 
 
@@ -258,7 +266,7 @@ def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
         session.execute(text("DELETE FROM task_logs WHERE task_id = :id"), {"id": task})
     assert logs.read(store, task, LogFilter(search_text="secret")) == []
     with store.transaction() as session:
-        log_blocks.sweep(session)
+        log_blocks.sweep(session, [task])
         assert session.execute(select(blocks).where(blocks.c.task_id == task)).all() == []
     write(store, task, [Line("another")])
     condense(store, task)
@@ -268,3 +276,56 @@ def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
         for table in (blocks, log_progress):
             assert session.execute(select(table).where(table.c.task_id == task)).all() == []
     assert [line.log for line in logs.read(store, task, LogFilter(search_text="other"))] == ["another"]
+
+
+def expire(attempts: Attempts, task: str) -> None:
+    """The time of its lines has come."""
+    with attempts.store.transaction() as session:
+        session.get_one(Task, task).end_time = now() - dt.timedelta(days=2)
+        session.get_one(Trial, attempts.row(task).trial_id).log_retention_days = 1
+
+
+def blocks_of(store: Store, task: str) -> int:
+    with store.transaction() as session:
+        return len(session.execute(select(blocks).where(blocks.c.task_id == task)).all())
+
+
+def test_blocks_of_lines_whose_time_has_come_go_and_no_others(attempts: Attempts, task: str) -> None:
+    store, other = attempts.store, attempts.attempt()
+    for name in (task, other):
+        write(store, name, [Line("one"), Line("two")])
+        condense(store, name)
+    expire(attempts, task)
+    assert retention.clean_up(store, SETTINGS) == 2
+    assert (blocks_of(store, task), blocks_of(store, other)) == (0, 1)
+    assert retention.clean_up(store, SETTINGS) == 0
+
+
+class Slow(Store):
+    """Something happens just before each commit."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], None]) -> None:
+        super().__init__(store.engine)
+        self._meanwhile = meanwhile
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        with super().transaction() as session:
+            yield session
+            self._meanwhile()
+
+
+def test_blocks_that_are_being_made_of_such_lines_go_too(attempts: Attempts, task: str) -> None:
+    store = attempts.store
+    write(store, task, [Line("one"), Line("two")])
+    expire(attempts, task)
+    thread = threading.Thread(target=retention.clean_up, args=(store, SETTINGS))
+
+    def clean_up() -> None:
+        thread.start()
+        wait_for(lambda: waits(store), "who cleans up to wait")
+
+    condensing.count(store, SOURCE, condensing.newest(store, SOURCE))
+    log_blocks.condense(Slow(store, clean_up), task)
+    thread.join()
+    assert blocks_of(store, task) == 0

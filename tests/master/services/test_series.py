@@ -17,7 +17,7 @@ from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from tests.e2e.master import wait_for
-from tests.master.services.attempts import Attempts
+from tests.master.services.attempts import Attempts, waits
 from trainmaster.master.controller import librarian
 from trainmaster.master.db.condensed import series_progress, series_steps, series_values
 from trainmaster.master.db.tables import Trial, metrics
@@ -191,12 +191,6 @@ def test_reports_that_change_while_they_are_condensed(
     condense(store, trial)
     assert read(store, trial) == told(store, trial)
     assert upto(store, trial) > 0
-
-
-def waits(store: Store) -> bool:
-    with store.reading() as session:  # one look each: within a transaction the answer would stay the same
-        query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')")
-        return bool(session.execute(query).scalar_one())
 
 
 def test_a_change_that_is_under_way_is_waited_for(attempts: Attempts, trial: int) -> None:

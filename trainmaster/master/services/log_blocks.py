@@ -20,6 +20,7 @@ from sqlalchemy import ARRAY, ColumnElement, Integer, Select, Text, cast, delete
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.condensed import log_blocks, log_progress
+from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services.condensing import ENOUGH, Source
 from trainmaster.master.services.store import Store
 
@@ -91,16 +92,13 @@ def forget(session: Session, task_ids: Select[str] | Sequence[str]) -> None:
         session.execute(delete(table).where(table.c.task_id.in_(task_ids)))
 
 
-def sweep(session: Session) -> None:
-    """Remove the blocks of tasks whose lines are gone."""
-    session.execute(_SWEEP)
-
-
-_SWEEP = text("""
-    DELETE FROM log_blocks USING log_progress AS p
-    WHERE log_blocks.task_id = p.task_id
-      AND NOT EXISTS (SELECT 1 FROM task_logs WHERE task_logs.task_id = p.task_id)
-""")
+def sweep(session: Session, task_ids: Sequence[str]) -> None:
+    """Remove the blocks of those of these tasks, of which lines have just been removed, that have none any more."""
+    p = log_progress.c
+    # Whoever makes blocks of the same lines at this moment is waited for.
+    session.execute(select(p.task_id).where(p.task_id.in_(task_ids)).order_by(p.task_id).with_for_update())
+    line = select(task_logs.c.id).where(task_logs.c.task_id == log_blocks.c.task_id)
+    session.execute(delete(log_blocks).where(log_blocks.c.task_id.in_(task_ids), ~line.exists()))
 
 
 # -- reading ------------------------------------------------------------------------------------------------------

@@ -19,19 +19,23 @@ FOREVER = -1
 LONGEST = 32767  # days; more than 89 years
 
 _CLEAN_UP = text("""
-    DELETE FROM task_logs USING (
-        SELECT tasks.task_id, tasks.end_time,
-               coalesce(trials.log_retention_days,
-                        (experiments.config->'retention_policy'->>'log_retention_days')::int, :site) AS days
-        FROM trials
-        JOIN experiments ON experiments.id = trials.experiment_id
-        JOIN tasks ON tasks.task_id = trials.task_id
-        WHERE tasks.end_time IS NOT NULL
-        UNION ALL
-        SELECT task_id, end_time, :site FROM standalone_tasks WHERE end_time IS NOT NULL
-    ) AS ended
-    WHERE task_logs.task_id = ended.task_id AND ended.days >= 0
-      AND ended.end_time <= now() - make_interval(days => ended.days)
+    WITH gone AS (
+        DELETE FROM task_logs USING (
+            SELECT tasks.task_id, tasks.end_time,
+                   coalesce(trials.log_retention_days,
+                            (experiments.config->'retention_policy'->>'log_retention_days')::int, :site) AS days
+            FROM trials
+            JOIN experiments ON experiments.id = trials.experiment_id
+            JOIN tasks ON tasks.task_id = trials.task_id
+            WHERE tasks.end_time IS NOT NULL
+            UNION ALL
+            SELECT task_id, end_time, :site FROM standalone_tasks WHERE end_time IS NOT NULL
+        ) AS ended
+        WHERE task_logs.task_id = ended.task_id AND ended.days >= 0
+          AND ended.end_time <= now() - make_interval(days => ended.days)
+        RETURNING task_logs.task_id
+    )
+    SELECT task_id, count(*) AS lines FROM gone GROUP BY task_id
 """)
 
 
@@ -82,9 +86,9 @@ def clean_up(store: Store, settings: Settings) -> int:
     """Remove the logs whose time has come. Returns how many lines there were."""
     site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
     with store.transaction() as session:
-        done = session.connection().execute(_CLEAN_UP, {"site": site})
-        log_blocks.sweep(session)
-        return done.rowcount
+        gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}
+        log_blocks.sweep(session, list(gone))
+        return sum(gone.values())
 
 
 def _check(days: int) -> None:
