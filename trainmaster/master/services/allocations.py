@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import select, update
+from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
@@ -23,6 +23,8 @@ from trainmaster.master.services.store import Settings, Store, wake
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
 Json = dict[str, Any]
+T = TypeVar("T")
+_Names = Mapping[str, str]  # of nodes, by their rank
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class ReportAnswer:
     acked: int
     preempt: str | None
     gone: bool  # the attempt has ended for us: leave
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Records number `first`.. of a stream."""
+
+    stream: str
+    first: int
+    records: Sequence[Json]
 
 
 def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
@@ -93,72 +104,75 @@ def take_reports(
     decision that they lead to. `replayed`: read from the job folder after the job has gone.
 
     Raises Invalid for records that cannot be stored, NotFound."""
+    piece = Piece(stream, first, records)
+
+    def take(listen: bool) -> ReportAnswer:
+        return _take_reports(store, settings, allocation_id, piece, replayed=replayed, listen=listen)
+
     try:
-        if stream != "core" and records:
-            heed_lines(store, allocation_id, stream, records)
-        return _take_reports(store, settings, allocation_id, stream, first, records, replayed=replayed)
+        return _heeding(store, take)
     except (DataError, TypeError, ValueError, OverflowError) as error:
         # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
         raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
 
 
-def heed_lines(store: Store, allocation_id: str, stream: str, records: Sequence[Json]) -> None:
-    """What the lines among `records` lead to; before they are stored."""
+class _Heard(Exception):
+    """Lines that are not stored yet lead to something."""
 
+    def __init__(self, task_id: str, found: log_watch.Found) -> None:
+        self.task_id, self.found = task_id, found
+
+
+def _heeding(store: Store, take: Callable[[bool], T]) -> T:
+    """What `take` gives. It is asked to listen first, and to take lines in as they are once what they lead to is done:
+    that must not wait for a lock while `take` holds any."""
+    try:
+        return take(True)
+    except _Heard as heard:
+        log_watch.act(store, heard.task_id, heard.found)
+    return take(False)
+
+
+def _listen(allocation: Allocation, waited: Sequence[Any] | None, names: _Names, pieces: Sequence[Piece]) -> None:
     def lines() -> Iterator[log_watch.Line]:
-        with store.reading() as session:
-            node = session.scalar(
-                select(Node.name).where(Node.allocation_id == allocation_id, Node.node_rank == _rank_of(stream))
-            )
-        for record in records:
-            if "line" in record and record.get("source") != "runtime":
-                yield log_watch.Line(str(record["line"]), node or "")
+        for piece in pieces:
+            node = names.get(str(_rank_of(piece.stream)), "")
+            for record in piece.records:
+                if "line" in record and record.get("source") != "runtime":
+                    yield log_watch.Line(str(record["line"]), node)
 
-    log_watch.heed(store, allocation_id.rpartition(".")[0], lines)
+    if (found := log_watch.heard(waited, lines)) is not None:
+        raise _Heard(allocation.task_id, found)
 
 
 def _take_reports(
-    store: Store,
-    settings: Settings,
-    allocation_id: str,
-    stream: str,
-    first: int,
-    records: Sequence[Json],
-    *,
-    replayed: bool,
+    store: Store, settings: Settings, allocation_id: str, piece: Piece, *, replayed: bool, listen: bool
 ) -> ReportAnswer:
+    of_lines = piece.stream != "core"
     with store.transaction() as session:
-        head = session.execute(
-            select(Allocation, Trial.experiment_id)
-            .outerjoin(Trial, Trial.id == Allocation.trial_id)
-            .where(Allocation.id == allocation_id)
-        ).first()
+        facts = {"id": allocation_id, "ranks": [_rank_of(piece.stream)]}
+        head = session.execute(_HEAD, facts).first()
         if head is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
-        allocation, experiment_id = head
-        if stream == "core" and records and experiment_id is not None and allocation.trial_id is not None:
+        allocation, experiment_id = head.Allocation, head.experiment_id
+        names: _Names = head.names or {}
+        if listen and of_lines:
+            _listen(allocation, head.waited, names, [piece])
+        if not of_lines and piece.records and experiment_id is not None and allocation.trial_id is not None:
             with conducting_in(session, settings, experiment_id) as conductor:
-                acked = _take_core(session, conductor, allocation_id, allocation.trial_id, first, records)
+                acked = _take_core(session, conductor, allocation_id, allocation.trial_id, piece)
             session.flush()
             session.refresh(allocation)
             if not replayed:
-                _sign_of_life(session, allocation)
+                _sign_of_life(allocation)
         else:
             if not replayed:
-                _sign_of_life(session, allocation)  # first: the log's lock must be the last one taken
-            acked = _take_lines(session, allocation, stream, first, records)
+                _sign_of_life(allocation)
+            session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
+            acked = _take_lines(session, allocation, piece, names)
         gone = allocation.ended_at is not None or allocation.kill_at is not None
         preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
     return ReportAnswer(acked, preempt, gone)
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Records number `first`.. of a stream."""
-
-    stream: str
-    first: int
-    records: Sequence[Json]
 
 
 def take_exit(
@@ -174,19 +188,28 @@ def take_exit(
         for piece in last
         if piece.stream == "core"
     }
-    lines = [piece for piece in last if piece.stream != "core"]
-    for piece in lines:
-        heed_lines(store, allocation_id, piece.stream, piece.records)
+    lines = sorted((piece for piece in last if piece.stream != "core"), key=lambda piece: piece.stream)
     try:
-        with store.transaction() as session:
-            allocation = _locked(session, allocation_id)
-            _note_exit(session, allocation, record)
-            session.flush()  # the log's lock must be the last one taken
-            for piece in sorted(lines, key=lambda piece: piece.stream):
-                acked[piece.stream] = _take_lines(session, allocation, piece.stream, piece.first, piece.records)
+        acked |= _heeding(store, lambda listen: _take_exit(store, allocation_id, record, lines, listen=listen))
     except (DataError, TypeError, ValueError, OverflowError) as error:
         raise Invalid(f"The last records cannot be stored: {error!r:.300}.") from error
     return acked
+
+
+def _take_exit(
+    store: Store, allocation_id: str, record: Json, lines: Sequence[Piece], *, listen: bool
+) -> dict[str, int]:
+    with store.transaction() as session:
+        facts = {"id": allocation_id, "ranks": [_rank_of(piece.stream) for piece in lines]}
+        head = session.execute(_LOCKED_HEAD, facts).first()
+        if head is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        allocation, names = head.Allocation, head.names or {}
+        if listen:
+            _listen(allocation, head.waited, names, lines)
+        _note_exit(session, allocation, record)
+        session.flush()  # the log's lock must be the last one taken
+        return {piece.stream: _take_lines(session, allocation, piece, names) for piece in lines}
 
 
 def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any]) -> None:
@@ -219,13 +242,10 @@ class Intake:
 # -- records of a stream ----------------------------------------------------------------------------------------
 
 
-def _take_core(
-    session: Session, conductor: Conductor, allocation_id: str, trial_id: int, first: int, records: Sequence[Json]
-) -> int:
-    stream = _locked_stream(session, allocation_id, "core", first)
-    fresh = _unseen(stream, first, records)
+def _take_core(session: Session, conductor: Conductor, allocation_id: str, trial_id: int, piece: Piece) -> int:
+    fresh, acked = _unseen(session, allocation_id, piece)
     if not fresh:
-        return stream.acked
+        return acked
     trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
     allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
     intake = Intake(session, conductor, trial, allocation)
@@ -243,31 +263,39 @@ def _take_core(
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Invalid(f"A record of kind {kind!r} does not fit: {error!r}.") from None
     store_reports(conductor, trial, allocation.attempt, reports)
-    stream.acked += len(fresh)
-    return stream.acked
+    return acked
 
 
-def _take_lines(session: Session, allocation: Allocation, name: str, first: int, records: Sequence[Json]) -> int:
-    stream = _locked_stream(session, allocation.id, name, first)
-    fresh = _unseen(stream, first, records)
+def _take_lines(session: Session, allocation: Allocation, piece: Piece, names: _Names) -> int:
+    fresh, acked = _unseen(session, allocation.id, piece)
     if not fresh:
-        return stream.acked
-    stream.acked += len(fresh)
+        return acked
     for record in fresh:
         if record.get("kind") == "preempt_pending":
             _note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
-    node = session.get(Node, (allocation.id, _rank_of(name)))
-    session.flush()
+    node = names.get(str(_rank_of(piece.stream)))
     logs.append(session, allocation.task_id, allocation.id, [_line(r, node) for r in fresh if "line" in r])
-    return stream.acked
+    return acked
 
 
-def _unseen(stream: Stream, first: int, records: Sequence[Json]) -> Sequence[Json]:
-    """What of `records` is new; nothing when they leave a gap: the sender goes back to what is acknowledged."""
+def _unseen(session: Session, allocation_id: str, piece: Piece) -> tuple[Sequence[Json], int]:
+    """What of the records is new, and how much of their stream, which is locked, is taken in with it. Nothing is new
+    when they leave a gap: the sender goes back to what is acknowledged."""
+    first, records = piece.first, piece.records
     if first < 1:
         raise Invalid(f"The first record's number must be at least 1, but is {first}.")
-    skip = stream.acked + 1 - first
-    return records[skip:] if skip >= 0 else ()
+    stream = {"of": allocation_id, "name": piece.stream}
+    if first == 1 and records:  # most likely the stream is new
+        new = insert(Stream).values(allocation_id=allocation_id, stream=piece.stream, acked=len(records))
+        if session.scalar(new.on_conflict_do_nothing().returning(Stream.acked)) is not None:
+            return records, len(records)
+    acked = session.scalar(_ACKED, stream) or 0
+    skip = acked + 1 - first
+    fresh = records[skip:] if skip >= 0 else ()
+    if fresh:
+        acked += len(fresh)
+        session.execute(_ADVANCE, {**stream, "upto": acked})
+    return fresh, acked
 
 
 def _report(record: Json) -> metrics.Report:
@@ -424,18 +452,6 @@ def _locked(session: Session, allocation_id: str) -> Allocation:
     return found
 
 
-def _locked_stream(session: Session, allocation_id: str, name: str, first: int) -> Stream:
-    """`first`: the number of the record that is sent; where it is 1, the stream is most likely new."""
-    key = (allocation_id, name)
-    found = session.get(Stream, key, with_for_update=True, populate_existing=True) if first > 1 else None
-    if found is not None:
-        return found
-    new = insert(Stream).values(allocation_id=allocation_id, stream=name, acked=0)
-    kept = {"acked": Stream.acked}  # an update that changes nothing locks the row of a stream that is there
-    query = new.on_conflict_do_update(index_elements=["allocation_id", "stream"], set_=kept).returning(Stream)
-    return session.scalars(query, execution_options={"populate_existing": True}).one()
-
-
 def _note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:
     if allocation.preempt_at is None:
         allocation.preempt_at = now()
@@ -443,10 +459,10 @@ def _note_pending_preemption(session: Session, allocation: Allocation, reason: s
         wake(session, f"allocation:{allocation.id}")
 
 
-def _sign_of_life(session: Session, allocation: Allocation) -> None:
+def _sign_of_life(allocation: Allocation) -> None:
     seen = allocation.heartbeat_at
     if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
-        session.execute(update(Allocation).where(Allocation.id == allocation.id).values(heartbeat_at=now()))
+        allocation.heartbeat_at = now()
 
 
 def _rank_of(stream: str) -> int:
@@ -454,7 +470,7 @@ def _rank_of(stream: str) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def _line(record: Json, node: Node | None) -> logs.Line:
+def _line(record: Json, node: str | None) -> logs.Line:
     rank = record.get("rank")
     try:
         at = from_epoch(float(record["t"])) if "t" in record else None
@@ -465,10 +481,30 @@ def _line(record: Json, node: Node | None) -> logs.Line:
         level=str(record.get("level") or "INFO"),
         at=at,
         rank=rank if isinstance(rank, int) else None,
-        agent_id=node.name if node else None,
+        agent_id=node,
         stdtype=record.get("stdtype"),
         source=str(record.get("source") or "task"),
     )
+
+
+_NAMES = select(func.jsonb_object_agg(cast(Node.node_rank, Text), Node.name)).where(
+    Node.allocation_id == Allocation.id, Node.node_rank == any_(bindparam("ranks", type_=ARRAY(Integer)))
+)
+_HEAD = (
+    select(
+        Allocation,
+        Trial.experiment_id,
+        _NAMES.scalar_subquery().label("names"),
+        log_watch.waiting(Allocation.task_id).label("waited"),
+    )
+    .outerjoin(Trial, Trial.id == Allocation.trial_id)
+    .where(Allocation.id == bindparam("id"))
+)
+_LOCKED_HEAD = _HEAD.with_for_update(of=Allocation)
+_STREAM = (Stream.allocation_id == bindparam("of"), Stream.stream == bindparam("name"))
+_ACKED = select(Stream.acked).where(*_STREAM).with_for_update()
+_ADVANCE = update(Stream).where(*_STREAM).values(acked=bindparam("upto"))
+_ADVANCE = _ADVANCE.execution_options(synchronize_session=False)
 
 
 def finite(value: Any) -> Any:

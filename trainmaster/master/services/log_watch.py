@@ -1,8 +1,9 @@
 """What lines in a task's log lead to: log policies of the experiment, and webhooks that wait for a pattern.
 
 It happens before the lines themselves are stored, in a transaction of its own, and only where something matches: the
-locks of a trial must not be taken after those of its log. A master that ends in between is told the same lines again,
-and everything here can be done twice.
+locks of a trial must not be taken after those of its log. So whoever stores lines asks for what is waited for along
+with what they ask anyway (`waiting`), and where `heard` finds it, starts anew after `act`. A master that ends in
+between is told the same lines again, and everything here can be done twice.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import ColumnElement, ScalarSelect, Text, bindparam, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import InstrumentedAttribute
 
 from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Story, Trial
@@ -34,16 +36,18 @@ class Line:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
+    trial_id: int
     policies: Sequence[tuple[Mapping[str, Any], Line]]
     triggers: Sequence[tuple[int, Line]]
 
 
-def heed(store: Store, task_id: str, lines: Callable[[], Iterable[Line]]) -> None:
-    """Do what `lines` lead to. They are asked for only where somebody waits for any."""
+def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
+    """What is waited for in a task's log, as `heard` wants it; NULL where it is no trial's."""
     trigger, hook = WebhookTrigger, Webhook
     told = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
-    waiting = (
+    told = told.correlate_except(WebhookMatch)
+    triggers = (
         select(func.jsonb_agg(func.jsonb_build_array(trigger.id, trigger.condition["regex"].astext)))
         .join(hook, hook.id == trigger.webhook_id)
         .where(
@@ -51,25 +55,41 @@ def heed(store: Store, task_id: str, lines: Callable[[], Iterable[Line]]) -> Non
             or_(hook.workspace_id.is_(None), hook.workspace_id == Project.workspace_id),
             ~told.exists(),
         )
-        .correlate(Project)
+        .correlate_except(trigger, hook)
         .scalar_subquery()
     )
-    query = (
-        select(Trial.id, Experiment.config["log_policies"].label("policies"), waiting.label("triggers"))
+    return (
+        select(func.jsonb_build_array(Trial.id, Experiment.config["log_policies"], triggers))
         .join(Experiment, Experiment.id == Trial.experiment_id)
         .join(Project, Project.id == Experiment.project_id)
         .where(Trial.task_id == task_id)
+        .scalar_subquery()
     )
+
+
+def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[Line]]) -> Found | None:
+    """What `lines` say that is waited for. They are asked for only where anything is."""
+    trial_id, policies, triggers = waited or (0, None, None)
+    if not (policies or triggers):
+        return None
+    found = _matches(trial_id, policies or (), triggers or (), lines())
+    return found if found.policies or found.triggers else None
+
+
+def heed(store: Store, task_id: str, lines: Callable[[], Iterable[Line]]) -> None:
+    """Do what `lines` lead to. They are asked for only where somebody waits for any."""
     with store.reading() as session:
-        row = session.execute(query).first()
-    if row is None or not (row.policies or row.triggers):
-        return
-    found = _matches(row.policies or (), row.triggers or (), lines())
-    if found.policies or found.triggers:
-        _act(store, row.id, task_id, found)
+        waited = session.scalar(_WAITING, {"task_id": task_id})
+    if (found := heard(waited, lines)) is not None:
+        act(store, task_id, found)
 
 
-def _matches(policies: Sequence[Mapping[str, Any]], triggers: Sequence[Sequence[Any]], lines: Iterable[Line]) -> _Found:
+_WAITING = select(waiting(bindparam("task_id", type_=Text)))
+
+
+def _matches(
+    trial_id: int, policies: Sequence[Mapping[str, Any]], triggers: Sequence[Sequence[Any]], lines: Iterable[Line]
+) -> Found:
     """The first line for each, in no more than one look at each line."""
     wanted = [policy for policy in policies if policy.get("pattern")]
     waiting = [(int(number), str(pattern)) for number, pattern in triggers]
@@ -85,7 +105,7 @@ def _matches(policies: Sequence[Mapping[str, Any]], triggers: Sequence[Sequence[
         for pair in [pair for pair in waiting if _fits(pair[1], line.text)]:
             waiting.remove(pair)
             by_trigger.append((pair[0], line))
-    return _Found(by_policy, by_trigger)
+    return Found(trial_id, by_policy, by_trigger)
 
 
 def _fits(pattern: str, text: str) -> bool:
@@ -95,10 +115,10 @@ def _fits(pattern: str, text: str) -> bool:
         return False
 
 
-def _act(store: Store, trial_id: int, task_id: str, found: _Found) -> None:
+def act(store: Store, task_id: str, found: Found) -> None:
     notes = logs.Notes()
     with store.transaction() as session:
-        trial = session.get(Trial, trial_id, with_for_update=True)
+        trial = session.get(Trial, found.trial_id, with_for_update=True)
         if trial is None:
             return
         for policy, line in found.policies:

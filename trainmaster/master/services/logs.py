@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, RowMapping, Text, cast, func, insert, literal, select
+from sqlalchemy import ARRAY, ColumnElement, RowMapping, Text, bindparam, func, insert, literal, select
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
@@ -117,11 +117,14 @@ def _store(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
         return
     session.flush()
     tasks = sorted({row["task_id"] for row in rows})
-    keys = select(func.hashtext(func.unnest(cast(tasks, ARRAY(Text)))).label("key")).distinct().subquery()
-    ordered = select(keys.c.key).order_by(keys.c.key).subquery()
-    session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, ordered.c.key)))
+    session.execute(_LOCKS, {"tasks": tasks})
     session.execute(insert(task_logs), rows)
     wake(session, *(f"task:{task_id}" for task_id in tasks))
+
+
+_keys = select(func.hashtext(func.unnest(bindparam("tasks", type_=ARRAY(Text)))).label("key")).distinct().subquery()
+_ordered = select(_keys.c.key).order_by(_keys.c.key).subquery()
+_LOCKS = select(func.pg_advisory_xact_lock(LOCK_CLASS, _ordered.c.key))
 
 
 def say(session: Session, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
