@@ -28,6 +28,10 @@ def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence
         "resources.priority and resources.weight: only Docker hosts heed this; pbs does not."
     ]
     assert remarks("docker", config, 1, SlotType.CUDA) == []
+    own = {**config, "environment": ASKS["environment"]}
+    assert remarks("own", own, 1, SlotType.CUDA, schedules=True) == [
+        "environment.registry_auth and environment.add_capabilities: only Docker hosts heed this; own does not."
+    ]
     assert remarks("local", {"resources": {"priority": None, "weight": 1.0}}, 1, SlotType.CPU) == []
 
 
@@ -44,7 +48,7 @@ def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence
         (
             1,
             SlotType.CPU,
-            "1 slots are no multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
+            "1 slot is no multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
         ),
         (0, SlotType.CUDA, None),
     ],

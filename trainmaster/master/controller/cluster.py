@@ -225,7 +225,8 @@ class ClusterLoop:
         if self._stop.is_set():
             return
         try:
-            ticket = submission.begin_submit(self._store, self._clusters, allocation_id)
+            schedules = self._schedules()
+            ticket = submission.begin_submit(self._store, self._clusters, allocation_id, schedules=schedules)
         except Unavailable as error:
             log.info("%s is not submitted yet: %s", allocation_id, error.message)
             return

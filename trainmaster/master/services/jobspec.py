@@ -101,13 +101,16 @@ def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFi
     return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())} if given and kind == "docker" else {}
 
 
-def remarks(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> list[str]:
-    """What the owner of a job should know of it before it is submitted, a sentence each."""
-    return [*filter(None, (_unheeded(kind, config), _surplus(kind, config, slots, slot_type)))]
+def remarks(
+    kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType, *, schedules: bool = False
+) -> list[str]:
+    """What the owner of a job should know of it before it is submitted, a sentence each. `schedules`: its dispatcher
+    orders jobs itself."""
+    return [*filter(None, (_unheeded(kind, config, schedules), _surplus(kind, config, slots, slot_type)))]
 
 
-def _unheeded(kind: str, config: Mapping[str, Any]) -> str | None:
-    """What means something to Docker hosts alone and does nothing where the job goes."""
+def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool) -> str | None:
+    """What means something to Docker hosts and does nothing where the job goes."""
     if kind == "docker":
         return None
     usual = {"weight": 1.0}
@@ -115,7 +118,9 @@ def _unheeded(kind: str, config: Mapping[str, Any]) -> str | None:
         f"{section}.{key}"
         for section, keys in _FOR_DOCKER.items()
         for key in keys
-        if (value := (config.get(section) or {}).get(key)) and value != usual.get(key)
+        if not (schedules and key in _FOR_SCHEDULING)
+        and (value := (config.get(section) or {}).get(key))
+        and value != usual.get(key)
     ]
     return f"{' and '.join(given)}: only Docker hosts heed this; {kind} does not." if given else None
 
@@ -124,6 +129,7 @@ _FOR_DOCKER = {
     "environment": ("registry_auth", "add_capabilities", "drop_capabilities"),
     "resources": ("devices", "priority", "weight"),
 }
+_FOR_SCHEDULING = ("priority", "weight")  # whoever orders jobs itself heeds these
 
 
 def _surplus(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> str | None:
@@ -134,8 +140,9 @@ def _surplus(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotTy
     if slot_type is not SlotType.CPU and slots < each:
         return None
     nodes = -(-slots // each)
+    asked = "1 slot is" if slots == 1 else f"{slots} slots are"
     return (
-        f"{slots} slots are no multiple of {kind}.slots_per_node: the job takes {nodes} x {each}, "
+        f"{asked} no multiple of {kind}.slots_per_node: the job takes {nodes} x {each}, "
         f"{nodes * each - slots} more than it asks for."
     )
 

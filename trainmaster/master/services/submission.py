@@ -107,8 +107,9 @@ def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | No
         return session.scalar(query.order_by(Allocation.not_before).limit(1))
 
 
-def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket | None:
-    """Commit that a submit is about to happen, before it does. None when it should not happen any more."""
+def begin_submit(store: Store, clusters: Clusters, allocation_id: str, *, schedules: bool) -> Ticket | None:
+    """Commit that a submit is about to happen, before it does. None when it should not happen any more. `schedules`:
+    the dispatcher orders jobs itself."""
     with store.transaction() as session:
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if allocation is None or allocation.ended_at or allocation.kill_at or allocation.submission != Submission.NEW:
@@ -116,7 +117,8 @@ def begin_submit(store: Store, clusters: Clusters, allocation_id: str) -> Ticket
         config, secrets = _job_of(session, allocation)
         served = clusters.resolve(allocation.pool, allocation.slots)
         first = allocation.submit_started_at is None
-        if first and (remarks := jobspec.remarks(served.cluster.kind, config, allocation.slots, served.pool.slot_type)):
+        kind, slot_type = served.cluster.kind, served.pool.slot_type
+        if first and (remarks := jobspec.remarks(kind, config, allocation.slots, slot_type, schedules=schedules)):
             with _noting(session) as notes:
                 for remark in remarks:
                     notes.say(allocation.task_id, remark, "WARNING", allocation.id)
