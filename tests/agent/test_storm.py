@@ -23,6 +23,7 @@ from typing import IO, Any
 
 import pytest
 
+from tests.e2e.master import wait_for
 from trainmaster.agent.agent import Agent, Identity
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master import MasterAway, NotGiven
@@ -236,9 +237,10 @@ def test_no_job_starts_twice_or_after_its_end_and_none_leaves_anything(
     try:
         for thread in threads:
             thread.start()
-        _until(lambda: sum(view.up for view in dispatcher.agents()) == 2, "both agents")
+        wait_for(lambda: sum(view.up for view in dispatcher.agents()) == 2, "both agents", PATIENCE)
         _drive(dispatcher, history)
-        _until(lambda: not any(data.known() for data in folders), "the removal of what the jobs left on their hosts")
+        left = "the removal of what the jobs left on their hosts"
+        wait_for(lambda: not any(data.known() for data in folders), left, PATIENCE)
     finally:
         for agent in agents:
             agent.stop()
@@ -280,10 +282,3 @@ def _drive(dispatcher: DockerDispatcher, history: History) -> None:
                 dispatcher.forget(job.token)
                 live.discard(job.token)
         time.sleep(random.random() * DELAY)
-
-
-def _until(look: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain for {what}"
-        time.sleep(0.02)
