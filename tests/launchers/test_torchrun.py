@@ -92,7 +92,7 @@ def find_torch() -> str | None:
 
 
 TORCH = find_torch()
-# scripts/test makes an environment with PyTorch and names it; plain pytest has none, nor a machine that cannot fetch it.
+# scripts/test makes an environment with PyTorch and names it; plain pytest has none, nor a machine without PyPI.
 needs_torch = pytest.mark.skipif(TORCH is None, reason="no Python with torch: set TRAINMASTER_TORCH_PYTHON")
 
 DDP = """
