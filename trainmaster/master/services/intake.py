@@ -186,13 +186,7 @@ _ATTEMPTS = """
     SELECT attempts.*, total_batches, summary_metrics::text
     FROM attempts JOIN trials ON trials.id = trial_id ORDER BY trials.id FOR UPDATE OF trials
 """
-_STORE = """
-    WITH stored AS (
-        INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
-        SELECT kind, trial_id, run_id, "group", steps, at, metrics
-        FROM jsonb_to_recordset(CAST(%(rows)s AS jsonb))
-          AS report(kind text, trial_id int, run_id int, "group" text, steps int, at timestamptz, metrics jsonb)
-    ),
+_SUM = """
     summed AS (
         UPDATE trials SET summary_metrics = fresh.summary, total_batches = fresh.total
         FROM jsonb_to_recordset(CAST(%(trials)s AS jsonb)) AS fresh(id int, summary jsonb, total int)
@@ -202,4 +196,5 @@ _STORE = """
     FROM jsonb_to_recordset(CAST(%(streams)s AS jsonb)) AS fresh(id text, acked bigint)
     WHERE report_streams.allocation_id = fresh.id AND stream = 'core'
 """
+_STORE = f"WITH stored AS ({metrics.INSERTION.format(rows='%(rows)s')}), {_SUM}"
 _LIFE = "UPDATE allocations SET heartbeat_at = %(at)s WHERE id = ANY(%(ids)s)"

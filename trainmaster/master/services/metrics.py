@@ -142,7 +142,7 @@ def take(
     trial.summary_metrics = summarised(trial.summary_metrics, added)
     if rows:
         sent = json.dumps(rows, separators=(",", ":"), allow_nan=False, default=dt.datetime.isoformat)
-        session.execute(INSERT, {"rows": sent})
+        session.execute(_INSERT, {"rows": sent})
     for row in changed.values():
         session.execute(
             update(metrics)
@@ -153,13 +153,14 @@ def take(
     return fresh
 
 
-# One JSON parameter: half the time of a VALUES list on both sides.
-INSERT = text("""
+# One JSON parameter, whose name is filled in: half the time of a VALUES list on both sides.
+INSERTION = """
     INSERT INTO metrics (kind, trial_id, run_id, "group", steps, at, metrics)
     SELECT kind, trial_id, run_id, "group", steps, at, metrics
-    FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    FROM jsonb_to_recordset(CAST({rows} AS jsonb))
       AS report(kind text, trial_id int, run_id int, "group" text, steps int, at timestamptz, metrics jsonb)
-""")
+"""
+_INSERT = text(INSERTION.format(rows=":rows"))
 
 
 def _row(trial: Trial, run_id: int, report: Report) -> Json:
