@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Row, bindparam, case, func, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Node, Trial, User
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, ModelDefinition, Node, Trial, User
 from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import archives, jobspec, logs, taskspec
@@ -44,9 +46,10 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
     leave.
     """
     with store.transaction() as session:
-        allocation = session.get(Allocation, allocation_id, with_for_update=True)
-        if allocation is None:
+        found = session.execute(_LOCKED, {"id": allocation_id}).first()
+        if found is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
+        allocation: Allocation = found.Allocation
         if allocation.ended_at is not None or allocation.kill_at is not None:
             raise Conflict(f"The attempt {allocation_id} is over; job {request.job_id} has nothing to do.")
         if allocation.lease_job not in (None, request.job_id):
@@ -56,16 +59,43 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
             )
         if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
             raise Conflict(f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed.")
-        node = session.get(Node, (allocation_id, request.node_rank))
-        if node is None or node.run_id == request.run_id:
-            return _grant(session, allocation, node, request, slot_types.get(allocation.pool, "cpu"))
+        new = _join(session, allocation_id, request)
+        if new or _run_of(session, allocation_id, request.node_rank) == request.run_id:
+            joined = _grant(session, allocation, request)
+            slot_type = slot_types.get(allocation.pool, "cpu")
+            if allocation.trial_id is None:
+                work = taskspec.work_for(session, allocation, slot_type)
+            else:
+                work = _work_of_trial(found, slot_type)
+            if new:
+                _tell(session, allocation, request, joined)
+            return work
         _judge_as_lost(session, allocation, request)
     raise Conflict(
         f"Job {request.job_id} was started again by its scheduler; the attempt {allocation_id} ends with its first run."
     )
 
 
-def _grant(session: Session, allocation: Allocation, node: Node | None, request: LeaseRequest, slot_type: str) -> Json:
+def _join(session: Session, allocation_id: str, request: LeaseRequest) -> bool:
+    """Whether this run is the first on its node."""
+    row = insert(Node).values(
+        allocation_id=allocation_id,
+        node_rank=request.node_rank,
+        run_id=request.run_id,
+        name=request.node_name,
+        slot_ids=list(request.slot_ids),
+        addresses=list(request.addresses),
+    )
+    return session.scalar(row.on_conflict_do_nothing().returning(Node.node_rank)) is not None
+
+
+def _run_of(session: Session, allocation_id: str, node_rank: int) -> str:
+    query = select(Node.run_id).where(Node.allocation_id == allocation_id, Node.node_rank == node_rank)
+    return session.scalars(query).one()
+
+
+def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> int:
+    """How many nodes have joined by now."""
     if allocation.lease_job is None:
         # Of two jobs under one token the scheduler's listing may have shown us the other one: this is the one to end.
         allocation.lease_job = allocation.native_id = request.job_id
@@ -75,52 +105,28 @@ def _grant(session: Session, allocation: Allocation, node: Node | None, request:
     allocation.num_nodes = request.num_nodes
     allocation.heartbeat_at = now()
     allocation.absent_since = None
-    if node is None:
-        session.add(
-            Node(
-                allocation_id=allocation.id,
-                node_rank=request.node_rank,
-                run_id=request.run_id,
-                name=request.node_name,
-                slot_ids=list(request.slot_ids),
-                addresses=list(request.addresses),
-            )
-        )
     joined = 1
     if request.num_nodes > 1:
         here = select(func.count()).select_from(Node).where(Node.allocation_id == allocation.id)
         joined = session.scalar(here) or 0
     state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
     allocation.state = later(AllocationState(allocation.state), state).value
-    if allocation.trial_id is None:
-        work = taskspec.work_for(session, allocation, slot_type)
-    else:
-        work = _work_of_trial(session, allocation, slot_type)
-    if node is None:
-        nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
-        logs.say(
-            session,
-            allocation.task_id,
-            f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}.",
-            allocation_id=allocation.id,
-        )
     wake(session, f"allocation:{allocation.id}")
-    return work
+    return joined
 
 
-def _work_of_trial(session: Session, allocation: Allocation, slot_type: str) -> Json:
-    found = session.execute(
-        select(Trial, Experiment, User.username)
-        .join(Experiment, Experiment.id == Trial.experiment_id)
-        .join(User, User.id == allocation.owner_id)
-        .where(Trial.id == allocation.trial_id)
-    ).first()
-    if found is None:
-        raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
-    trial, experiment, owner = found
-    work: Json = jobspec.work_for(experiment, trial, allocation, slot_type, owner)
-    work["trial"]["steps_completed"] = _steps_at(session, trial)
-    work["context"] = archives.small(session, experiment.id, experiment.context_size)
+def _tell(session: Session, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
+    nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
+    text = f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
+    logs.say(session, allocation.task_id, text, allocation_id=allocation.id)
+
+
+def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
+    if found.Trial is None:
+        raise NotFound(f"The trial of the attempt {found.Allocation.id} has been deleted.")
+    work: Json = jobspec.work_for(found.Experiment, found.Trial, found.Allocation, slot_type, found.username)
+    work["trial"]["steps_completed"] = found.steps or 0
+    work["context"] = base64.b64encode(found.archive or b"").decode()
     return work
 
 
@@ -134,8 +140,21 @@ def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseReque
     logs.say(session, allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 
-def _steps_at(session: Session, trial: Trial) -> int:
-    if trial.latest_checkpoint is None:
-        return 0
-    checkpoint = session.get(Checkpoint, trial.latest_checkpoint)
-    return checkpoint.steps_completed if checkpoint else 0
+# An attempt, locked, with what its work is made of where it is a trial's.
+_LOCKED = (
+    select(
+        Allocation,
+        Trial,
+        Experiment,
+        User.username,
+        Checkpoint.steps_completed.label("steps"),
+        case((Experiment.context_size <= archives.SMALL, ModelDefinition.archive)).label("archive"),
+    )
+    .join(User, User.id == Allocation.owner_id)
+    .outerjoin(Trial, Trial.id == Allocation.trial_id)
+    .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+    .outerjoin(Checkpoint, Checkpoint.uuid == Trial.latest_checkpoint)
+    .outerjoin(ModelDefinition, ModelDefinition.experiment_id == Experiment.id)
+    .where(Allocation.id == bindparam("id"))
+    .with_for_update(of=Allocation)
+)
