@@ -134,6 +134,8 @@ def remove(folder: Path) -> None:
     while folder.exists() and time.monotonic() < deadline:
         shutil.rmtree(folder, ignore_errors=True)
         time.sleep(0.05)
+    if folder.exists():
+        print(f"demo: {folder} cannot be removed. Remove it yourself.", file=sys.stderr)
 
 
 def run(demo: Demo) -> int:

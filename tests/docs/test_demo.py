@@ -133,6 +133,23 @@ def test_an_interrupt_stops_all_it_started(place: Path, moment: str, number: sig
     nothing_is_left(place)
 
 
+def test_a_folder_that_stays_is_named(place: Path) -> None:
+    if os.geteuid() == 0 and not can_run_as(ORDINARY):
+        pytest.skip("root, who may remove all folders, cannot run it as another account here")
+    stays = place / "stays"
+    (stays / "of-somebody-else").mkdir(parents=True)
+    stays.chmod(0o555)
+    program = f"import demo; demo.LEAVE_DEADLINE = 0.1; demo.remove(demo.Path({str(stays)!r}))"
+    account = pwd.getpwnam(ORDINARY) if os.geteuid() == 0 else None
+    who = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if account else {}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts/parts'}", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd="/", env=environment, capture_output=True, text=True, check=True, **who
+    )
+    assert done.stderr == f"demo: {stays} cannot be removed. Remove it yourself.\n"
+    stays.chmod(0o755)
+
+
 @pytest.mark.slow
 def test_kept_it_can_be_looked_at_as_it_says(place: Path) -> None:
     with start(place, "--keep") as demo:
