@@ -2,10 +2,10 @@
 
 RuntimeFault            the job cannot go on; carries the status to leave with
 |-- BadJobFolder        the job folder or the scheduler's environment is not what it should be (78)
-|-- NotLeased           the master did not give us the work
+|-- NotLeased           the master did not give us the work (75)
 |   |-- HeldElsewhere   another job has this allocation, or it has ended: leave without a trace (0)
 |   |-- NotAdmitted     the session token was refused (77)
-|   `-- NobodyThere     no answer for the whole lease patience (75)
+|   `-- NobodyThere     no lease, or no files of the user, for the whole lease patience (75)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
 `-- AskedToLeave        a signal or the master wants us gone before the user's process began

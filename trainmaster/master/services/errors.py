@@ -6,7 +6,7 @@ ServiceError
 |-- Forbidden        somebody who may not                           403
 |-- NotFound         there is no such thing                         404
 |-- Conflict         it does not fit the state of things            409
-|-- NotServed        Determined has it, this master has not       501
+|-- NotServed        Determined has it, this master has not         501
 |-- Unavailable      something that must be asked does not answer   503
 `-- TooLarge         more than the master takes                     413
 """

@@ -110,6 +110,8 @@ def condense(store: Store, trial_id: int) -> bool:
 
 def forget(session: Session, trial_ids: Sequence[int]) -> None:
     """Of trials that are being removed. Their progress goes first: who condenses then finds that there is none."""
+    p = series_progress.c
+    session.execute(select(p.trial_id).where(p.trial_id.in_(trial_ids)).order_by(p.trial_id).with_for_update())
     for table in (series_progress, series_steps, series_values):
         session.execute(delete(table).where(table.c.trial_id.in_(trial_ids)))
 
