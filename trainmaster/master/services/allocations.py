@@ -286,8 +286,8 @@ def _unseen(session: Session, allocation_id: str, piece: Piece) -> tuple[Sequenc
         raise Invalid(f"The first record's number must be at least 1, but is {first}.")
     stream = {"of": allocation_id, "name": piece.stream}
     if first == 1 and records:  # most likely the stream is new
-        new = insert(Stream).values(allocation_id=allocation_id, stream=piece.stream, acked=len(records))
-        if session.scalar(new.on_conflict_do_nothing().returning(Stream.acked)) is not None:
+        new = {"allocation_id": allocation_id, "stream": piece.stream, "acked": len(records)}
+        if session.connection().scalar(_NEW_STREAM, new) is not None:
             return records, len(records)
     acked = session.scalar(_ACKED, stream) or 0
     skip = acked + 1 - first
@@ -501,6 +501,7 @@ _HEAD = (
     .where(Allocation.id == bindparam("id"))
 )
 _LOCKED_HEAD = _HEAD.with_for_update(of=Allocation)
+_NEW_STREAM = insert(Stream).on_conflict_do_nothing().returning(Stream.acked)
 _STREAM = (Stream.allocation_id == bindparam("of"), Stream.stream == bindparam("name"))
 _ACKED = select(Stream.acked).where(*_STREAM).with_for_update()
 _ADVANCE = update(Stream).where(*_STREAM).values(acked=bindparam("upto"))

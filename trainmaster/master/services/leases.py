@@ -78,15 +78,15 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
 
 def _join(session: Session, allocation_id: str, request: LeaseRequest) -> bool:
     """Whether this run is the first on its node."""
-    row = insert(Node).values(
-        allocation_id=allocation_id,
-        node_rank=request.node_rank,
-        run_id=request.run_id,
-        name=request.node_name,
-        slot_ids=list(request.slot_ids),
-        addresses=list(request.addresses),
-    )
-    return session.scalar(row.on_conflict_do_nothing().returning(Node.node_rank)) is not None
+    row = {
+        "allocation_id": allocation_id,
+        "node_rank": request.node_rank,
+        "run_id": request.run_id,
+        "name": request.node_name,
+        "slot_ids": list(request.slot_ids),
+        "addresses": list(request.addresses),
+    }
+    return session.connection().scalar(_NEW_NODE, row) is not None
 
 
 def _run_of(session: Session, allocation_id: str, node_rank: int) -> str:
@@ -140,6 +140,7 @@ def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseReque
     logs.say(session, allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 
+_NEW_NODE = insert(Node).on_conflict_do_nothing().returning(Node.node_rank)
 # An attempt, locked, with what its work is made of where it is a trial's.
 _LOCKED = (
     select(
