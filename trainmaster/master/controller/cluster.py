@@ -360,7 +360,7 @@ class ClusterLoop:
         """Those of one experiment end together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
-        for found in endings.verdicts(self._store, self._settings, over):
+        for found in endings.verdicts(self._settings, over):
             if not next(in_time):
                 break
             if not found.complete and not self._replayed(found):

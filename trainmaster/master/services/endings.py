@@ -99,7 +99,7 @@ class Verdict:
     leased: bool
 
 
-def verdicts(store: Store, settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:  # noqa: ARG001
+def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
     """Attempts whose end is certain by now, one after the other."""
     time = epoch(now())
     for one in endings:
