@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,26 @@ def test_two_masters_on_one_folder_start_each_job_once(setup: Setup) -> None:
     for number in range(4):
         assert (setup.job_root / f"t-{number}" / "runs").read_text() == "x"
         assert not (setup.job_root / f"t-{number}" / "overlap").exists()
+
+
+def test_a_script_that_is_being_read_is_not_written_over(setup: Setup, tmp_path: Path) -> None:
+    """A shell reads its script piece by piece: shortened under it, the job ended without having run."""
+    shell = tmp_path / "bash"
+    shell.write_text('#!/bin/sh\necho x >>starts\nwhile [ ! -e go ]; do sleep 0.02; done\nexec bash "$@"\n')
+    shell.chmod(0o755)
+    setup = replace(setup, options={**setup.options, "bash": str(shell)})
+    first, second = LocalDispatcher(setup), LocalDispatcher(setup)
+    bench = Bench(first, setup, pool="default", slot_type=SlotType.CPU)
+    ref = bench.submit(programs.ENDS_WELL)
+    starts = bench.folder(ref) / "starts"
+    wait(starts.exists, "the first start")
+    with (bench.folder(ref) / "local_job.sh").open() as read:
+        wait(lambda: second.observe() and starts.read_text() == "x\nx\n", "a start by another master")
+        assert os.fstat(read.fileno()).st_nlink == 0, "it was written over"
+    (bench.folder(ref) / "go").touch()
+    assert bench.ended(ref).state is JobState.COMPLETED
+    second.close()
+    first.close()
 
 
 def test_a_second_start_of_a_job_leaves_at_once(bench: Bench) -> None:

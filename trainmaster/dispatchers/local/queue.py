@@ -172,7 +172,8 @@ class LocalQueue:
             job.give_up()
             return
         script = job.folder / JOB_SCRIPT
-        script.write_text(
+        draft = script.with_suffix(".draft")
+        draft.write_text(
             render(
                 "local_job.sh.j2",
                 job_folder=job.folder,
@@ -180,6 +181,8 @@ class LocalQueue:
                 variables=sorted(self._variables(submitted.job_id, slot_ids).items()),
             )
         )
+        # A shell may be reading the one of a start before this: what it has open must not become shorter.
+        draft.replace(script)
         with (job.folder / "output.txt").open("ab") as output:
             self._children[job.token] = subprocess.Popen(
                 [self._options.bash, str(script)],
