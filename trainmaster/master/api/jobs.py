@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
 from trainmaster.master.api.shapes import Body, Storable
-from trainmaster.master.services import allocations, archives, leases, trials
+from trainmaster.master.services import allocations, archives, barriers, leases, trials
 from trainmaster.master.services.allocations import Piece
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.leases import LeaseRequest
@@ -157,7 +157,7 @@ async def _barrier(
     own_allocation(caller, allocation_id)
 
     def look() -> list[Json] | None:
-        found = allocations.gather(
+        found = barriers.gather(
             services.store, allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data
         )
         if found is None and trials.get_allocation(services.store, allocation_id).ended_at is not None:

@@ -1,4 +1,4 @@
-"""What jobs say to the master once they hold their lease: rendezvous, reports, exit."""
+"""What jobs say to the master once they hold their lease: preemption, reports, exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Checkpoint, Gathering, Node, Stream, Trial
+from trainmaster.master.db.tables import Allocation, Checkpoint, Node, Stream, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.services import exits, log_watch, logs, metrics
 from trainmaster.master.services.clock import from_epoch, now
@@ -41,26 +41,6 @@ class Piece:
     stream: str
     first: int
     records: Sequence[Json]
-
-
-def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
-    """Contribute to a barrier of `peers`; the contributions of all once they are there, else None.
-
-    Asking again with the same `request` changes nothing and gives the same answer.
-    """
-    with store.transaction() as session:
-        _locked(session, allocation_id)
-        row = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
-        session.execute(insert(Gathering).values(**row).on_conflict_do_nothing())
-        mine = select(Gathering).where(Gathering.allocation_id == allocation_id, Gathering.kind == kind)
-        rows = list(session.scalars(mine.order_by(Gathering.id)))
-        position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
-        first = position - position % max(peers, 1)
-        together = rows[first : first + max(peers, 1)]
-        if len(together) < peers:
-            return None
-        wake(session, f"allocation:{allocation_id}")
-        return [found.data for found in together]
 
 
 def preemption(store: Store, allocation_id: str) -> str | None:

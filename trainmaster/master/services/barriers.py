@@ -1,0 +1,35 @@
+"""Where the nodes of a job wait for each other: the rendezvous, and whatever else Determined's harness gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from trainmaster.master.db.tables import Allocation, Gathering
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.store import Store, wake
+
+Json = dict[str, Any]
+
+
+def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
+    """Contribute to a barrier of `peers`; the contributions of all once they are there, else None.
+
+    Asking again with the same `request` changes nothing and gives the same answer.
+    """
+    with store.transaction() as session:
+        if session.get(Allocation, allocation_id, with_for_update=True) is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        row = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
+        session.execute(insert(Gathering).values(**row).on_conflict_do_nothing())
+        mine = select(Gathering).where(Gathering.allocation_id == allocation_id, Gathering.kind == kind)
+        rows = list(session.scalars(mine.order_by(Gathering.id)))
+        position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
+        first = position - position % max(peers, 1)
+        together = rows[first : first + max(peers, 1)]
+        if len(together) < peers:
+            return None
+        wake(session, f"allocation:{allocation_id}")
+        return [found.data for found in together]
