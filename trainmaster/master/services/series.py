@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Double, Integer, case, cast, column, func, select
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, distinct_on
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import METRICS_OF, Experiment, Project, Trial
@@ -105,7 +105,7 @@ def snapshot(store: Store, experiment_id: int, metric: Named, steps: int, margin
         experiment = _experiment(session, experiment_id)
         query = (
             select(Trial.id, Trial.hparams, value, m.c.steps)
-            .distinct(Trial.id)
+            .ext(distinct_on(Trial.id))
             .join(m, m.c.trial_id == Trial.id)
             .where(Trial.experiment_id == experiment_id, ~m.c.archived, m.c.group == metric.group)
             .where(m.c.steps.between(steps, min(steps + margin, MAX_STEPS)), value.is_not(None))
