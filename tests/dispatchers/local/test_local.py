@@ -247,10 +247,12 @@ def test_a_script_that_is_being_read_is_not_written_over(setup: Setup, tmp_path:
     ref = bench.submit(programs.ENDS_WELL)
     starts = bench.folder(ref) / "starts"
     wait(starts.exists, "the first start")
-    with (bench.folder(ref) / "local_job.sh").open() as read:
-        wait(lambda: second.observe() and starts.read_text() == "x\nx\n", "a start by another master")
-        assert os.fstat(read.fileno()).st_nlink == 0, "it was written over"
-    (bench.folder(ref) / "go").touch()
+    try:
+        with (bench.folder(ref) / "local_job.sh").open() as read:
+            wait(lambda: second.observe() and starts.read_text() == "x\nx\n", "a start by another master")
+            assert os.fstat(read.fileno()).st_nlink == 0, "it was written over"
+    finally:
+        (bench.folder(ref) / "go").touch()
     assert bench.ended(ref).state is JobState.COMPLETED
     second.close()
     first.close()
