@@ -187,3 +187,19 @@ def test_a_master_that_hangs_is_not_waited_for(stage, tmp_path):
     assert "the exit record and the reports stay in the job folder" in output
     assert job.exit_record()["spool"]["core"] == 30
     assert len(job.spool("core")) == 30
+
+
+def test_a_master_that_hangs_at_the_last_call_is_asked_once(stage, tmp_path):
+    waits = 'while [ ! -e "$TEST_FOLDER/go" ]; do sleep 0.05; done'
+    job, master = stage("echo begun; " + waits, final_patience=1, heartbeat=60)
+    process = job.start(TEST_FOLDER=str(tmp_path))
+    master.wait(lambda: "begun" in master.lines())
+    master.awake.clear()
+    (tmp_path / "go").touch()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "the exit record and the reports stay in the job folder" in output
+    assert job.exit_record()["exit_code"] == 0
+    master.awake.set()
+    master.wait(lambda: [call for call in master.requests if call.endswith("/exit")])
+    assert len([call for call in master.requests if call.endswith("/exit")]) == 1

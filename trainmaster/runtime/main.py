@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
-from trainmaster.runtime.exit_record import ExitRecord, write_exit_record
+from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
 from trainmaster.runtime.job import Job, read_job, read_token
 from trainmaster.runtime.lease import take_lease
@@ -102,6 +102,7 @@ def _leave_without_lease(fault: RuntimeFault, job: Optional[Job], facts: Optiona
         )
         try:
             write_exit_record(job.folder, record, replace=False)
+            make_durable(job.folder, facts.node_rank)  # nobody else knows
         except OSError as error:
             print_notice("no exit record could be left: %s" % error)
     return status

@@ -157,16 +157,18 @@ class Reporting:
 
     def _say_exit(self, body: Mapping[str, Any], last: LastWord, hurry: bool, online: bool) -> Any:
         path = self._allocation + "/exit"
-        patience = self._patience_for(last, hurry)
-        timeout = max(patience, LAST_CALL) if online else LAST_CALL
-        if online:
-            try:
-                return self._master.call("POST", path, body, timeout=timeout)
-            except Away:
-                pass  # it is asked again, with all the patience there is, once nothing can get lost here
-        last.make_durable()
-        patience = self._patience_for(last, hurry) if online else 0.0
-        return self._master.insist("POST", path, body, patience=patience, timeout=timeout)
+        if not online:
+            last.make_durable()
+            return self._master.call("POST", path, body, timeout=LAST_CALL)
+        began = time.monotonic()
+        try:
+            return self._master.call("POST", path, body, timeout=max(self._patience_for(last, hurry), LAST_CALL))
+        except Away:
+            last.make_durable()  # nothing can get lost here while it is asked again
+            left = began + self._patience_for(last, hurry) - time.monotonic()
+            if left <= 0:
+                raise  # it hung: all patience is used up
+        return self._master.insist("POST", path, body, patience=left, timeout=max(left, LAST_CALL))
 
     def close(self) -> None:
         """Let go of files and the socket."""
