@@ -290,4 +290,5 @@ def test_the_files_of_an_experiment_reach_the_job(
     found = job.context()
     assert (found.status, base64.b64encode(found.content).decode()) == (200, sent)
     work = job.lease(fetches_context=True).json
-    assert (work["context_size"], work["context"]) == (len(found.content), sent)
+    assert work["context_size"] == len(found.content)
+    assert [(entry["path"], entry["content"]) for entry in work["files"]] == [("a.txt", "aGk=")]

@@ -6,7 +6,6 @@ under the same port, answer slowly, decide on early stopping, and say that an al
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import threading
@@ -14,6 +13,8 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from trainmaster.master.services.archives import listed
 
 TOKEN = "tok-6f1c0ffee-secret"
 _ALLOCATION = re.compile(
@@ -157,8 +158,8 @@ class FakeMaster:
             return 409, {"error": {"error": "another job holds this allocation"}}
         self.holder = body["job_id"]
         self.leases.append(body)
-        inside = "" if self.apart else base64.b64encode(self.context).decode()
-        return 200, {**self.work, "context": inside, "context_size": len(self.context)}
+        files = None if self.apart else listed(self.context)
+        return 200, {**self.work, "files": files, "context_size": len(self.context)}
 
     def _context(self, body: Any) -> tuple[int, Any]:
         return 200, self.context

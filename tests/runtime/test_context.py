@@ -10,8 +10,10 @@ import zlib
 
 import pytest
 
-from trainmaster.runtime.context import unpack_context
+from trainmaster.master.services.archives import SMALL, listed
+from trainmaster.runtime.context import write_files
 from trainmaster.runtime.errors import BadContext
+from trainmaster.runtime.untar import unpack_context
 
 
 def pack(*entries):
@@ -46,7 +48,7 @@ def test_files_folders_and_links_are_unpacked(target):
         ("b/up", tarfile.SYMTYPE, "../a"),
         ("hard", tarfile.LNKTYPE, "b/c/deep.txt"),
     )
-    assert unpack_context(archive, target) == 6
+    assert unpack_context(archive, str(target)) == 6
     assert (target / "link").read_bytes() == b"print(1)"
     assert (target / "b" / "up" / "train.py").read_bytes() == b"print(1)"
     assert (target / "hard").read_bytes() == b"deep"
@@ -54,7 +56,7 @@ def test_files_folders_and_links_are_unpacked(target):
 
 
 def test_an_empty_context_is_fine(target):
-    assert unpack_context(b"", target) == 0
+    assert unpack_context(b"", str(target)) == 0
 
 
 @pytest.mark.parametrize(
@@ -78,27 +80,27 @@ def test_an_empty_context_is_fine(target):
 )
 def test_what_leads_out_is_refused(target, entries, words):
     with pytest.raises(BadContext, match=words):
-        unpack_context(pack(*entries), target)
+        unpack_context(pack(*entries), str(target))
     assert sorted(os.listdir(target.parent)) == ["context"]
 
 
 def test_a_bomb_is_refused(target):
     with pytest.raises(BadContext, match="more than 1000 bytes"):
-        unpack_context(pack(("zeros", b"\0" * 2000)), target, max_bytes=1000)
+        unpack_context(pack(("zeros", b"\0" * 2000)), str(target), max_bytes=1000)
     with pytest.raises(BadContext, match="more than 2 entries"):
-        unpack_context(pack(("a", b""), ("b", b""), ("c", b"")), target, max_entries=2)
+        unpack_context(pack(("a", b""), ("b", b""), ("c", b"")), str(target), max_entries=2)
 
 
 @pytest.mark.parametrize("garbage", [b"%%%", b"\0\0\0", b"\x1f\x8b no gzip"])
 def test_garbage_is_refused(target, garbage):
     with pytest.raises(BadContext):
-        unpack_context(garbage, target)
+        unpack_context(garbage, str(target))
 
 
 def test_a_truncated_archive_is_refused(target):
     whole = pack(("big", os.urandom(100_000)))
     with pytest.raises(BadContext):
-        unpack_context(whole[:50_000], target)
+        unpack_context(whole[:50_000], str(target))
 
 
 def header(name, **fields):
@@ -121,7 +123,7 @@ def header(name, **fields):
 )
 def test_headers_that_lie_are_refused(target, tar, words):
     with pytest.raises(BadContext, match=words):
-        unpack_context(gzip.compress(tar + b"\0" * 1024), target)
+        unpack_context(gzip.compress(tar + b"\0" * 1024), str(target))
 
 
 def test_compressed_data_with_a_wrong_byte_is_refused(target):
@@ -129,11 +131,11 @@ def test_compressed_data_with_a_wrong_byte_is_refused(target):
     for place in range(2_000, len(whole), 10_000):
         broken = whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]
         with pytest.raises(BadContext):
-            unpack_context(bytes(broken), target)
+            unpack_context(bytes(broken), str(target))
     fixed = zlib.compressobj(wbits=31)
     start = fixed.compress(b"x" * 2000) + fixed.flush(zlib.Z_SYNC_FLUSH)
     with pytest.raises(BadContext):
-        unpack_context(start + b"\xff" * 1000, target)
+        unpack_context(start + b"\xff" * 1000, str(target))
 
 
 def test_a_job_with_a_bad_context_says_so(stage):
@@ -173,7 +175,75 @@ def test_files_that_did_not_come_with_the_lease_are_fetched(stage):
 
 
 def test_a_lease_with_spoilt_files_is_told(stage):
-    job, master = stage("echo never", work={"context_size": 3})
-    master._lease = lambda body: (200, {**master.work, "context": "%%%"})
+    job, master = stage("echo never")
+    spoilt = {"path": "a", "mode": 0o644, "mtime": 0, "content": "%%%"}
+    master._lease = lambda body: (200, {**master.work, "files": [spoilt], "context_size": 3})
     status, _ = job.run()
-    assert (status, "not base64" in master.exits[0]["message"]) == (70, True)
+    assert (status, master.exits[0]["message"]) == (
+        70,
+        "the context entry 'a' cannot be written: the content is not base64",
+    )
+
+
+def test_small_files_are_listed_and_written_as_the_archive_would_be(target):
+    archive = pack(("a", tarfile.DIRTYPE, ""), ("./a/train.py", b"print(1)"), ("empty", b""), ("empty", b"later"))
+    files = listed(archive)
+    assert files is not None
+    write_files(files, str(target))
+    other = target.parent / "other"
+    other.mkdir()
+    unpack_context(archive, str(other))
+    for path in ("a/train.py", "empty"):
+        by_list, by_archive = target / path, other / path
+        assert by_list.read_bytes() == by_archive.read_bytes()
+        assert by_list.stat().st_mode == by_archive.stat().st_mode
+        assert by_list.stat().st_mtime == by_archive.stat().st_mtime
+    assert (target / "empty").read_bytes() == b"later"
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"path": "../evil", "content": ""}, "leads out"),
+        ({"path": "/tmp/evil"}, "absolute"),
+        ({"path": "a\0b"}, "absolute"),
+        ({"path": 7}, "entry 7 cannot be written"),
+        ({"content": ""}, "entry None cannot be written"),
+        ({"path": "a", "content": "YQ==", "mode": "rwx", "mtime": 0}, "'a' cannot be written"),
+        ({"path": "a", "content": "YQ==", "mode": 0o644, "mtime": 2**70}, "'a' cannot be written"),
+        ({"path": ".", "content": "YQ==", "mode": 0o644, "mtime": 0}, "'.' cannot be written"),
+    ],
+)
+def test_a_list_of_files_that_makes_no_sense_is_refused(target, entry, words):
+    with pytest.raises(BadContext, match=words):
+        write_files([entry], str(target))
+    assert sorted(os.listdir(target.parent)) == ["context"]
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        pack(("link", tarfile.SYMTYPE, "a")),
+        pack(("fifo", tarfile.FIFOTYPE, "")),
+        pack(("zeros", b"\0" * SMALL)),
+        pack(*((f"{number}", b"") for number in range(1000))),
+        gzip.compress(b"\0" * 2**26),
+        pack(("a", b"1")) + pack(("b", b"2")),
+        pack(("a", os.urandom(1000)))[:-20],
+        b"no archive",
+        b"",
+        None,
+    ],
+    ids=["link", "pipe", "large", "many", "bomb", "two", "cut off", "none", "empty", "absent"],
+)
+def test_what_is_not_small_and_plain_is_left_to_the_runtime(archive):
+    assert listed(archive) is None
+
+
+def test_headers_that_lie_are_not_listed():
+    for tar in (
+        header("ahead", size=0) + header("back", size=-1024),
+        header("sparse", type=tarfile.GNUTYPE_SPARSE, size=10**9) + b"x" * 512,
+        header("liar", size=10**5) + b"x" * 512,
+    ):
+        assert listed(gzip.compress(tar + b"\0" * 1024)) is None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from trainmaster.runtime.cgroup import oom_kills
@@ -25,7 +23,7 @@ SLURM = {
 
 def job(**changes):
     fields = {
-        "folder": Path("/job"),
+        "folder": "/job",
         "allocation_id": "a",
         "task_id": "t",
         "token": "tok",

@@ -40,7 +40,7 @@ class Reports:
         if (run_dir / TAKEN_OVER).exists():
             return
         try:
-            self._writer = SpoolWriter(spool / (STREAM + ".jsonl"))
+            self._writer = SpoolWriter(str(spool / (STREAM + ".jsonl")))
         except OSError as error:
             self._say_full(error)
         else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.url import split_url
 
 _LOOPBACK = {"localhost": "127.0.0.1", "::1": "::1"}
 
@@ -12,7 +11,7 @@ _LOOPBACK = {"localhost": "127.0.0.1", "::1": "::1"}
 def address_for(master_url: str, address: str) -> str:
     """`address` is this node's on the network between the nodes. A master on this very machine comes by the loopback
     interface, and nobody else then has to."""
-    host = urlsplit(master_url).hostname or ""
+    host = split_url(master_url).host
     return _LOOPBACK.get(host, host if host.startswith("127.") else address)
 
 

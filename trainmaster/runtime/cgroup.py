@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional
 
 
-def oom_kills(root: Path = Path("/")) -> Optional[int]:
+def oom_kills(root: str = "/") -> Optional[int]:
     """The counter of this process's memory control group; None when it cannot be read.
 
     cgroup v2: `oom_kill` in memory.events; v1: `oom_kill` in memory.oom_control (Linux 4.13 and newer).
@@ -18,7 +18,8 @@ def oom_kills(root: Path = Path("/")) -> Optional[int]:
     """
     for path in _candidates(root):
         try:
-            text = path.read_text(encoding="ascii")
+            with open(path, encoding="ascii") as file:
+                text = file.read()
         except (OSError, ValueError):
             continue
         for line in text.splitlines():
@@ -28,22 +29,23 @@ def oom_kills(root: Path = Path("/")) -> Optional[int]:
     return None
 
 
-def _candidates(root: Path) -> List[Path]:
+def _candidates(root: str) -> List[str]:
     try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8") as file:
+            lines = file.read().splitlines()
     except (OSError, ValueError):
         return []
-    mounts = root / "sys/fs/cgroup"
-    found: List[Path] = []
+    mounts = os.path.join(root, "sys/fs/cgroup")
+    found: List[str] = []
     for line in lines:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         inner = path.lstrip("/")
         if "memory" in controllers.split(","):
             found += [
-                mounts / "memory" / inner / "memory.oom_control",
-                mounts / "memory" / "memory.oom_control",
+                os.path.join(mounts, "memory", inner, "memory.oom_control"),
+                os.path.join(mounts, "memory", "memory.oom_control"),
             ]
         elif not controllers:
-            for mount in (mounts, mounts / "unified"):
-                found += [mount / inner / "memory.events", mount / "memory.events"]
+            for mount in (mounts, os.path.join(mounts, "unified")):
+                found += [os.path.join(mount, inner, "memory.events"), os.path.join(mount, "memory.events")]
     return found

@@ -1,71 +1,59 @@
-"""Unpacks the user's files. The archive comes from another user's hands as far as this code is concerned."""
+"""Brings the user's files to the node: a few small ones came with the lease, others are fetched as an archive."""
 
 from __future__ import annotations
 
-import gzip
-import io
+import binascii
 import os
 import posixpath
-import tarfile
-import zlib
-from pathlib import Path
 
-from trainmaster.runtime.errors import BadContext
+from trainmaster.runtime.errors import Away, BadContext, NobodyThere, NotLeased, Rejected
+from trainmaster.runtime.job import Job, Work
+from trainmaster.runtime.master import Master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Tuple
+    from typing import Any, Mapping, Sequence
 
-MAX_BYTES = 4 * 1024**3  # unpacked; the master limits the packed size
-MAX_ENTRIES = 200_000
-MAX_PADDING = 1 << 20  # bytes after the last entry; tar fills up to 10240
-# Besides its own errors, tarfile lets those of what it reads and of numbers and names in headers through.
-_BROKEN = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, OverflowError)
+_TIMEOUT = 120.0  # seconds for each wait on the network
 
 
-def unpack_context(packed: bytes, target: Path, *, max_bytes: int = MAX_BYTES, max_entries: int = MAX_ENTRIES) -> int:
-    """Unpack a tar.gz into the existing empty folder `target`; returns the number of entries.
+def bring_context(master: Master, job: Job, work: Work, target: str) -> None:
+    """Write the user's files into the existing empty folder `target`. Waits `job.lease_patience` seconds for a master
+    that is away.
 
-    Links are made after all files, so that nothing can be written through one, and each must lead to a place
-    inside the folder. Raises BadContext with a sentence that names the entry.
+    Raises BadContext with a sentence that names the entry, NobodyThere, NotLeased.
     """
-    if not packed:
-        return 0
-    root = os.path.realpath(str(target))
-    links: List[Tuple[str, tarfile.TarInfo]] = []
-    left = max_bytes
-    entries = 0
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
-            for entry in archive:
-                entries += 1
-                if entries > max_entries:
-                    raise BadContext("the context has more than %d entries" % max_entries)
-                if entry.size < 0:  # tarfile would go backwards, and on for ever
-                    raise BadContext("the context entry %r has a size below zero" % entry.name)
-                name = _inside(entry.name, "entry")
-                path = os.path.join(root, name)
-                if entry.isdir():
-                    os.makedirs(path, exist_ok=True)
-                elif entry.isreg():
-                    left -= entry.size
-                    if left < 0:
-                        raise BadContext("the context unpacks to more than %d bytes" % max_bytes)
-                    _write(archive, entry, path)
-                elif entry.issym() or entry.islnk():
-                    links.append((name, entry))
-                else:
-                    raise BadContext("the context holds %r, which is a device or a pipe" % entry.name)
-            # tarfile stops before the padding; gzip's checksum comes after it.
-            if len(plain.read(MAX_PADDING)) == MAX_PADDING:
-                raise BadContext("the context archive goes on after its end")
-            _link(root, links)
-    except _BROKEN as error:
-        raise BadContext("the context cannot be unpacked: %s" % error) from error
-    return entries
+    if work.files is not None:
+        write_files(work.files, target)
+    elif work.context_size:
+        from trainmaster.runtime.untar import unpack_context  # the packers of archives cost more than small files
+
+        unpack_context(_fetch(master, job), target)
 
 
-def _inside(name: str, what: str) -> str:
+def write_files(files: Sequence[Mapping[str, Any]], target: str) -> None:
+    """Files and folders as the lease lists them: `path`, and of a file `mode`, `mtime` and `content` (base64).
+
+    Raises BadContext.
+    """
+    root = os.path.realpath(target)
+    for entry in files:
+        try:
+            name = entry["path"]
+            path = os.path.join(root, inside(name, "entry"))
+            if "content" not in entry:
+                os.makedirs(path, exist_ok=True)
+                continue
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(_from_base64(entry["content"]))
+            settle(path, entry["mode"], entry["mtime"])
+        except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+            raise BadContext("the context entry %r cannot be written: %s" % (entry.get("path"), error)) from error
+
+
+def inside(name: str, what: str) -> str:
+    """The path `name`, made plain; `what` names its role. Raises BadContext when it leads out of the context."""
     if name.startswith("/") or "\0" in name:
         raise BadContext("the context %s %r is an absolute path" % (what, name))
     clean = posixpath.normpath(name)
@@ -74,42 +62,25 @@ def _inside(name: str, what: str) -> str:
     return clean
 
 
-def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, path: str) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    source = archive.extractfile(entry)
-    assert source is not None  # a regular file has content
-    # A name that comes twice replaces itself, as tar does; no link exists yet that could be followed.
-    with source, open(path, "wb") as file:
-        while True:
-            block = source.read(1 << 20)
-            if not block:
-                break
-            file.write(block)
-    os.chmod(path, 0o600 | (entry.mode & 0o755))
-    os.utime(path, (entry.mtime, entry.mtime))
+def settle(path: str, mode: int, mtime: float) -> None:
+    """What a file of the context keeps of its own: who may read and run it, and its age (seconds since the epoch)."""
+    os.chmod(path, 0o600 | (mode & 0o755))
+    os.utime(path, (mtime, mtime))
 
 
-def _link(root: str, links: List[Tuple[str, tarfile.TarInfo]]) -> None:
-    for name, entry in links:
-        path = os.path.join(root, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        # Earlier links may stand in the way to this one.
-        if not _within(root, os.path.realpath(os.path.dirname(path))):
-            raise BadContext("the context entry %r leads out of the context" % entry.name)
-        if entry.islnk():
-            source = os.path.join(root, _inside(entry.linkname, "link target"))
-            if os.path.islink(source) or not os.path.isfile(source):
-                raise BadContext("the context link %r leads to no file: %r" % (entry.name, entry.linkname))
-            os.link(source, path)
-        else:
-            if os.path.isabs(entry.linkname):
-                raise BadContext("the context link %r leads out of the context" % entry.name)
-            os.symlink(entry.linkname, path)
-    for name, entry in links:
-        # Only now do all links stand: a chain of them may lead where none of them does.
-        if not _within(root, os.path.realpath(os.path.join(root, name))):
-            raise BadContext("the context link %r leads out of the context" % entry.name)
+def _from_base64(text: str) -> bytes:
+    content = binascii.a2b_base64(text)
+    # It passes over what is no base64; Python 3.11 is the first that can be told not to.
+    if binascii.b2a_base64(content, newline=False) != text.encode("ascii"):
+        raise ValueError("the content is not base64")
+    return content
 
 
-def _within(root: str, path: str) -> bool:
-    return path == root or path.startswith(root + os.sep)
+def _fetch(master: Master, job: Job) -> bytes:
+    path = "/api/x1/allocations/%s/context" % job.allocation_id
+    try:
+        return master.fetch(path, patience=job.lease_patience, timeout=_TIMEOUT)
+    except Rejected as error:
+        raise NotLeased("the files of allocation %s were refused: %s" % (job.allocation_id, error)) from error
+    except Away as error:
+        raise NobodyThere("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error

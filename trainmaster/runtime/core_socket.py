@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
-from pathlib import Path
 
 from trainmaster.runtime.shipper import Shipper
 from trainmaster.runtime.spool import Stream
@@ -29,14 +29,14 @@ class CoreSocket(threading.Thread):
     """Serves the socket; one more thread for each connection. Other nodes than the first have no stream
     `core`: there everything is answered at once."""
 
-    def __init__(self, run_dir: Path, stream: Optional[Stream], shipper: Optional[Shipper]) -> None:
+    def __init__(self, run_dir: str, stream: Optional[Stream], shipper: Optional[Shipper]) -> None:
         """Bind. Raises OSError."""
         super().__init__(name="core-socket", daemon=True)
         self._stream = stream
         self._shipper = shipper
-        self._taken_over = run_dir / TAKEN_OVER
+        self._taken_over = os.path.join(run_dir, TAKEN_OVER)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(run_dir / NAME))
+        self._listener.bind(os.path.join(run_dir, NAME))
         self._listener.listen(64)
 
     def run(self) -> None:
@@ -90,8 +90,8 @@ class CoreSocket(threading.Thread):
         if self._stream is None or self._shipper is None:
             return {"error": "only the first node of a job keeps the stream core"}
         # A later process of the training must not write the file beside us.
-        with contextlib.suppress(OSError):
-            self._taken_over.touch()
+        with contextlib.suppress(OSError), open(self._taken_over, "ab"):
+            pass
         self._stream.append_line(line.encode("ascii") + b"\n")
         self._shipper.wake()
         return {"lines": self._stream.lines()}

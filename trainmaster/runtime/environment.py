@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from urllib.parse import urlsplit
 
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work
 from trainmaster.runtime.rendezvous import Rendezvous
+from trainmaster.runtime.url import split_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +26,8 @@ def child_environment(
     facts: Facts,
     meeting: Rendezvous,
     *,
-    run_dir: Path,
-    package: Path,
+    run_dir: str,
+    package: str,
     master_url: str,
     session_token: str,
     interface: Optional[str],
@@ -44,20 +43,20 @@ def child_environment(
         # Gloo would take the address that the host's name resolves to, which Debian sets to 127.0.1.1.
         environment.setdefault("GLOO_SOCKET_IFNAME", interface)
     environment.update(_determined(job, work, facts, meeting, environment, run_dir, master_url, session_token))
-    environment["TRAINMASTER_RUN_DIR"] = str(run_dir)
+    environment["TRAINMASTER_RUN_DIR"] = run_dir
     environment["TRAINMASTER_DISTRIBUTED_PORT"] = str(meeting.distributed_port)
     environment["PYTHONPATH"] = os.pathsep.join(_python_path(package, environment.get("PYTHONPATH", "")))
-    host = urlsplit(master_url).hostname or ""
+    host = split_url(master_url).host
     for name in ("NO_PROXY", "no_proxy"):
         known = [entry for entry in environment.get(name, "").split(",") if entry]
-        if host and host not in known:
+        if host not in known:
             environment[name] = ",".join([*known, host])
     return environment
 
 
-def _python_path(package: Path, inherited: str) -> List[str]:
+def _python_path(package: str, inherited: str) -> List[str]:
     # The alias comes before a real `determined`, to which it gives way: it tells it where this job's things are.
-    return [str(package), str(package / "alias"), *(entry for entry in inherited.split(os.pathsep) if entry)]
+    return [package, os.path.join(package, "alias"), *(entry for entry in inherited.split(os.pathsep) if entry)]
 
 
 def _determined(
@@ -66,19 +65,18 @@ def _determined(
     facts: Facts,
     meeting: Rendezvous,
     environment: Mapping[str, str],
-    run_dir: Path,
+    run_dir: str,
     master_url: str,
     session_token: str,
 ) -> Dict[str, str]:
-    url = urlsplit(master_url)
-    port = str(url.port or (443 if url.scheme == "https" else 80))
+    url = split_url(master_url)
     offset = min(facts.slot_ids) if facts.slot_ids else 0
     found = {
         "DET_MASTER": master_url,
-        "DET_MASTER_ADDR": url.hostname or "",
-        "DET_MASTER_HOST": url.hostname or "",
-        "DET_MASTER_IP": url.hostname or "",
-        "DET_MASTER_PORT": port,
+        "DET_MASTER_ADDR": url.host,
+        "DET_MASTER_HOST": url.host,
+        "DET_MASTER_IP": url.host,
+        "DET_MASTER_PORT": str(url.port),
         "DET_USE_TLS": "true" if url.scheme == "https" else "false",
         "DET_CLUSTER_ID": job.cluster_id,
         "DET_AGENT_ID": facts.node_name,
@@ -92,8 +90,8 @@ def _determined(
         "DET_USER": work.owner,
         "DET_SLOT_IDS": json.dumps(list(facts.slot_ids)),
         "DET_SLOT_TYPE": job.slot_type,
-        "DET_WORKDIR": str(run_dir / "workdir"),
-        "DET_RUN_DIR": str(run_dir),
+        "DET_WORKDIR": os.path.join(run_dir, "workdir"),
+        "DET_RUN_DIR": run_dir,
         "DET_CHIEF_IP": meeting.addresses[0],
         "DET_UNIQUE_PORT_OFFSET": str(offset),
         "DET_TASK_LOGGING_METADATA": json.dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
@@ -126,13 +124,13 @@ def _determined(
 
 
 def write_info(
-    job: Job, work: Work, facts: Facts, meeting: Rendezvous, *, run_dir: Path, environment: Mapping[str, str]
+    job: Job, work: Work, facts: Facts, meeting: Rendezvous, *, run_dir: str, environment: Mapping[str, str]
 ) -> None:
     """Write `info/*.json`: rendezvous, resources, cluster and trial exactly as Determined's harness reads
     them (an unknown key makes it fail), user_data and `runtime.json`, which is ours. The folder is this
     user's alone and goes with the job: cluster.json holds the session token, as the harness wants it."""
-    info = run_dir / "info"
-    info.mkdir(mode=0o700, exist_ok=True)
+    info = os.path.join(run_dir, "info")
+    os.makedirs(info, mode=0o700, exist_ok=True)
     files: Dict[str, Any] = {
         "rendezvous": {
             "container_addrs": list(meeting.addresses),
@@ -155,7 +153,7 @@ def write_info(
         },
         "runtime": {
             "version": 1,
-            "spool": str(job.spool),
+            "spool": job.spool,
             "checkpoint_storage": dict(work.checkpoint_storage),
             "slot_type": job.slot_type,
             "torch_port": meeting.torch_port,
@@ -179,4 +177,5 @@ def write_info(
         }
         files["cluster"]["latest_checkpoint"] = trial.latest_checkpoint
     for name, content in files.items():
-        (info / (name + ".json")).write_text(json.dumps(content), encoding="utf-8")
+        with open(os.path.join(info, name + ".json"), "w", encoding="utf-8") as file:
+            file.write(json.dumps(content))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from pathlib import Path
 
 from trainmaster.runtime.record import Record
 
@@ -38,35 +38,40 @@ class ExitRecord(Record):
         return fields
 
 
-def write_exit_record(folder: Path, record: ExitRecord, *, replace: bool = True) -> None:
+def write_exit_record(folder: str, record: ExitRecord, *, replace: bool = True) -> None:
     """Write `exit/<node rank>.json` so that it is whole or not there. Raises OSError.
 
     With `replace=False` an existing record stays: a job that never got the lease must not speak for the one
     that has it.
     """
-    target = folder / "exit" / ("%d.json" % record.node_rank)
-    target.parent.mkdir(mode=0o700, exist_ok=True)
-    fresh = target.with_suffix(".%d.new" % os.getpid())
+    target = _place(folder, record.node_rank)
+    fresh = "%s.%d.new" % (target, os.getpid())
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(os.path.dirname(target), 0o700)
     try:
-        with open(str(fresh), "w", encoding="utf-8") as file:
-            json.dump(record.to_json(), file)
+        with open(fresh, "w", encoding="utf-8") as file:
+            file.write(json.dumps(record.to_json()))
         if replace:
-            os.replace(str(fresh), str(target))
+            os.replace(fresh, target)
         else:
-            os.link(str(fresh), str(target))
+            os.link(fresh, target)
     except FileExistsError:
         return
     finally:
-        if fresh.exists():
-            fresh.unlink()
+        if os.path.exists(fresh):
+            os.unlink(fresh)
 
 
-def make_durable(folder: Path, node_rank: int) -> None:
+def make_durable(folder: str, node_rank: int) -> None:
     """Have the disk keep the exit record of a node. Raises OSError."""
-    target = folder / "exit" / ("%d.json" % node_rank)
-    for path in (target, target.parent):
-        file = os.open(str(path), os.O_RDONLY)
+    target = _place(folder, node_rank)
+    for path in (target, os.path.dirname(target)):
+        file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)
         finally:
             os.close(file)
+
+
+def _place(folder: str, node_rank: int) -> str:
+    return os.path.join(folder, "exit", "%d.json" % node_rank)

@@ -4,7 +4,7 @@ lease)."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import os
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.record import Record
@@ -19,7 +19,7 @@ JOB_VERSION = 1
 class Job(Record):
     """`job.json`. Times are seconds."""
 
-    folder: Path
+    folder: str
     allocation_id: str
     task_id: str
     token: str  # the job's name at the scheduler; no secret
@@ -42,8 +42,8 @@ class Job(Record):
     environment: Mapping[str, str] = {}
 
     @property
-    def spool(self) -> Path:
-        return self.folder / "spool"
+    def spool(self) -> str:
+        return os.path.join(self.folder, "spool")
 
 
 class Trial(Record):
@@ -70,16 +70,17 @@ class Work(Record):
     checkpoint_storage: Mapping[str, Any]
     num_nodes: int
     owner: str
-    context: str  # the user's files, when they are small: a gzipped tar in base64
-    context_size: int  # bytes of the files
+    files: Optional[Tuple[Mapping[str, Any], ...]]  # the user's, when they are few and small (context.write_files)
+    context_size: int  # bytes of the archive of the user's files
     preempt: Optional[str]  # the reason, when the job is to leave before it began
 
 
-def read_job(folder: Path) -> Job:
+def read_job(folder: str) -> Job:
     """Read `job.json`. Raises BadJobFolder with a sentence that names the file and the key."""
-    path = folder / "job.json"
+    path = os.path.join(folder, "job.json")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        with open(path, encoding="utf-8") as file:
+            raw = json.load(file)
     except FileNotFoundError:
         raise BadJobFolder(
             "%s is missing: start the runtime with the job folder that the master staged" % path
@@ -90,7 +91,7 @@ def read_job(folder: Path) -> Job:
         raise BadJobFolder(
             "%s: version %d is wanted; the master and runtime.zip do not belong together" % (path, JOB_VERSION)
         )
-    take = _Taker(raw, str(path))
+    take = _Taker(raw, path)
     url_file, url_owner = raw.get("master_url_file"), raw.get("master_url_owner")
     return Job(
         folder=folder,
@@ -117,11 +118,12 @@ def read_job(folder: Path) -> Job:
     )
 
 
-def read_token(folder: Path) -> str:
+def read_token(folder: str) -> str:
     """The session token. Read once at start; the file may be gone afterwards."""
-    path = folder / "secrets" / "token"
+    path = os.path.join(folder, "secrets", "token")
     try:
-        token = path.read_text(encoding="ascii").strip()
+        with open(path, encoding="ascii") as file:
+            token = file.read().strip()
     except (OSError, ValueError) as error:
         raise BadJobFolder("%s cannot be read: %s" % (path, error)) from error
     if not token or any(not 33 <= ord(letter) <= 126 for letter in token):
@@ -151,10 +153,18 @@ def parse_work(raw: Any) -> Work:
         checkpoint_storage=take.mapping("checkpoint_storage"),
         num_nodes=int(take.number("num_nodes", 1)),
         owner=take.text("owner", ""),
-        context=take.text("context", ""),
+        files=_listed(raw.get("files"), where),
         context_size=int(take.number("context_size", 0)),
         preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
     )
+
+
+def _listed(raw: Any, where: str) -> Optional[Tuple[Mapping[str, Any], ...]]:
+    if raw is None:
+        return None
+    if not isinstance(raw, list) or not all(isinstance(entry, dict) for entry in raw):
+        raise BadJobFolder("%s: files must be a list of objects" % where)
+    return tuple(raw)
 
 
 def _parse_trial(raw: Any, where: str) -> Trial:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
 from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.spool import Stream
@@ -17,7 +15,7 @@ class LastWord:
     """Written at once. It is made durable only when something has to rely on it: what the master has taken is safe
     there, and every job would wait for the disk."""
 
-    def __init__(self, folder: Path, record: ExitRecord, streams: Sequence[Stream]) -> None:
+    def __init__(self, folder: str, record: ExitRecord, streams: Sequence[Stream]) -> None:
         self.record = record
         self._folder = folder
         self._streams = streams

@@ -1,11 +1,8 @@
-"""The one question that makes a duplicate of a job harmless: is this allocation mine? And what its work needs."""
+"""The one question that makes a duplicate of a job harmless: is this allocation mine?"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-
-from trainmaster.runtime.errors import Away, BadContext, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
+from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, parse_work
 from trainmaster.runtime.master import Master
@@ -48,23 +45,3 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
         raise NotLeased("the lease of allocation %s was refused: %s" % (job.allocation_id, error)) from error
     except Away as error:
         raise NobodyThere("no lease within %d s: %s" % (job.lease_patience, error)) from error
-
-
-def context_of(master: Master, job: Job, work: Work) -> bytes:
-    """The user's files, a gzipped tar: small ones came with the lease, large ones are fetched. Waits
-    `job.lease_patience` seconds for a master that is away.
-
-    Raises BadContext, NobodyThere, NotLeased.
-    """
-    if work.context or not work.context_size:
-        try:
-            return base64.b64decode(work.context, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise BadContext("the context archive is not base64: %s" % error) from error
-    path = "/api/x1/allocations/%s/context" % job.allocation_id
-    try:
-        return master.fetch(path, patience=job.lease_patience, timeout=_TIMEOUT)
-    except Rejected as error:
-        raise NotLeased("the files of allocation %s were refused: %s" % (job.allocation_id, error)) from error
-    except Away as error:
-        raise NobodyThere("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error

@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     job: Optional[Job] = None
     facts: Optional[Facts] = None
     try:
-        job = read_job(Path(arguments[0]).absolute())
+        job = read_job(os.path.abspath(arguments[0]))
         token = read_token(job.folder)
         node_folder = RunDir()
         facts = read_facts({**os.environ, **job.environment}, job)

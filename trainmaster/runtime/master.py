@@ -7,11 +7,11 @@ import os
 import socket
 import threading
 import time
-from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
+from trainmaster.runtime.url import split_url
 from trainmaster.runtime.url_file import read_url
 
 TYPE_CHECKING = False
@@ -124,8 +124,7 @@ class Master:
         headers: Dict[str, str] = {"Authorization": "Bearer " + self._token, "Accept": "application/json"}
         if payload is not None:
             headers["Content-Type"] = "application/json"
-        target = urlsplit(url).path.rstrip("/") + path
-        answer = connection.request(method, target, headers, payload, timeout)
+        answer = connection.request(method, split_url(url).path + path, headers, payload, timeout)
         if not answer.kept:
             self.close()
         return answer
@@ -136,14 +135,11 @@ class Master:
             return connection
         self.close()
         try:
-            parts = urlsplit(url)
-            secure, port = parts.scheme == "https", parts.port
+            parts = split_url(url)
         except ValueError as error:
-            raise OSError("%r is no URL: %s" % (url, error)) from None
-        if not parts.hostname:
-            raise OSError("%r is no URL" % url)
-        wrap = self._wrap(parts.hostname) if secure else None
-        connection = Connection(parts.hostname, port or (443 if secure else 80), timeout, wrap)
+            raise OSError(str(error)) from None
+        wrap = self._wrap(parts.host) if parts.scheme == "https" else None
+        connection = Connection(parts.host, parts.port, timeout, wrap)
         self._local.connection, self._local.url = connection, url
         return connection
 

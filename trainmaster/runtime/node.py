@@ -6,17 +6,14 @@ reporting -> context -> rendezvous -> environment -> the user's process -> exit 
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from pathlib import Path
 
-from trainmaster.runtime.context import unpack_context
+from trainmaster.runtime.context import bring_context
 from trainmaster.runtime.environment import child_environment, write_info
 from trainmaster.runtime.errors import AskedToLeave, Away, Rejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work
-from trainmaster.runtime.lease import context_of
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
 from trainmaster.runtime.rendezvous import meet
@@ -26,7 +23,7 @@ from trainmaster.runtime.supervise import Outcome, Supervisor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
 
 class Node:
@@ -40,7 +37,7 @@ class Node:
         master: Master,
         token: str,
         signals: Signals,
-        run_dir: Path,
+        run_dir: str,
         started: float,
     ) -> None:
         self._job = job
@@ -85,13 +82,12 @@ class Node:
             raise AskedToLeave(work.preempt)
         self._watch.start()
         # Ranks import core from the node's own disk, not from the file system that all jobs share.
-        package = self._run_dir / "trainmaster.zip"
-        shutil.copyfile(str(job.folder / "runtime.zip"), str(package))
-        workdir = self._run_dir / "workdir"
-        workdir.mkdir()
-        unpack_context(context_of(self._master, job, work), workdir)
-        # It is needed no more.
-        self._work = work = work.replaced(context="")
+        package = os.path.join(self._run_dir, "trainmaster.zip")
+        _copy(os.path.join(job.folder, "runtime.zip"), package)
+        workdir = os.path.join(self._run_dir, "workdir")
+        os.mkdir(workdir)
+        bring_context(self._master, job, work, workdir)
+        self._work = work = work.replaced(files=None)  # they are needed no more
         meeting = meet(
             self._master,
             job.allocation_id,
@@ -130,7 +126,10 @@ class Node:
             "training" if work.trial is not None else "program",
         )
         # The administrators' first, then the user's own, as Determined names it.
-        hooks = [*sorted((job.folder / "hooks").glob("*.sh")), *workdir.glob("startup-hook.sh")]
+        hooks = _scripts(os.path.join(job.folder, "hooks"))
+        own_hook = os.path.join(workdir, "startup-hook.sh")
+        if os.path.exists(own_hook):
+            hooks.append(own_hook)
         return supervisor.run(work.entrypoint, environment, workdir, hooks)
 
     def _announce(self, address: str) -> None:
@@ -165,7 +164,7 @@ class Node:
         self._reporting.close()
 
     def _was_started(self) -> bool:
-        return (self._run_dir / "info").exists()
+        return os.path.exists(os.path.join(self._run_dir, "info"))
 
     def _master_wants_us_gone(self, reason: str) -> None:
         self._preemption.request_by_master(reason)
@@ -174,3 +173,17 @@ class Node:
         if not self._gone:
             self._gone = True
             self._signals.events.put(("gone",))
+
+
+def _copy(source: str, target: str) -> None:
+    with open(source, "rb") as read, open(target, "wb") as written:
+        written.write(read.read())
+
+
+def _scripts(folder: str) -> List[str]:
+    """Those in a folder that may not be there, in the order of their names."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if name.endswith(".sh")]

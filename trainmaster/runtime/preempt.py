@@ -7,7 +7,6 @@ import json
 import os
 import threading
 import time
-from pathlib import Path
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import MasterError
@@ -27,9 +26,9 @@ _SOONEST = 1.0  # seconds between two answers that came at once: a proxy may cut
 class Preemption:
     """Holds the first reason for leaving. Thread-safe."""
 
-    def __init__(self, run_dir: Path, say: Callable[[str], None], tell_master: Callable[[str], None]) -> None:
-        self._flag = run_dir / FLAG
-        self._acked = run_dir / ACKED
+    def __init__(self, run_dir: str, say: Callable[[str], None], tell_master: Callable[[str], None]) -> None:
+        self._flag = os.path.join(run_dir, FLAG)
+        self._acked = os.path.join(run_dir, ACKED)
         self._say = say
         self._tell_master = tell_master
         self._lock = threading.Lock()
@@ -42,7 +41,7 @@ class Preemption:
     @property
     def acked(self) -> bool:
         """True once the user's code has seen the flag."""
-        return self._acked.exists()
+        return os.path.exists(self._acked)
 
     def request_by_master(self, reason: str) -> None:
         """The master wants the job to leave."""
@@ -58,9 +57,10 @@ class Preemption:
             if self._reason is not None:
                 return False
             self._reason = reason
-            fresh = self._flag.with_suffix(".new")
-            fresh.write_text(json.dumps({"reason": reason}), encoding="utf-8")
-            os.replace(str(fresh), str(self._flag))
+            fresh = self._flag + ".new"
+            with open(fresh, "w", encoding="utf-8") as file:
+                file.write(json.dumps({"reason": reason}))
+            os.replace(fresh, self._flag)
         self._say("this job is asked to save its work and leave (%s)" % reason)
         return True
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 from trainmaster.runtime.prctl import die_with_parent
 
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 def start(
     entrypoint: Union[str, Tuple[str, ...]],
     environment: Mapping[str, str],
-    workdir: Path,
+    workdir: str,
     stdout: int,
     stderr: int,
-    hooks: Sequence[Path] = (),
+    hooks: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Start the entrypoint in a session of its own; it dies with this process.
 
@@ -46,7 +44,7 @@ def start(
     return subprocess.Popen(
         command,
         env=dict(environment),
-        cwd=str(workdir),
+        cwd=workdir,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
@@ -55,11 +53,13 @@ def start(
     )
 
 
-def _after_hooks(hooks: Sequence[Path], command: Sequence[str], path: Optional[str]) -> List[str]:
+def _after_hooks(hooks: Sequence[str], command: Sequence[str], path: Optional[str]) -> List[str]:
+    import shutil  # few jobs have hooks, and every job would wait for it
+
     shell = shutil.which("bash", path=path) or "sh"  # hooks are written for bash; a small image may not have it
     reads = "".join('. "${%d}"\n' % (number + 1) for number in range(len(hooks)))
     script = 'set -e\n%sset +e\nshift %d\nexec "$@"' % (reads, len(hooks))
-    return [shell, "-c", script, "startup hook", *map(str, hooks), *command]
+    return [shell, "-c", script, "startup hook", *hooks, *command]
 
 
 def signal_group(child: subprocess.Popen[bytes], signum: int) -> None:

@@ -7,13 +7,13 @@ import os
 import socket
 import struct
 import time
-from urllib.parse import urlsplit
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import as_asked
 from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.record import Record
+from trainmaster.runtime.url import split_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,15 +167,13 @@ def interface_address(name: str) -> Optional[str]:
 
 
 def _address_towards(url: str) -> Optional[str]:
-    host = urlsplit(url).hostname
-    if not host:
-        return None
     try:
-        family, kind, _, _, target = socket.getaddrinfo(as_asked(host), 9, type=socket.SOCK_DGRAM)[0]
+        host = as_asked(split_url(url).host)
+        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(target)  # a datagram socket sends nothing
             return str(probe.getsockname()[0])
-    except OSError:
+    except (OSError, ValueError):  # who asks for the lease will hear that the URL is none
         return None
 
 

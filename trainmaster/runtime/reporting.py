@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 from trainmaster.runtime.core_socket import CoreSocket
 from trainmaster.runtime.errors import Away, MasterError, Rejected
@@ -38,7 +37,7 @@ class Reporting:
         job: Job,
         facts: Facts,
         master: Master,
-        run_dir: Path,
+        run_dir: str,
         *,
         on_preempt: Callable[[str], None],
         on_gone: Callable[[], None],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from pathlib import Path
 
 from trainmaster.runtime.errors import BadJobFolder
 
@@ -19,32 +19,43 @@ class RunDir:
     """
 
     def __init__(self) -> None:
-        given = os.environ.get("TRAINMASTER_NODE_DIR")
-        self._given = Path(given) if given else None
+        self._given = os.environ.get("TRAINMASTER_NODE_DIR") or None
         # It is emptied in the end: never one in which somebody else keeps something.
-        if self._given is not None and (not self._given.is_dir() or any(self._given.iterdir())):
+        if self._given is not None and (not os.path.isdir(self._given) or os.listdir(self._given)):
             raise BadJobFolder("TRAINMASTER_NODE_DIR must name an empty folder, %s is none" % self._given)
 
-    def __enter__(self) -> Path:
+    def __enter__(self) -> str:
         if self._given is not None:
-            self._given.chmod(0o700)
+            os.chmod(self._given, 0o700)
             return self._given
         parent = os.environ.get("TMPDIR") or _TMP
         if len(parent) > _LONGEST or not os.access(parent, os.W_OK):
             parent = _TMP
         # A name that nobody can guess, and not taken if there is one: what tempfile does, which would have to be read.
-        self._made = Path(parent) / ("tm-" + os.urandom(8).hex())
-        self._made.mkdir(mode=0o700)
+        self._made = os.path.join(parent, "tm-" + os.urandom(8).hex())
+        os.mkdir(self._made, 0o700)
         return self._made
 
     def __exit__(self, *exception: object) -> None:
-        import shutil  # not needed before the lease
-
-        if self._given is None:
-            shutil.rmtree(str(self._made), ignore_errors=True)
+        if self._given is not None:
+            _empty(self._given)
             return
-        for path in self._given.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(str(path), ignore_errors=True)
-            else:
-                path.unlink()
+        _empty(self._made)
+        with contextlib.suppress(OSError):
+            os.rmdir(self._made)
+
+
+def _empty(folder: str) -> None:
+    """What cannot be removed stays. `shutil.rmtree` would bring the packers of archives with it."""
+    for path, folders, files in os.walk(folder, topdown=False):
+        for names, remove in ((files, os.unlink), (folders, _remove_folder)):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    remove(os.path.join(path, name))
+
+
+def _remove_folder(path: str) -> None:
+    if os.path.islink(path):  # os.walk counts one that leads to a folder among the folders, and does not follow it
+        os.unlink(path)
+    else:
+        os.rmdir(path)

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import threading
-from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,10 +44,10 @@ def _storable(value: Any) -> Any:
 class SpoolWriter:
     """Appends lines to one file. Not thread-safe."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         """Open or create. Raises OSError."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = os.open(str(path), os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self.lines, self._size = _count_lines(self._file)
             if os.fstat(self._file).st_size > self._size:
@@ -98,8 +97,8 @@ class SpoolReader:
     It keeps the file open: one that somebody removes while it is written is read to its end.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = str(path)
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._file: Optional[int] = None
         self._line = 0  # number of the line that ends at _offset
         self._offset = 0
@@ -154,11 +153,11 @@ class Stream:
     lines again they are written under their own numbers.
     """
 
-    def __init__(self, folder: Path, name: str, on_trouble: Callable[[str], None]) -> None:
+    def __init__(self, folder: str, name: str, on_trouble: Callable[[str], None]) -> None:
         self.name = name
         self.lost = 0  # records dropped for want of memory
-        self._path = folder / (name + ".jsonl")
-        self._acked_path = folder / (name + ".acked")
+        self._path = os.path.join(folder, name + ".jsonl")
+        self._acked_path = os.path.join(folder, name + ".acked")
         self._on_trouble = on_trouble
         self._reader = SpoolReader(self._path)
         self._writer: Optional[SpoolWriter] = None
@@ -234,11 +233,11 @@ class Stream:
         if self._acked == self._saved_acked:
             return
         acked = self._acked
-        fresh = str(self._acked_path) + ".new"
+        fresh = self._acked_path + ".new"
         try:
             with open(fresh, "w", encoding="ascii") as file:
                 file.write("%d\n" % acked)
-            os.replace(fresh, str(self._acked_path))
+            os.replace(fresh, self._acked_path)
         except OSError as error:
             self._tell(error)
         else:
@@ -303,11 +302,12 @@ class Stream:
             self._trouble = True
             self._on_trouble(
                 "the job folder takes no more reports (%s: %s): they wait in memory and go to the master "
-                "from there; make room under %s" % (self.name, error.strerror or error, self._path.parent)
+                "from there; make room under %s" % (self.name, error.strerror or error, os.path.dirname(self._path))
             )
 
     def _read_acked(self) -> int:
         try:
-            return max(0, int(self._acked_path.read_text(encoding="ascii")))
+            with open(self._acked_path, encoding="ascii") as file:
+                return max(0, int(file.read()))
         except (OSError, ValueError):
             return 0

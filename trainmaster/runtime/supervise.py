@@ -9,7 +9,6 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.job import Job
@@ -66,8 +65,8 @@ class Supervisor:
         self,
         entrypoint: Union[str, Tuple[str, ...]],
         environment: Mapping[str, str],
-        workdir: Path,
-        hooks: Sequence[Path] = (),
+        workdir: str,
+        hooks: Sequence[str] = (),
     ) -> Outcome:
         """Start, wait, end everything that came of it."""
         become_subreaper()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -29,6 +32,15 @@ def waiting(attempts: Attempts, files: bytes = b"") -> str:
     return attempts.attempt(number, native_id="7", exits={})
 
 
+def archive(name: str, content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
 def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
     try:
         return lease(attempts.store, name, LeaseRequest("7", run, 0, 1, "n1", [0], ["10.0.0.1"]), {})
@@ -49,7 +61,8 @@ def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:
 
 
 def test_small_files_come_with_the_lease(attempts: Attempts) -> None:
-    for files, sent in ((b"", ""), (b"abc", "YWJj"), (b"x" * (SMALL + 1), "")):
+    sent = [{"path": "a", "mode": 0o644, "mtime": 0, "content": "YWJj"}]
+    for files, listed in ((b"", None), (archive("a", b"abc"), sent), (archive("a", os.urandom(SMALL + 1)), None)):
         work = ask(attempts, waiting(attempts, files), "run")
         assert work is not None
-        assert (work["context_size"], work["context"]) == (len(files), sent)
+        assert (work["context_size"], work["files"]) == (len(files), listed)

@@ -87,7 +87,7 @@ def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
         body.addresses,
     )
     work = leases.lease(services.store, allocation_id, request, pools)
-    if work["context_size"] and not work["context"] and not body.fetches_context:
+    if work["context_size"] and not body.fetches_context:
         files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
         work["context"] = base64.b64encode(files).decode()
     return work

@@ -7,7 +7,11 @@ They are written and read in pieces: psycopg2 writes a value out in hexadecimal 
 from __future__ import annotations
 
 import base64
+import io
+import tarfile
+import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, insert, select, text, update
@@ -21,6 +25,7 @@ from trainmaster.master.services.store import Store
 PIECE = 3 * 2**18  # bytes; of three, so that the base64 of the pieces is that of the whole
 SMALL = 2**18  # bytes of files that come with a lease: a call for each of thousands of short jobs would count
 
+Json = dict[str, Any]
 Key = int | str
 """The number of an experiment, or the id of a task that belongs to none."""
 
@@ -63,12 +68,49 @@ def key_of_allocation(store: Store, allocation_id: str) -> Key:
     return key_of_task(store, task_id)
 
 
-def small(session: Session, key: Key, length: int) -> str:
-    """The files in base64 when they are small, else nothing; `length`: theirs."""
+def small(session: Session, key: Key, length: int) -> bytes | None:
+    """The archive of the files when it is small; `length`: its own."""
     if not 0 < length <= SMALL:
-        return ""
+        return None
     column, condition = _place(key)
-    return base64.b64encode(session.scalar(select(column).where(condition)) or b"").decode()
+    found: bytes | None = session.scalar(select(column).where(condition))
+    return found
+
+
+def listed(archive: bytes | None) -> list[Json] | None:
+    """The files and folders of a small archive as a lease gives them to the runtime, which then need not read archives:
+    `path`, and of a file `mode`, `mtime` and `content` (base64). None for an archive that unpacks to more than `SMALL`
+    bytes, holds anything else, or is broken: the runtime takes it as it is, and has the words for what is wrong."""
+    return _listed(archive) if archive else None
+
+
+@lru_cache(maxsize=8)  # an experiment's jobs come one after the other
+def _listed(archive: bytes) -> list[Json] | None:
+    try:
+        gunzip = zlib.decompressobj(wbits=31)
+        plain = gunzip.decompress(archive, SMALL)
+        if not gunzip.eof or gunzip.unused_data:
+            return None
+        found: list[Json] = []
+        left = SMALL
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
+            for entry in tar:
+                left -= entry.size  # a sparse file may claim more than it brings
+                if not (entry.isreg() or entry.isdir()) or entry.size < 0 or left < 0:
+                    return None
+                found.append(_entry(tar, entry))
+        return found
+    except (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, OverflowError):
+        return None
+
+
+def _entry(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> Json:
+    if entry.isdir():
+        return {"path": entry.name}
+    source = tar.extractfile(entry)
+    assert source is not None  # a regular file has content
+    content = base64.b64encode(source.read()).decode()
+    return {"path": entry.name, "mode": entry.mode, "mtime": entry.mtime, "content": content}
 
 
 def size(session: Session, key: Key) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -126,7 +125,7 @@ def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
         raise NotFound(f"The trial of the attempt {found.Allocation.id} has been deleted.")
     work: Json = jobspec.work_for(found.Experiment, found.Trial, found.Allocation, slot_type, found.username)
     work["trial"]["steps_completed"] = found.steps or 0
-    work["context"] = base64.b64encode(found.archive or b"").decode()
+    work["files"] = archives.listed(found.archive)
     return work
 
 

@@ -49,7 +49,7 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
         "num_nodes": allocation.num_nodes,
         "owner": owner,
         "context_size": size,
-        "context": archives.small(session, allocation.task_id, size),
+        "files": archives.listed(archives.small(session, allocation.task_id, size)),
         "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
     }
 
