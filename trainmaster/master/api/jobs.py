@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query
@@ -15,9 +15,10 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
 from trainmaster.master.api.shapes import Body, Storable
-from trainmaster.master.services import allocations, archives, barriers, leases, trials
-from trainmaster.master.services.allocations import Piece
+from trainmaster.master.services import allocations, archives, barriers, intake, last_words, leases, trials
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.job_log import Piece
+from trainmaster.master.services.last_words import LastWord
 from trainmaster.master.services.leases import LeaseRequest
 
 router = APIRouter(tags=["jobs"])
@@ -76,8 +77,22 @@ def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCa
 
 
 def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
-    pools = {entry.pool.name: entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0)}
-    request = LeaseRequest(
+    work = leases.lease(services.store, allocation_id, _request(body), _slot_types(services))
+    if work["context_size"] and not body.fetches_context:
+        files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
+        work["context"] = base64.b64encode(files).decode()
+    return work
+
+
+def give_leases(services: Services, asked: Sequence[tuple[str, Lease]]) -> list[Json | None]:
+    """Of different attempts; None for those that are to be asked for by themselves."""
+    requests = {name: _request(body) for name, body in asked if body.fetches_context}
+    works = leases.lease_together(services.store, requests, _slot_types(services)) if requests else {}
+    return [works.get(name) for name, _ in asked]
+
+
+def _request(body: Lease) -> LeaseRequest:
+    return LeaseRequest(
         body.job_id,
         body.run_id,
         body.node_rank,
@@ -86,11 +101,11 @@ def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
         body.slot_ids,
         body.addresses,
     )
-    work = leases.lease(services.store, allocation_id, request, pools)
-    if work["context_size"] and not body.fetches_context:
-        files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
-        work["context"] = base64.b64encode(files).decode()
-    return work
+
+
+def _slot_types(services: Services) -> dict[str, str]:
+    """By pool."""
+    return {entry.pool.name: entry.pool.slot_type.value for entry in services.clusters.pools(fresh=3600.0)}
 
 
 @router.post("/api/x1/allocations/{allocation_id}/reports")
@@ -104,10 +119,22 @@ def take_reports(services: Services, allocation_id: str, body: Reports) -> Json:
     answer = allocations.take_reports(
         services.store, services.settings, allocation_id, body.stream, body.first, body.records
     )
-    return as_json(answer)
+    return _as_json(answer)
 
 
-def as_json(answer: allocations.ReportAnswer) -> Json:
+def take_measurements(services: Services, sent: Sequence[tuple[str, Reports]]) -> list[Json | None]:
+    """Reports of different attempts; None for those that are more than plain measurements."""
+    plain = [
+        intake.Sent(name, body.first, body.records)
+        for name, body in sent
+        if body.stream == "core" and intake.is_plain(body.records)
+    ]
+    answers = intake.take_together(services.store, plain) if plain else []
+    taken = {item.allocation_id: answer for item, answer in zip(plain, answers, strict=True) if answer is not None}
+    return [_as_json(taken[name]) if name in taken else None for name, _ in sent]
+
+
+def _as_json(answer: allocations.ReportAnswer) -> Json:
     return {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
@@ -123,9 +150,20 @@ def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, ca
 
 
 def take_exit(services: Services, allocation_id: str, body: ExitRecord) -> Json:
-    last = [Piece(piece.stream, piece.first, piece.records) for piece in body.reports]
-    record = body.model_dump(exclude={"reports"})
-    return {"acked": allocations.take_exit(services.store, services.settings, allocation_id, record, last)}
+    word = _last_word(allocation_id, body)
+    acked = last_words.take_exit(services.store, services.settings, allocation_id, word.record, word.rest)
+    return {"acked": acked}
+
+
+def take_exits(services: Services, said: Sequence[tuple[str, ExitRecord]]) -> list[Json | None]:
+    """Of different attempts; None for those that are to be taken in by themselves."""
+    taken = last_words.take_exits_together(services.store, [_last_word(name, body) for name, body in said])
+    return [None if acked is None else {"acked": acked} for acked in taken]
+
+
+def _last_word(allocation_id: str, body: ExitRecord) -> LastWord:
+    rest = [Piece(piece.stream, piece.first, piece.records) for piece in body.reports]
+    return LastWord(allocation_id, body.model_dump(exclude={"reports"}), rest)
 
 
 class GatherRequest(Body):

@@ -2,12 +2,14 @@
 
 It serves the same functions as the endpoints of `jobs`, only when all is as usual: a job's own token, a body that fits,
 an answer without a fault. Everything else goes on to the application, which can say what is wrong; so these endpoints
-must be such that a call can be made twice. Plain measurements of different jobs share transactions (services.intake).
+must be such that a call can be made twice. What different jobs say while a transaction is under way shares the next
+one: plain measurements, and the leases and ends of jobs that the scheduler starts together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import threading
@@ -15,7 +17,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trainmaster.master.api import jobs
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.api.limits import OF_STRANGERS
-from trainmaster.master.services import identity, intake
+from trainmaster.master.services import identity
 from trainmaster.master.services.identity import Caller
 
 LONGEST = 1 << 20  # bytes of a body
@@ -36,10 +38,20 @@ _PATH = re.compile("/api/x1/allocations/([^/]+)/(lease|reports|exit)")
 _SCHEME = b"bearer alloc:"
 
 Json = dict[str, Any]
-_SERVED: dict[str, tuple[type[BaseModel], Callable[[Services, str, Any], Json]]] = {
-    "lease": (jobs.Lease, jobs.give_lease),
-    "reports": (jobs.Reports, jobs.take_reports),
-    "exit": (jobs.ExitRecord, jobs.take_exit),
+
+
+class _Verb(NamedTuple):
+    """A kind of call, how one is served, and how several of different attempts are, as far as they can be."""
+
+    body: type[BaseModel]
+    alone: Callable[[Services, str, Any], Json]
+    together: Callable[[Services, Sequence[tuple[str, Any]]], Sequence[Json | None]]
+
+
+_VERBS = {
+    "lease": _Verb(jobs.Lease, jobs.give_lease, jobs.give_leases),
+    "reports": _Verb(jobs.Reports, jobs.take_reports, jobs.take_measurements),
+    "exit": _Verb(jobs.ExitRecord, jobs.take_exit, jobs.take_exits),
 }
 
 
@@ -50,10 +62,7 @@ class Lane:
         self._app, self._services = app, services
         self._threads = ThreadPoolExecutor(THREADS, "lane")
         self._known: OrderedDict[str, tuple[float, Caller]] = OrderedDict()
-        self._waiting: deque[_Call] = deque()
-        self._arrived = threading.Semaphore(0)  # once for each of them
-        for number in range(GATES):
-            threading.Thread(target=self._gather, name=f"gate-{number}", daemon=True).start()
+        self._gates = {verb: _Gate(self._take_in, self._alone, verb) for verb in _VERBS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST" or not (path := _PATH.fullmatch(scope["path"])):
@@ -83,41 +92,85 @@ class Lane:
         if (body := await _body(receive, read, longest)) is None:
             return None
         call = _Call(allocation_id, verb, token, body)
-        if verb == "reports":
-            self._waiting.append(call)
-            self._arrived.release()
-        else:
-            self._threads.submit(self._serve, call)
+        self._gates[verb].add(call)
         return await call.answer
+
+    def _alone(self, call: _Call) -> None:
+        self._threads.submit(self._serve, call)
 
     def _serve(self, call: _Call) -> None:
         answer = None
         try:
-            serve = _SERVED[call.verb][1]
-            answer = _written(serve(self._services, call.allocation_id, self._read(call)))
+            self._know([call.token])
+            answer = _written(_VERBS[call.verb].alone(self._services, call.allocation_id, self._read(call)))
         except Exception:  # noqa: S110 - the application meets it again, and says what it is
             pass
         _settle([(call, answer)])
 
-    def _read(self, call: _Call) -> Any:
-        if self._caller(call.token).allocation_id != call.allocation_id:
-            raise PermissionError(call.allocation_id)
-        return _SERVED[call.verb][0].model_validate_json(call.body)
+    def _take_in(self, calls: Sequence[_Call]) -> None:
+        """Calls of one kind and of different attempts."""
+        try:
+            self._know([call.token for call in calls])
+        except Exception:  # the database is away: the application meets it again
+            _settle([(call, None) for call in calls])
+            return
+        read: list[tuple[_Call, Any]] = []
+        for call in calls:
+            try:
+                read.append((call, self._read(call)))
+            except Exception:  # the application meets it again, and says what it is
+                _settle([(call, None)])
+        if not read:
+            return
+        answers: list[bytes | None] = [None] * len(read)
+        # What goes wrong is one call's fault: each is tried by itself, and says it if it is its own.
+        with contextlib.suppress(Exception):
+            asked = [(call.allocation_id, body) for call, body in read]
+            together = _VERBS[calls[0].verb].together(self._services, asked)
+            answers = [None if answer is None else _written(answer) for answer in together]
+        answered = list(zip((call for call, _ in read), answers, strict=True))
+        _settle([(call, answer) for call, answer in answered if answer is not None])
+        for call, answer in answered:
+            if answer is None:
+                self._alone(call)
 
-    def _caller(self, token: str) -> Caller:
+    def _read(self, call: _Call) -> Any:
+        known = self._known.get(call.token)
+        if known is None or known[1].allocation_id != call.allocation_id:
+            raise PermissionError(call.allocation_id)
+        return _VERBS[call.verb].body.model_validate_json(call.body)
+
+    def _know(self, tokens: Sequence[str]) -> None:
         """Several threads may ask for the same one; the last one's answer is kept."""
         at = time.monotonic()
-        known = self._known.get(token)
-        if known is not None and at - known[0] < KNOWN_FOR:
-            return known[1]
-        caller = identity.authenticate(self._services.store, self._services.settings, token)
-        self._known[token] = at, caller
+        strange = [token for token in tokens if not (known := self._known.get(token)) or at - known[0] >= KNOWN_FOR]
+        if not strange:
+            return
+        callers = identity.authenticate_jobs(self._services.store, self._services.settings, strange)
+        for token in strange:
+            if token in callers:
+                self._known[token] = at, callers[token]
+            else:
+                self._known.pop(token, None)
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
-        return caller
+
+
+class _Gate:
+    """Calls of one kind: those that come while some are being taken in are taken in together after them."""
+
+    def __init__(self, take_in: Callable[[Sequence[_Call]], None], alone: Callable[[_Call], None], name: str) -> None:
+        self._take_in, self._alone = take_in, alone
+        self._waiting: deque[_Call] = deque()
+        self._arrived = threading.Semaphore(0)  # once for each of them
+        for number in range(GATES):
+            threading.Thread(target=self._gather, name=f"{name}-gate-{number}", daemon=True).start()
+
+    def add(self, call: _Call) -> None:
+        self._waiting.append(call)
+        self._arrived.release()
 
     def _gather(self) -> None:
-        """Take in what has come while the transaction before was under way, again and again."""
         while True:
             calls: dict[str, _Call] = {}
             self._arrived.acquire()
@@ -126,37 +179,10 @@ class Lane:
                 # Two of one allocation are not to be taken in together: the later may build on the earlier.
                 other = calls.setdefault(call.allocation_id, call)
                 if other is not call:
-                    self._threads.submit(self._serve, call)
+                    self._alone(call)
                 if len(calls) >= TOGETHER or not self._arrived.acquire(blocking=False):
                     break
             self._take_in(list(calls.values()))
-
-    def _take_in(self, calls: Sequence[_Call]) -> None:
-        plain: list[tuple[_Call, intake.Sent]] = []
-        rest: list[_Call] = []
-        for call in calls:
-            try:
-                body = self._read(call)
-            except Exception:  # the application meets it again, and says what it is
-                _settle([(call, None)])
-                continue
-            if body.stream == "core" and intake.is_plain(body.records):
-                plain.append((call, intake.Sent(call.allocation_id, body.first, body.records)))
-            else:
-                rest.append(call)
-        for call in rest:
-            self._threads.submit(self._serve, call)
-        if not plain:
-            return
-        try:
-            answers = intake.take_together(self._services.store, [sent for _, sent in plain])
-        except Exception:  # for one of them, or a deadlock: each is tried by itself, and says it if it is its own
-            answers = [None] * len(plain)
-        together = list(zip((call for call, _ in plain), answers, strict=True))
-        _settle([(call, _written(jobs.as_json(answer))) for call, answer in together if answer is not None])
-        for call, answer in together:
-            if answer is None:
-                self._threads.submit(self._serve, call)
 
 
 class _Call:

@@ -38,6 +38,7 @@ from trainmaster.master.services import (
     allocations,
     endings,
     jobspec,
+    last_words,
     sightings,
     slot_limits,
     standing,
@@ -470,7 +471,7 @@ class ClusterLoop:
         """Whether the file is an exit record. What is half written or spoilt is none: a later pass reads it again, and
         what others say of the job decides meanwhile."""
         try:
-            allocations.take_exit(self._store, self._settings, allocation_id, json.loads(record))
+            last_words.take_exit(self._store, self._settings, allocation_id, json.loads(record))
         except (ValueError, RecursionError, ServiceError) as error:
             log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
             return False

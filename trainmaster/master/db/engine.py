@@ -36,6 +36,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Presence | No
         max_overflow=pool_size,
         pool_use_lifo=True,
         pool_timeout=30,
+        executemany_mode="values_plus_batch",  # rows that are changed together are one message, as new ones are
         json_serializer=lambda value: json.dumps(value, separators=(",", ":"), allow_nan=False),
         connect_args={"application_name": "trainmaster", "connect_timeout": 10, **watched},
     )

@@ -1,30 +1,27 @@
-"""What jobs say to the master once they hold their lease: preemption, reports, exit."""
+"""What jobs say to the master while they run: preemption, reports."""
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, Checkpoint, Node, Stream, Trial
+from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.services import exits, log_watch, logs, metrics
+from trainmaster.master.services import job_log, metrics
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.job_log import Json, Piece
+from trainmaster.master.services.store import Settings, Store
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
-Json = dict[str, Any]
-T = TypeVar("T")
-_Names = Mapping[str, str]  # of nodes, by their rank
 
 
 @dataclass(frozen=True)
@@ -32,15 +29,6 @@ class ReportAnswer:
     acked: int
     preempt: str | None
     gone: bool  # the attempt has ended for us: leave
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Records number `first`.. of a stream."""
-
-    stream: str
-    first: int
-    records: Sequence[Json]
 
 
 def preemption(store: Store, allocation_id: str) -> str | None:
@@ -67,7 +55,7 @@ def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
     """The job itself says that it must leave (the scheduler warned it): all its ranks shall hear of it."""
     with store.transaction() as session:
         allocation = _locked(session, allocation_id)
-        _note_pending_preemption(session, allocation, reason)
+        job_log.note_pending_preemption(session, allocation, reason)
 
 
 def take_reports(
@@ -90,39 +78,10 @@ def take_reports(
         return _take_reports(store, settings, allocation_id, piece, replayed=replayed, listen=listen)
 
     try:
-        return _heeding(store, take)
+        return job_log.heeding(store, take)
     except (DataError, TypeError, ValueError, OverflowError) as error:
         # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
         raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
-
-
-class _Heard(Exception):
-    """Lines that are not stored yet lead to something."""
-
-    def __init__(self, task_id: str, found: log_watch.Found) -> None:
-        self.task_id, self.found = task_id, found
-
-
-def _heeding(store: Store, take: Callable[[bool], T]) -> T:
-    """What `take` gives. It is asked to listen first, and to take lines in as they are once what they lead to is done:
-    that must not wait for a lock while `take` holds any."""
-    try:
-        return take(True)
-    except _Heard as heard:
-        log_watch.act(store, heard.task_id, heard.found)
-    return take(False)
-
-
-def _listen(allocation: Allocation, waited: Sequence[Any] | None, names: _Names, pieces: Sequence[Piece]) -> None:
-    def lines() -> Iterator[log_watch.Line]:
-        for piece in pieces:
-            node = names.get(str(_rank_of(piece.stream)), "")
-            for record in piece.records:
-                if "line" in record and record.get("source") != "runtime":
-                    yield log_watch.Line(str(record["line"]), node)
-
-    if (found := log_watch.heard(waited, lines)) is not None:
-        raise _Heard(allocation.task_id, found)
 
 
 def _take_reports(
@@ -130,14 +89,13 @@ def _take_reports(
 ) -> ReportAnswer:
     of_lines = piece.stream != "core"
     with store.transaction() as session:
-        facts = {"id": allocation_id, "ranks": [_rank_of(piece.stream)]}
-        head = session.execute(_HEAD, facts).first()
+        facts = {"ids": [allocation_id], "ranks": [piece.rank]}
+        head = session.execute(job_log.HEAD, facts).first()
         if head is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
         allocation, experiment_id = head.Allocation, head.experiment_id
-        names: _Names = head.names or {}
         if listen and of_lines:
-            _listen(allocation, head.waited, names, [piece])
+            job_log.listen(head, [piece])
         if not of_lines and piece.records and experiment_id is not None and allocation.trial_id is not None:
             with conducting_in(session, settings, experiment_id) as conductor:
                 acked = _take_core(session, conductor, allocation_id, allocation.trial_id, piece)
@@ -149,59 +107,10 @@ def _take_reports(
             if not replayed:
                 _sign_of_life(allocation)
             session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
-            acked = _take_lines(session, allocation, piece, names)
+            acked = job_log.take_lines(session, allocation, piece, head.names or {})
         gone = allocation.ended_at is not None or allocation.kill_at is not None
         preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
     return ReportAnswer(acked, preempt, gone)
-
-
-def take_exit(
-    store: Store, settings: Settings, allocation_id: str, said: object, last: Sequence[Piece] = ()
-) -> dict[str, int]:
-    """The runtime of one node says how it ended, and brings what was left of its streams. The controller draws the
-    conclusion. Returns how much of these streams has been taken in.
-
-    Raises Invalid for what no runtime says and for records that cannot be stored, NotFound."""
-    record = exits.checked(said)
-    acked = {
-        piece.stream: take_reports(store, settings, allocation_id, piece.stream, piece.first, piece.records).acked
-        for piece in last
-        if piece.stream == "core"
-    }
-    lines = sorted((piece for piece in last if piece.stream != "core"), key=lambda piece: piece.stream)
-    try:
-        acked |= _heeding(store, lambda listen: _take_exit(store, allocation_id, record, lines, listen=listen))
-    except (DataError, TypeError, ValueError, OverflowError) as error:
-        raise Invalid(f"The last records cannot be stored: {error!r:.300}.") from error
-    return acked
-
-
-def _take_exit(
-    store: Store, allocation_id: str, record: Json, lines: Sequence[Piece], *, listen: bool
-) -> dict[str, int]:
-    with store.transaction() as session:
-        facts = {"id": allocation_id, "ranks": [_rank_of(piece.stream) for piece in lines]}
-        head = session.execute(_LOCKED_HEAD, facts).first()
-        if head is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        allocation, names = head.Allocation, head.names or {}
-        if listen:
-            _listen(allocation, head.waited, names, lines)
-        _note_exit(session, allocation, record)
-        session.flush()  # the log's lock must be the last one taken
-        return {piece.stream: _take_lines(session, allocation, piece, names) for piece in lines}
-
-
-def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any]) -> None:
-    rank = str(record["node_rank"])
-    if allocation.ended_at is not None or rank in allocation.exits:
-        return
-    if allocation.lease_job not in (None, record.get("job_id")):
-        return  # a double that left something in the folder does not speak for the job that runs
-    allocation.exits = {**allocation.exits, rank: {**record, "received_at": now().timestamp()}}
-    if record.get("preempt_acked"):
-        allocation.preempt_acked = True
-    wake(session, f"exit:{allocation.id}", "controller")
 
 
 def set_trial_status(store: Store, trial_id: int, status: str) -> None:
@@ -223,7 +132,7 @@ class Intake:
 
 
 def _take_core(session: Session, conductor: Conductor, allocation_id: str, trial_id: int, piece: Piece) -> int:
-    fresh, acked = _unseen(session, allocation_id, piece)
+    fresh, acked = job_log.unseen(session, allocation_id, piece)
     if not fresh:
         return acked
     trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
@@ -244,38 +153,6 @@ def _take_core(session: Session, conductor: Conductor, allocation_id: str, trial
             raise Invalid(f"A record of kind {kind!r} does not fit: {error!r}.") from None
     store_reports(conductor, trial, allocation.attempt, reports)
     return acked
-
-
-def _take_lines(session: Session, allocation: Allocation, piece: Piece, names: _Names) -> int:
-    fresh, acked = _unseen(session, allocation.id, piece)
-    if not fresh:
-        return acked
-    for record in fresh:
-        if record.get("kind") == "preempt_pending":
-            _note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
-    node = names.get(str(_rank_of(piece.stream)))
-    logs.append(session, allocation.task_id, allocation.id, [_line(r, node) for r in fresh if "line" in r])
-    return acked
-
-
-def _unseen(session: Session, allocation_id: str, piece: Piece) -> tuple[Sequence[Json], int]:
-    """What of the records is new, and how much of their stream, which is locked, is taken in with it. Nothing is new
-    when they leave a gap: the sender goes back to what is acknowledged."""
-    first, records = piece.first, piece.records
-    if first < 1:
-        raise Invalid(f"The first record's number must be at least 1, but is {first}.")
-    stream = {"of": allocation_id, "name": piece.stream}
-    if first == 1 and records:  # most likely the stream is new
-        new = {"allocation_id": allocation_id, "stream": piece.stream, "acked": len(records)}
-        if session.connection().scalar(_NEW_STREAM, new) is not None:
-            return records, len(records)
-    acked = session.scalar(_ACKED, stream) or 0
-    skip = acked + 1 - first
-    fresh = records[skip:] if skip >= 0 else ()
-    if fresh:
-        acked += len(fresh)
-        session.execute(_ADVANCE, {**stream, "upto": acked})
-    return fresh, acked
 
 
 def _report(record: Json) -> metrics.Report:
@@ -432,60 +309,10 @@ def _locked(session: Session, allocation_id: str) -> Allocation:
     return found
 
 
-def _note_pending_preemption(session: Session, allocation: Allocation, reason: str) -> None:
-    if allocation.preempt_at is None:
-        allocation.preempt_at = now()
-        allocation.preempt_reason = reason
-        wake(session, f"allocation:{allocation.id}")
-
-
 def _sign_of_life(allocation: Allocation) -> None:
     seen = allocation.heartbeat_at
     if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
         allocation.heartbeat_at = now()
-
-
-def _rank_of(stream: str) -> int:
-    tail = stream.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 0
-
-
-def _line(record: Json, node: str | None) -> logs.Line:
-    rank = record.get("rank")
-    try:
-        at = from_epoch(float(record["t"])) if "t" in record else None
-    except (TypeError, ValueError, OverflowError, OSError) as error:
-        raise Invalid(f"A log record does not fit: {error}.") from None
-    return logs.Line(
-        log=str(record["line"]),
-        level=str(record.get("level") or "INFO"),
-        at=at,
-        rank=rank if isinstance(rank, int) else None,
-        agent_id=node,
-        stdtype=record.get("stdtype"),
-        source=str(record.get("source") or "task"),
-    )
-
-
-_NAMES = select(func.jsonb_object_agg(cast(Node.node_rank, Text), Node.name)).where(
-    Node.allocation_id == Allocation.id, Node.node_rank == any_(bindparam("ranks", type_=ARRAY(Integer)))
-)
-_HEAD = (
-    select(
-        Allocation,
-        Trial.experiment_id,
-        _NAMES.scalar_subquery().label("names"),
-        log_watch.waiting(Allocation.task_id).label("waited"),
-    )
-    .outerjoin(Trial, Trial.id == Allocation.trial_id)
-    .where(Allocation.id == bindparam("id"))
-)
-_LOCKED_HEAD = _HEAD.with_for_update(of=Allocation)
-_NEW_STREAM = insert(Stream).on_conflict_do_nothing().returning(Stream.acked)
-_STREAM = (Stream.allocation_id == bindparam("of"), Stream.stream == bindparam("name"))
-_ACKED = select(Stream.acked).where(*_STREAM).with_for_update()
-_ADVANCE = update(Stream).where(*_STREAM).values(acked=bindparam("upto"))
-_ADVANCE = _ADVANCE.execution_options(synchronize_session=False)
 
 
 def finite(value: Any) -> Any:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json, to_json
 
 from trainmaster.master.services import metrics
-from trainmaster.master.services.allocations import HEARTBEAT_GRAIN, Json, ReportAnswer
+from trainmaster.master.services.allocations import HEARTBEAT_GRAIN, ReportAnswer
 from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.job_log import Json
 from trainmaster.master.services.store import Store
 
 _FIELDS = frozenset({"t", "kind", "group", "steps_completed", "metrics"})

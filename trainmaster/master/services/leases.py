@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, bindparam, case, func, select
+from sqlalchemy import ARRAY, Row, Text, any_, bindparam, case, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -45,20 +45,13 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
     leave.
     """
     with store.transaction() as session:
-        found = session.execute(_LOCKED, {"id": allocation_id}).first()
+        found = session.execute(_LOCKED, {"ids": [allocation_id]}).first()
         if found is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
         allocation: Allocation = found.Allocation
-        if allocation.ended_at is not None or allocation.kill_at is not None:
-            raise Conflict(f"The attempt {allocation_id} is over; job {request.job_id} has nothing to do.")
-        if allocation.lease_job not in (None, request.job_id):
-            raise Conflict(
-                f"Job {allocation.lease_job} already runs the attempt {allocation_id}; "
-                f"job {request.job_id} is a double."
-            )
-        if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
-            raise Conflict(f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed.")
-        new = _join(session, allocation_id, request)
+        if refusal := _refusal(allocation, request):
+            raise Conflict(refusal)
+        new = bool(_join(session, {allocation_id: request}))
         if new or _run_of(session, allocation_id, request.node_rank) == request.run_id:
             joined = _grant(session, allocation, request)
             slot_type = slot_types.get(allocation.pool, "cpu")
@@ -67,7 +60,9 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
             else:
                 work = _work_of_trial(found, slot_type)
             if new:
-                _tell(session, allocation, request, joined)
+                notes = logs.Notes()
+                _tell(notes, allocation, request, joined)
+                notes.write(session)
             return work
         _judge_as_lost(session, allocation, request)
     raise Conflict(
@@ -75,17 +70,56 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
     )
 
 
-def _join(session: Session, allocation_id: str, request: LeaseRequest) -> bool:
-    """Whether this run is the first on its node."""
-    row = {
-        "allocation_id": allocation_id,
-        "node_rank": request.node_rank,
-        "run_id": request.run_id,
-        "name": request.node_name,
-        "slot_ids": list(request.slot_ids),
-        "addresses": list(request.addresses),
-    }
-    return session.connection().scalar(_NEW_NODE, row) is not None
+def lease_together(
+    store: Store, requests: Mapping[str, LeaseRequest], slot_types: Mapping[str, str]
+) -> dict[str, Json]:
+    """The same for trials that ask at the same time, in one transaction: six statements for all of them. Left out are
+    those that have to ask by themselves: who is refused, has asked before or has several nodes, and whose attempt
+    somebody else holds at the moment.
+    """
+    works: dict[str, Json] = {}
+    notes = logs.Notes()
+    with store.transaction() as session:
+        rows = session.execute(_FREE, {"ids": sorted(requests)}).all()
+        found = {row.Allocation.id: row for row in rows if _is_usual(row, requests[row.Allocation.id])}
+        for name in sorted(_join(session, {name: requests[name] for name in found})):
+            allocation, request = found[name].Allocation, requests[name]
+            joined = _grant(session, allocation, request)
+            works[name] = _work_of_trial(found[name], slot_types.get(allocation.pool, "cpu"))
+            _tell(notes, allocation, request, joined)
+        notes.write(session)
+    return works
+
+
+def _is_usual(found: Row[Any], request: LeaseRequest) -> bool:
+    return found.Trial is not None and request.num_nodes == 1 and not _refusal(found.Allocation, request)
+
+
+def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
+    """Why the job must leave; empty when it need not."""
+    if allocation.ended_at is not None or allocation.kill_at is not None:
+        return f"The attempt {allocation.id} is over; job {request.job_id} has nothing to do."
+    if allocation.lease_job not in (None, request.job_id):
+        return f"Job {allocation.lease_job} already runs the attempt {allocation.id}; job {request.job_id} is a double."
+    if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
+        return f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed."
+    return ""
+
+
+def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
+    """The attempts on whose nodes these runs are the first."""
+    rows = [
+        {
+            "allocation_id": allocation_id,
+            "node_rank": request.node_rank,
+            "run_id": request.run_id,
+            "name": request.node_name,
+            "slot_ids": list(request.slot_ids),
+            "addresses": list(request.addresses),
+        }
+        for allocation_id, request in requests.items()
+    ]
+    return set(session.connection().scalars(_NEW_NODES, rows)) if rows else set()
 
 
 def _run_of(session: Session, allocation_id: str, node_rank: int) -> str:
@@ -114,10 +148,10 @@ def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> i
     return joined
 
 
-def _tell(session: Session, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
+def _tell(notes: logs.Notes, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
     nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
     text = f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
-    logs.say(session, allocation.task_id, text, allocation_id=allocation.id)
+    notes.say(allocation.task_id, text, allocation_id=allocation.id)
 
 
 def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
@@ -139,9 +173,9 @@ def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseReque
     logs.say(session, allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 
-_NEW_NODE = insert(Node).on_conflict_do_nothing().returning(Node.node_rank)
-# An attempt, locked, with what its work is made of where it is a trial's.
-_LOCKED = (
+_NEW_NODES = insert(Node).on_conflict_do_nothing().returning(Node.allocation_id)
+# Attempts, with what their work is made of where it is a trial's.
+_LEASE = (
     select(
         Allocation,
         Trial,
@@ -155,6 +189,8 @@ _LOCKED = (
     .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
     .outerjoin(Checkpoint, Checkpoint.uuid == Trial.latest_checkpoint)
     .outerjoin(ModelDefinition, ModelDefinition.experiment_id == Experiment.id)
-    .where(Allocation.id == bindparam("id"))
-    .with_for_update(of=Allocation)
+    .where(Allocation.id == any_(bindparam("ids", type_=ARRAY(Text))))
+    .order_by(Allocation.id)
 )
+_LOCKED = _LEASE.with_for_update(of=Allocation)
+_FREE = _LEASE.with_for_update(of=Allocation, skip_locked=True)

@@ -137,20 +137,18 @@ class Notes:
     must be the last one, and always in the same order."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[str, str | None, str, str]] = []
+        self._lines: list[tuple[str, str | None, Line]] = []
 
     def say(self, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
-        self._lines.append((task_id, allocation_id, text, level))
+        self.add(task_id, allocation_id, [Line(text, level, source="master")])
+
+    def add(self, task_id: str, allocation_id: str | None, lines: Iterable[Line]) -> None:
+        """Lines of others, to be written with them."""
+        self._lines += ((task_id, allocation_id, line) for line in lines)
 
     def write(self, session: Session) -> None:
         arrived = now()
-        _store(
-            session,
-            [
-                _row(task_id, allocation_id, Line(text, level, source="master"), arrived)
-                for task_id, allocation_id, text, level in self._lines
-            ],
-        )
+        _store(session, [_row(task_id, allocation_id, line, arrived) for task_id, allocation_id, line in self._lines])
         self._lines.clear()
 
 
