@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ class StagedJob:
         job_id: str = "101",
         python: str = sys.executable,
         control_group: Path | None = None,
+        pass_fds: Sequence[int] = (),
         **env: str,
     ) -> subprocess.Popen[str]:
         """Start one node's runtime as start.sh does."""
@@ -104,6 +106,7 @@ class StagedJob:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            pass_fds=pass_fds,
         )
         self.processes.append(process)
         return process

@@ -226,3 +226,37 @@ def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
     assert "DET_SESSION_TOKEN=[session token]" in master.lines()
     holders = [path for path in job.folder.rglob("*") if path.is_file() and TOKEN.encode() in path.read_bytes()]
     assert holders == [job.folder / "secrets" / "token"]
+
+
+def test_the_training_inherits_nothing_but_its_streams(stage):
+    """Neither what was left open for the runtime, nor what Python has its own process ignore."""
+    sees = "echo $(ls /proc/self/fd); grep SigIgn /proc/self/status; ps -o sid= -p $$; echo $$; pwd"
+    job, master = stage(sees)
+    left_open = os.open(os.devnull, os.O_RDONLY)
+    try:
+        process = job.start(pass_fds=[left_open])
+        process.communicate(timeout=60)
+    finally:
+        os.close(left_open)
+    assert process.returncode == 0
+    opened, ignored, session, own, folder = master.lines()
+    assert opened == "0 1 2 3"  # the last one is the folder that ls reads
+    assert int(ignored.split()[1], 16) == 1 << (signal.SIGUSR1 - 1) | 1 << (signal.SIGUSR2 - 1)
+    assert session.strip() == own
+    assert folder.endswith("/workdir")
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "status", "words"),
+    [
+        (["no-such-program", "x"], 127, "there is no program 'no-such-program'"),
+        (["./missing"], 127, "there is no program './missing'"),
+        (["./text"], 126, "'./text' cannot be run: Permission denied"),
+        (["/"], 126, "'/' cannot be run"),
+    ],
+)
+def test_what_cannot_be_run_is_told_as_a_shell_would(stage, entrypoint, status, words):
+    job, master = stage(entrypoint, context=archive(text="no program"))
+    assert job.run()[0] == status
+    assert words in master.exits[0]["message"]
+    assert master.exits[0]["signal"] is None

@@ -63,7 +63,7 @@ def build_runtime_zip() -> bytes:
 
 
 def _always_read(name: str) -> bool:
-    return name.startswith("trainmaster/runtime/") and name.endswith(".pyc")
+    return name.endswith(".pyc") and name.startswith(("__main__", "trainmaster/__init__", "trainmaster/runtime/"))
 
 
 def _bytecode(name: str, source: bytes) -> bytes:

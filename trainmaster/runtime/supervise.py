@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import subprocess
 import threading
 import time
 
@@ -15,7 +14,7 @@ from trainmaster.runtime.job import Job
 from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
-from trainmaster.runtime.process import end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.process import Child, end_descendants, shell_status, signal_group, start
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.reporting import Reporting
 
@@ -98,10 +97,10 @@ class Supervisor:
             reader.join(2.0)
         return self._judge(returncode, kills_before)
 
-    def _wait(self, child: subprocess.Popen[bytes]) -> None:
+    def _wait(self, child: Child) -> None:
         self._events.put(("exit", child.wait()))
 
-    def _watch(self, child: subprocess.Popen[bytes]) -> int:
+    def _watch(self, child: Child) -> int:
         if self._end_time is not None:
             # Once from the wall clock: a later jump of it must not end the training.
             self._plan["walltime"] = time.monotonic() + self._end_time - self._job.walltime_grace - time.time()
@@ -127,7 +126,7 @@ class Supervisor:
         except queue.Empty:
             return None
 
-    def _act(self, child: subprocess.Popen[bytes]) -> None:
+    def _act(self, child: Child) -> None:
         now = time.monotonic()
         for action in [action for action, when in self._plan.items() if when <= now]:
             del self._plan[action]
