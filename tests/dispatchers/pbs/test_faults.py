@@ -10,6 +10,7 @@ import pytest
 
 from tests.dispatchers.bench import Bench, wait
 from tests.dispatchers.pbs.recorded import recorded
+from tests.dispatchers.pbs.wrapped import BANNER, put_script
 from tests.pbs.site import PbsSite
 from trainmaster.dispatchers.base import (
     Ambiguous,
@@ -38,10 +39,7 @@ class Wrapped:
     def __call__(self, scripts: dict[str, str], **options: object) -> PbsDispatcher:
         commands = {**self._setup.options["commands"]}
         for name, text in scripts.items():
-            path = self._folder / name
-            path.write_text(f"#!/bin/bash\nREAL={self._site.bin / name}\n{text}\n")
-            path.chmod(0o755)
-            commands[name] = str(path)
+            commands[name] = put_script(self._folder / name, self._site, text)
         merged = {**self._setup.options, "commands": commands, **options}
         made = PbsDispatcher(Setup(self._setup.name, self._setup.prefix, self._setup.job_root, merged))
         self._made.append(made)
@@ -117,10 +115,7 @@ def test_a_server_that_hangs_is_unreachable(bench: Bench, wrapped: Wrapped) -> N
 
 
 def test_banners_and_words_of_hooks_are_no_jobs(bench: Bench, wrapped: Wrapped) -> None:
-    banner = (
-        'echo "*** Welcome! ***"; echo "Job Id: 1.fake"; echo "    Job_Name = x"; "$REAL" "$@"; s=$?; echo bye; exit $s'
-    )
-    noisy = wrapped({"qsub": banner, "qstat": banner, "qselect": banner, "pbsnodes": banner})
+    noisy = wrapped(dict.fromkeys(("qsub", "qstat", "qselect", "pbsnodes"), BANNER))
     assert noisy.pools()
     assert noisy.observe().jobs == ()  # what stood beside queues and nodes is known for a banner
     ref = noisy.submit(bench.spec(programs.WAITS))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import Job
 
@@ -16,6 +18,17 @@ def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:
     known.learn(["1.s", "2.s", "3.s"], [ended(1, "det-a"), ended(2, "other")])
     assert [job.job_id for job in known.jobs] == ["1.s"]
     assert known.unknown(["1.s", "2.s", "3.s", "4.s"]) == ["3.s", "4.s"]  # of 3.s nothing came back
+
+
+def test_one_whose_state_is_not_understood_is_asked_for_again() -> None:
+    known = RecentlyEnded(lambda job: True)
+    odd, moved = replace(ended(1, "det-a"), state="ODD"), replace(ended(2, "det-b"), state="M")
+    known.learn(known.unknown(["1.s", "2.s"]), [odd, moved])
+    assert known.jobs == [odd, moved]
+    assert known.unknown(["1.s", "2.s"]) == ["1.s"]
+    known.learn(["1.s"], [ended(1, "det-a")])
+    assert known.jobs == [ended(1, "det-a"), moved]
+    assert known.unknown(["1.s", "2.s"]) == []
 
 
 def test_what_is_listed_no_more_is_forgotten() -> None:

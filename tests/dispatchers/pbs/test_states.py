@@ -47,6 +47,8 @@ def test_what_became_of_real_jobs() -> None:
         ("E", JobState.FINISHING),
         ("M", JobState.UNKNOWN),
         ("?", JobState.UNKNOWN),
+        ("TRANSMOGRIFYING", JobState.UNKNOWN),
+        ("Frozen", JobState.UNKNOWN),
         ("", JobState.UNKNOWN),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from trainmaster.dispatchers.pbs.parse import Job
+from trainmaster.dispatchers.pbs.states import map_state
 
 
 class RecentlyEnded:
@@ -16,10 +17,10 @@ class RecentlyEnded:
         self._known: dict[str, Job | None] = {}
 
     def unknown(self, listed: Iterable[str]) -> list[str]:
-        """Ids of which nothing is known yet. What is listed no more is forgotten."""
+        """Ids of which it is not known yet how they ended. What is listed no more is forgotten."""
         ids = dict.fromkeys(listed)
         self._known = {job_id: job for job_id, job in self._known.items() if job_id in ids}
-        return [job_id for job_id in ids if job_id not in self._known]
+        return [job_id for job_id in ids if job_id not in self._known or not _settled(self._known[job_id])]
 
     def learn(self, asked: Sequence[str], jobs: Iterable[Job]) -> None:
         """What came back of those that were asked for; of others' jobs only that they are. One that is listed and of
@@ -33,3 +34,9 @@ class RecentlyEnded:
     def jobs(self) -> list[Job]:
         """Ours."""
         return [job for job in self._known.values() if job is not None]
+
+
+def _settled(job: Job | None) -> bool:
+    """Whether no later answer says anything else. A word that is not understood may be a slip; a job that was moved to
+    another server (M) stays so."""
+    return job is None or job.state == "M" or map_state(job).terminal

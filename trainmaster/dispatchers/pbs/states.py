@@ -68,7 +68,7 @@ class Exit:
 
 def map_state(job: Job) -> JobState:
     """The state behind PBS's letter, its finer number and, for an ended job, its exit status."""
-    letter = job.state[:1].upper()
+    letter = job.state.upper()  # the whole word: TRANSMOGRIFYING is no T
     if letter in _ENDED:
         return _ended(job)
     state = _LETTERS.get(letter, JobState.UNKNOWN)
