@@ -13,7 +13,7 @@ import pytest
 from tests.dispatchers.bench import wait
 from tests.dispatchers.pbs.wrapped import BANNER, PROGRAMS, STRANGE, UNANSWERED, SpoiledCommands
 from tests.pbs.site import PbsSite
-from trainmaster.dispatchers.base import Dispatcher, JobRef, JobSpec, JobState, Observation, Setup
+from trainmaster.dispatchers.base import JobRef, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults
 
 
@@ -26,18 +26,6 @@ class TestPbs(DispatcherConformance):
         if not pbs_site.history:
             pytest.skip("this PBS forgets ended jobs (job_history_enable is off)")
         type(self).pool = pbs_site.pool.name
-
-    @staticmethod
-    def _seen(dispatcher: Dispatcher, spec: JobSpec) -> list[Observation]:
-        """Nodes tell the server of a start up to some seconds after the program has begun; the suite looks at once."""
-        found: list[Observation] = []
-
-        def told() -> bool:
-            found[:] = DispatcherConformance._seen(dispatcher, spec)
-            return all(job.state is not JobState.STARTING for job in found)
-
-        wait(told, f"the server's word that {spec.token} runs", TestPbs.patience)
-        return found
 
     @pytest.fixture
     def commands(self, pbs_site: PbsSite, tmp_path: Path) -> SpoiledCommands:

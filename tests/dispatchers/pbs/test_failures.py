@@ -97,6 +97,9 @@ def test_an_order_about_ended_jobs_went_well() -> None:
     )
     assert not WORDS.only_about_ended_jobs(said("", 1))
     assert WORDS.only_about_ended_jobs(said("qsig: Request invalid for state of job 1.s", 168, "qsig"))
+    assert WORDS.only_about_ended_jobs(said("Welcome to Site!\nqdel: Unknown Job Id 1.s\nBye", 153, "qdel"))
+    assert not WORDS.only_about_ended_jobs(said("Welcome to Site!\nqdel: Unauthorized Request 2.s", 159, "qdel"))
+    assert not WORDS.only_about_ended_jobs(said("Welcome to Site!", 1, "qdel"))
 
 
 def test_good_answers_are_no_errors() -> None:

@@ -48,7 +48,9 @@ class FailureWords:
     def only_about_ended_jobs(self, outcome: Outcome) -> bool:
         """True when all that a command complains of is that jobs have ended, are unknown, or do not run now."""
         lines = [line for line in outcome.stderr.splitlines() if line.strip()]
-        return bool(lines) and not outcome.timed_out and all(map(self.about_ended_jobs.search, lines))
+        # A site's wrapper may print more; what does not bear the command's name is none of its complaints.
+        own = [line for line in lines if line.startswith(f"{_program(outcome)}:")] or lines
+        return bool(own) and not outcome.timed_out and all(map(self.about_ended_jobs.search, own))
 
 
 def _program(outcome: Outcome) -> str:

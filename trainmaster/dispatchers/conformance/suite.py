@@ -367,6 +367,7 @@ class DispatcherConformance:
         spec = make_spec(programs.WAITS)
         dispatcher.submit(spec)
         self._wait((job_root / spec.token / "ready").exists, "the start of the job")
+        self._running(dispatcher, spec)
         with faults.strange():
             (seen,) = self._seen(dispatcher, spec)
             assert (seen.state, seen.raw_state) == (JobState.UNKNOWN, WORD)
@@ -382,8 +383,7 @@ class DispatcherConformance:
             spec = make_spec(programs.WAITS)
             ref = dispatcher.submit(spec)
             self._wait((job_root / spec.token / "ready").exists, "the start of the job")
-            (seen,) = self._seen(dispatcher, spec)
-            assert (seen.job_id, seen.state) == (ref.job_id, JobState.RUNNING)
+            assert self._running(dispatcher, spec).job_id == ref.job_id
             assert {pool.name for pool in dispatcher.pools()} >= {self.pool}
             dispatcher.cancel([ref])
             assert self._ended(dispatcher, spec).state is JobState.CANCELLED
@@ -419,6 +419,18 @@ class DispatcherConformance:
     @staticmethod
     def _seen(dispatcher: Dispatcher, spec: JobSpec) -> list[Observation]:
         return [job for job in dispatcher.observe().jobs if job.token == spec.token]
+
+    def _running(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
+        """The job, once it is said to run; a node may tell its scheduler seconds after the program has begun."""
+        found: list[Observation] = []
+
+        def runs() -> bool:
+            found[:] = [job for job in self._seen(dispatcher, spec) if job.state is JobState.RUNNING]
+            return bool(found)
+
+        self._wait(runs, f"the scheduler's word that {spec.token} runs")
+        (job,) = found
+        return job
 
     def _ended(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
         """The last observation of a job, which must not move backwards on the way."""
