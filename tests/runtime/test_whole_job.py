@@ -90,6 +90,19 @@ def current_umask():
     return mask
 
 
+def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage, tmp_path):
+    private, outside = tmp_path / "private", tmp_path / "outside"
+    (private / "tmp").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    leaves = f"mkdir -p a/b; echo x > a/b/c; ln -s {outside} a/folder; ln -s gone a/d; ls a"
+    job, master = stage(f'cd "$TMPDIR"; {leaves}')
+    assert job.run(TMPDIR=str(private / "tmp"), TRAINMASTER_PRIVATE=str(private))[0] == 0
+    assert master.lines() == ["b", "d", "folder"]
+    assert not private.exists()
+    assert (outside / "precious").read_text() == "x"
+
+
 def test_a_node_folder_with_something_in_it_is_left_alone(stage, tmp_path):
     (tmp_path / "precious").write_text("x")
     job, master = stage("echo never")

@@ -16,6 +16,7 @@ class RunDir:
 
     A container that has one for us names it in TRAINMASTER_NODE_DIR (Determined's harness wants
     /run/determined); otherwise we make one. Raises BadJobFolder when the named one is not there or not empty.
+    TRAINMASTER_PRIVATE may name a folder of the job's around it, which goes with it.
     """
 
     def __init__(self) -> None:
@@ -40,9 +41,11 @@ class RunDir:
         if self._given is not None:
             _empty(self._given)
             return
-        _empty(self._made)
-        with contextlib.suppress(OSError):
-            os.rmdir(self._made)
+        for folder in (self._made, os.environ.get("TRAINMASTER_PRIVATE")):
+            if folder:
+                _empty(folder)
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
 
 
 def _empty(folder: str) -> None:
