@@ -39,10 +39,11 @@ class Cost:
     seconds: float
     rpcs: int  # of clients; what nodes send for every job is not counted
     cpu: float  # seconds of slurmctld
+    stolen: float  # part of the processors' time that other machines of the same host took
 
     def __str__(self) -> str:
         cpu = f"slurmctld {self.cpu / TRIALS * 1000:.1f} ms a job"
-        return f"{figure(self.seconds)} s, {self.rpcs / TRIALS:.2f} RPCs a job, {cpu}"
+        return f"{figure(self.seconds)} s, {self.rpcs / TRIALS:.2f} RPCs a job, {cpu} ({self.stolen:.0%} stolen)"
 
 
 def throughput(deadline: Deadline) -> None:
@@ -161,11 +162,12 @@ def _with_submitit(cluster: Cluster, deadline: Deadline) -> None:
 def _cost(cluster: Cluster, work: Callable[[], None]) -> Cost:
     wait_for(lambda: _queued(cluster) == 0, "an empty queue")
     cluster.reset_rpc_counts()
-    cpu, began = _cpu(cluster), time.monotonic()
+    cpu, stolen, began = _cpu(cluster), _stolen(), time.monotonic()
     work()
     seconds = time.monotonic() - began
     asked = sum(count for name, count in cluster.rpc_counts().items() if not FROM_NODES.match(name))
-    return Cost(seconds, asked, _cpu(cluster) - cpu)
+    part = (_stolen() - stolen) / (seconds * (os.cpu_count() or 1))
+    return Cost(seconds, asked, _cpu(cluster) - cpu, part)
 
 
 def _queued(cluster: Cluster) -> int:
@@ -176,6 +178,11 @@ def _cpu(cluster: Cluster) -> float:
     """Seconds that slurmctld has used."""
     fields = Path(f"/proc/{cluster.controller.pid()}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _stolen() -> float:
+    """Seconds since this machine began, of all its processors (proc(5), steal)."""
+    return int(Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory(pid: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ import pytest
 
 from tests.runtime.test_whole_job import archive
 from tests.runtime.waiting import has_ended, until
-from trainmaster.runtime.process import descendants
+from trainmaster.runtime.process import descendants, start
 
 WAITS = """
 import os, signal, sys, time
@@ -260,3 +261,12 @@ def test_what_cannot_be_run_is_told_as_a_shell_would(stage, entrypoint, status, 
     assert job.run()[0] == status
     assert words in master.exits[0]["message"]
     assert master.exits[0]["signal"] is None
+
+
+def test_where_no_more_processes_may_be_the_error_names_the_program(monkeypatch, tmp_path):
+    def refuse():
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)  # root, as whom tests may run, has no such limit
+    with pytest.raises(BlockingIOError, match="unavailable: 'sh'"):
+        start("true", {}, str(tmp_path), 1, 2)

@@ -50,7 +50,7 @@ def start(
     nothing = os.open(os.devnull, os.O_RDONLY)
     reads, writes = os.pipe()
     try:
-        pid = os.fork()
+        pid = _fork(command[0])
         if pid == 0:
             _become(places, command, environment, workdir, (nothing, stdout, stderr), writes, parent)
     finally:
@@ -62,6 +62,13 @@ def start(
         os.waitpid(pid, 0)
         raise OSError(int(trouble), os.strerror(int(trouble)), command[0])
     return Child(pid)
+
+
+def _fork(program: str) -> int:
+    try:
+        return os.fork()
+    except OSError as error:  # more processes than the account or its control group may have
+        raise OSError(error.errno, error.strerror, program) from error
 
 
 def _places(program: str, path: str) -> List[str]:
