@@ -123,7 +123,7 @@ def _through_master(client: Master, deadline: Deadline) -> None:
         lambda: (e := client.experiment(number)).state in ("COMPLETED", "ERROR", "CANCELED") and e,
         "the trials",
         max(deadline.left, 60),
-        0.5,
+        1.0,  # as often as the loop beside it looks
     )
     assert found.state == "COMPLETED", found
 
