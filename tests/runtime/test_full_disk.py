@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +88,16 @@ def test_when_there_is_room_again_the_spool_is_made_whole(stage, small_disk, tmp
     # Those that the master had meanwhile are only counted.
     assert {} in spool
     until(lambda: not list(job.folder.glob("exit/*.new")))
+
+
+@pytest.mark.parametrize("leave", [0, 40_000])
+def test_a_node_whose_own_disk_is_full_is_told_of(stage, small_disk, leave):
+    job, master = stage("echo never")
+    fill(small_disk, leave)
+    with tempfile.TemporaryDirectory() as short:  # a longer name would be passed over
+        (Path(short) / "disk").symlink_to(small_disk)
+        status, output = job.run(TMPDIR=f"{short}/disk")
+    assert (status, "Traceback" in output) == (70, False), output
+    record = job.exit_record()
+    assert record["message"] == "this node cannot do the work: [Errno 28] No space left on device"
+    assert (record["began"], master.lines()) == (False, [])

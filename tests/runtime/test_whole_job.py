@@ -6,6 +6,9 @@ import io
 import json
 import os
 import tarfile
+import tempfile
+
+import pytest
 
 
 def archive(**files: str) -> str:
@@ -88,6 +91,16 @@ def current_umask():
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.parametrize("length", [74, 75, 80, 81])
+def test_a_long_name_for_temporary_files_leaves_room_for_the_sockets(stage, length):
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        place = os.path.join(short, "x" * (length - len(short) - 1))
+        os.mkdir(place)
+        job, master = stage("echo here")
+        status, output = job.run(TMPDIR=place)
+    assert (status, master.lines()) == (0, ["here"]), output
 
 
 def test_the_jobs_own_folder_goes_with_it_and_nothing_that_links_lead_to(stage, tmp_path):

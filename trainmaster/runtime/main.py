@@ -59,14 +59,17 @@ def main(arguments: Sequence[str]) -> int:
     except HeldElsewhere:
         return HeldElsewhere.status
     except RuntimeFault as fault:
-        return _leave_without_lease(fault, job, facts, started)
+        return _leave_without_node(fault, job, facts, started)
     gc.freeze()  # what was read stays: the first collection need not go through it
     gc.enable()
-    with node_folder as run_dir:
-        node = Node(job, facts, work, master, token, signals, run_dir, started)
-        status = node.run(address, interface)
-        signals.leave()
-        return status
+    try:
+        with node_folder as run_dir:
+            node = Node(job, facts, work, master, token, signals, run_dir, started)
+            status = node.run(address, interface)
+            signals.leave()
+            return status
+    except OSError as error:  # its disk is full, most likely: not even a folder can be made
+        return _leave_without_node(RuntimeFault("this node cannot do the work: %s" % error), job, facts, started)
 
 
 def _read_node() -> None:
@@ -78,7 +81,7 @@ def _rendezvous_interfaces(job: Job) -> str:
     return job.environment.get(name) or os.environ.get(name, "")
 
 
-def _leave_without_lease(fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float) -> int:
+def _leave_without_node(fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float) -> int:
     print_notice(str(fault))
     asked = fault if isinstance(fault, AskedToLeave) else None
     status = 128 + asked.signum if asked is not None and asked.signum is not None else fault.status

@@ -70,6 +70,8 @@ class Node:
             outcome = Outcome(0, message=str(asked))
         except RuntimeFault as fault:
             outcome = Outcome(fault.status, message=str(fault))
+        except OSError as error:  # its disk is full, most likely
+            outcome = Outcome(RuntimeFault.status, message="this node cannot do the work: %s" % error)
         self._signals.as_events()
         self._watch.stop()
         self._reporting.say(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")

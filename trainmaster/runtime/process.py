@@ -49,14 +49,14 @@ def start(
     parent = os.getpid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     reads, writes = os.pipe()
-    try:
-        pid = _fork(command[0])
-        if pid == 0:
-            _become(places, command, environment, workdir, (nothing, stdout, stderr), writes, parent)
-    finally:
-        os.close(nothing)
-        os.close(writes)
     with open(reads, "rb") as told:
+        try:
+            pid = _fork(command[0])
+            if pid == 0:
+                _become(places, command, environment, workdir, (nothing, stdout, stderr), writes, parent)
+        finally:
+            os.close(nothing)
+            os.close(writes)
         trouble = told.read()  # nothing, once the program runs: exec closes the pipe
     if trouble:
         os.waitpid(pid, 0)

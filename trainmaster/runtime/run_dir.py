@@ -8,7 +8,7 @@ import os
 from trainmaster.runtime.errors import BadJobFolder
 
 _TMP = "/tmp"  # noqa: S108 - only private folders are made in it
-_LONGEST = 80  # characters; a Unix socket's whole path may have 107
+_LONGEST = 74  # characters; a Unix socket's whole path may have 107, of which 33 are our folder's and its own name
 
 
 class RunDir:
