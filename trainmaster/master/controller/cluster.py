@@ -55,12 +55,13 @@ SUBMITTERS = 8  # submits under way at once
 BATCH = 64  # submits begun in one pass
 TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
 UNREACHABLE_DELAY = 30.0
-SUBMIT_POLL = 0.05  # seconds between two looks while submits keep others waiting
+SUBMIT_POLL = 0.25  # seconds between two looks while submits keep others waiting
 NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
 CHUNK = 1000  # records of a spool taken in by one transaction
 PROMPT = 0.02  # seconds that a pass waits for a look, so that a quick answer is of use at once
 COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
+SPACING = 0.4  # seconds between the beginnings of two passes where there is news all the time
 COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
 COLLECTED_AT_ONCE = 20
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are written down in one transaction
@@ -121,11 +122,11 @@ class ClusterLoop:
         recovered = False
         while not self._stop.is_set():
             self._wake.clear()
+            began = time.monotonic()
             try:
                 if not recovered:
                     submission.recover(self._store, self._cluster.name)
                     recovered = True
-                began = time.monotonic()
                 self.tick()
                 self._clusters.note_pass(self._cluster, time.monotonic() - began)
             except AWAY as error:
@@ -135,7 +136,7 @@ class ClusterLoop:
                 log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
                 self._stop.wait(1.0)
             if self._wake.wait(self._pause()):
-                self._stop.wait(COMPANY)
+                self._stop.wait(max(COMPANY, began + SPACING - time.monotonic()))
 
     def _pause(self) -> float:
         pause = min(IDLE_POLL, self._poll_interval())

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
 
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.endings import possibly_over
 from trainmaster.master.services.store import Store
-
-_NEW = Allocation.submission == Submission.NEW.value
 
 
 @dataclass(frozen=True)
@@ -27,17 +25,21 @@ class Agenda:
 
 
 def look(store: Store, cluster: str) -> Agenda:
-    mine = Allocation.dispatcher == cluster
-    query = select(
-        _any(Allocation.dispatcher == ""),
-        _any(Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()),
-        _any(mine, _NEW, Allocation.kill_at.is_(None)),
-        _any(Allocation.kill_at.is_not(None)),
-        _any(mine, possibly_over()),
-    ).where(Allocation.ended_at.is_(None), or_(mine, Allocation.dispatcher == ""))
     with store.reading() as session:
-        return Agenda(*session.execute(query).one())
+        return Agenda(*session.execute(_AGENDA, {"cluster": cluster, "now": now()}).one())
 
 
 def _any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return func.coalesce(func.bool_or(and_(*conditions)), False)
+
+
+# Every pass asks it: it is put together once.
+_MINE = Allocation.dispatcher == bindparam("cluster")
+_NEW = Allocation.submission == Submission.NEW.value
+_AGENDA = select(
+    _any(Allocation.dispatcher == ""),
+    _any(Allocation.kill_at.is_(None), Allocation.preempt_deadline < bindparam("now")),
+    _any(_MINE, _NEW, Allocation.kill_at.is_(None)),
+    _any(Allocation.kill_at.is_not(None)),
+    _any(_MINE, possibly_over()),
+).where(Allocation.ended_at.is_(None), or_(_MINE, Allocation.dispatcher == ""))

@@ -14,7 +14,7 @@ from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
-from sqlalchemy import delete, select
+from sqlalchemy import ARRAY, Text, any_, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
@@ -222,12 +222,7 @@ def _allocation_in(token: str) -> str:
 
 def _attempts(store: Store, names: Collection[str]) -> dict[str, Any]:
     with store.reading() as session:
-        rows = session.execute(
-            select(Allocation.id, Allocation.token, Allocation.ended_at, Allocation.task_id, Allocation.trial_id, User)
-            .join(User, User.id == Allocation.owner_id)
-            .where(Allocation.id.in_(names))
-        )
-        return {row.id: row for row in rows}
+        return {row.id: row for row in session.execute(_ATTEMPTS, {"names": list(names)})}
 
 
 def _is_of(settings: Settings, token: str, row: Any) -> bool:
@@ -239,7 +234,7 @@ def _still_heard(row: Any) -> bool:
 
 
 def _caller_of(row: Any) -> Caller:
-    return Caller(row.User.id, row.User.username, False, row.id, row.task_id, row.trial_id)
+    return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
 
 
 def digest(token: str) -> bytes:
@@ -261,3 +256,19 @@ def webhook_key(secret: bytes) -> str:
 
 def random_secret() -> bytes:
     return os.urandom(32)
+
+
+# Every job's first call asks it: it is put together once.
+_ATTEMPTS = (
+    select(
+        Allocation.id,
+        Allocation.token,
+        Allocation.ended_at,
+        Allocation.task_id,
+        Allocation.trial_id,
+        Allocation.owner_id,
+        User.username,
+    )
+    .join(User, User.id == Allocation.owner_id)
+    .where(Allocation.id == any_(bindparam("names", type_=ARRAY(Text))))
+)

@@ -7,7 +7,7 @@ import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -122,19 +122,12 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
     Raises Unavailable, in words for the trial's owner, when the policies leave too few nodes of the pool.
     """
     since = now() - dt.timedelta(seconds=AVOID_FOR)
-    query = select(Allocation.trial_id, Allocation.observed).where(
-        Allocation.dispatcher == cluster,
-        Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
-        Allocation.observed_state == "INFRASTRUCTURE",
-        Allocation.ended_at > since,
-    )
     blamed: dict[str, set[int]] = defaultdict(set)
     with store.reading() as session:
-        for trial, observed in session.execute(query):
+        for trial, observed in session.execute(_LOST_NODES, {"cluster": cluster, "since": since}):
             for node in (observed or {}).get("nodes") or ():
                 blamed[str(node)].add(trial or 0)
-        mine = select(Trial.id, Trial.blocked_nodes).join(Allocation, Allocation.trial_id == Trial.id)
-        row = session.execute(mine.where(Allocation.id == allocation_id)).first()
+        row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
         trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
         if trial_id is not None and forbidden:
             _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
@@ -169,3 +162,17 @@ def _refuse_if_too_few_are_left(
             f"Log policies keep trial {trial_id} away from {', '.join(here)}, and the pool {pool.name} has {others} "
             "in service: it waits for more. Move the experiment to another pool, or kill it."
         )
+
+
+# Every submit asks these: they are put together once.
+_LOST_NODES = select(Allocation.trial_id, Allocation.observed).where(
+    Allocation.dispatcher == bindparam("cluster"),
+    Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
+    Allocation.observed_state == "INFRASTRUCTURE",
+    Allocation.ended_at > bindparam("since"),
+)
+_BLOCKED_FOR = (
+    select(Trial.id, Trial.blocked_nodes)
+    .join(Allocation, Allocation.trial_id == Trial.id)
+    .where(Allocation.id == bindparam("attempt"))
+)
