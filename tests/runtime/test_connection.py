@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from trainmaster.runtime.connection import Answer, BadAnswer, Closed, Connection
+from trainmaster.runtime.errors import Unreachable
+from trainmaster.runtime.master import Master
 
 JSON = b'{"a": 1}'
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -135,3 +140,57 @@ def test_who_hangs_is_not_waited_for(served: dict[str, object]) -> None:
     served["connection"] = connection
     with pytest.raises(TimeoutError):
         connection.request("GET", "/", {}, None, 0.05)
+
+
+def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(OK + b"Content-Length: 8\r\n\r\n" + JSON)
+    unused = socket.create_server(("127.0.0.1", 0))
+    nobody = unused.getsockname()
+    unused.close()
+
+    def addresses(*_: object, **__: object) -> list[object]:
+        kind = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
+        return [(*kind, nobody), (*kind, ("127.0.0.1", server.port))]
+
+    monkeypatch.setattr("_socket.getaddrinfo", addresses)
+    connection = Connection("a-name", server.port, 60)
+    assert connection.request("GET", "/", {}, None, 60).body == JSON
+    connection.close()
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        Connection("a-name", server.port, 60)
+
+
+def test_tls_is_checked(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=login1"]
+    command += ["-addext", "subjectAltName=DNS:login1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+
+    def serve() -> None:
+        for _ in range(4):
+            try:
+                connection = listener.accept()[0]
+            except OSError:  # the other side did not like the certificate
+                continue
+            with connection, connection.makefile("rb") as lines:
+                while lines.readline().strip():
+                    continue
+                connection.sendall(OK + b"Content-Length: 8\r\n\r\n" + JSON)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    named = {"DET_MASTER_CERT_FILE": str(certificate), "DET_MASTER_CERT_NAME": "login1"}
+    for environ in (named, {"DET_MASTER_CERT_FILE": "noverify"}):
+        master = Master(url, "token", environ=environ)
+        assert master.call("GET", "/", timeout=60) == {"a": 1}
+        master.close()
+    for environ in ({"DET_MASTER_CERT_FILE": str(certificate)}, {"DET_MASTER_CERT_NAME": "login1"}):
+        with pytest.raises(Unreachable, match="certificate verify failed"):
+            Master(url, "token", environ=environ).call("GET", "/", timeout=60)
+    thread.join(60)
+    listener.close()

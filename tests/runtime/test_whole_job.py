@@ -47,7 +47,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
     assert "100%" in lines
     told = next(json.loads(line) for line in lines if line.startswith("{"))
     assert told["DET_TRIAL_ID"] == "7"
-    assert told["DET_SLOT_IDS"] == "[0, 1]"
+    assert told["DET_SLOT_IDS"] == "[0,1]"
     assert json.loads(told["DET_HPARAMS"]) == {"lr": 0.1, "layers": [1, 2]}
     assert told["DET_MASTER"] == master.url
     assert told["DET_AGENT_ID"] == "n0"  # as its scheduler calls the node, whatever the host calls itself

@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
+import _socket
 import io
-import socket
 
 from trainmaster.runtime.record import Record
+from trainmaster.runtime.sockets import Socket, connect, reader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Mapping, Optional, Tuple, Union
+    from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
@@ -40,18 +41,16 @@ class Connection:
     Raises OSError from every method; after one the connection is of no more use.
     """
 
-    def __init__(
-        self, host: str, port: int, timeout: float, wrap: Optional[Callable[[socket.socket], socket.socket]] = None
-    ) -> None:
-        plain = socket.create_connection((as_asked(host), port), timeout)  # type: ignore[arg-type]  # bytes are as good
+    def __init__(self, host: str, port: int, timeout: float, wrap: Optional[Callable[[Socket], Any]] = None) -> None:
+        plain = connect(host, port, timeout)
         try:
             # Otherwise a body that follows its headers in a segment of its own waits for an ACK (Nagle).
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._socket = wrap(plain) if wrap is not None else plain
+            plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+            self._socket: Any = wrap(plain) if wrap is not None else plain
         except BaseException:
             plain.close()
             raise
-        self._reader = self._socket.makefile("rb")
+        self._reader = reader(self._socket)
         name = "[%s]" % host if ":" in host else host
         self._host = name if port == (443 if wrap is not None else 80) else "%s:%d" % (name, port)
 
@@ -135,11 +134,6 @@ class Connection:
                 raise BadAnswer("the answer breaks off after %d of %d bytes" % (body.tell(), size))
             body.write(block)
         return body.getvalue()
-
-
-def as_asked(host: str) -> Union[str, bytes]:
-    """`host` as getaddrinfo takes it: of text it makes a name by IDNA's rules, and reads their tables first."""
-    return host.encode("ascii") if host.isascii() else host
 
 
 def _number(text: str, base: int) -> int:

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import _socket
 import os
-import socket
 import threading
 
+from trainmaster.runtime.plain_json import dumps, loads
 from trainmaster.runtime.shipper import Shipper
+from trainmaster.runtime.sockets import Socket, accept, reader
 from trainmaster.runtime.spool import Stream
 
 TYPE_CHECKING = False
@@ -35,38 +35,42 @@ class CoreSocket(threading.Thread):
         self._stream = stream
         self._shipper = shipper
         self._taken_over = os.path.join(run_dir, TAKEN_OVER)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener = Socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self._listener.bind(os.path.join(run_dir, NAME))
         self._listener.listen(64)
 
     def run(self) -> None:
         while True:
             try:
-                connection = self._listener.accept()[0]
+                connection = accept(self._listener)
             except OSError:
                 return
             threading.Thread(target=self._serve, args=(connection,), name="core-connection", daemon=True).start()
 
     def close(self) -> None:
         """Take no more connections."""
-        with contextlib.suppress(OSError):
+        try:
             # Wakes the thread that waits in accept.
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+            self._listener.shutdown(_socket.SHUT_RDWR)
+        except OSError:  # it has ended by itself
+            return
+        finally:
+            self._listener.close()
 
-    def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as lines:
-            try:
-                for line in lines:
-                    answer = self._answer(line)
-                    if answer is not None:
-                        connection.sendall(json.dumps(answer).encode("ascii") + b"\n")
-            except OSError:
-                return
+    def _serve(self, connection: Socket) -> None:
+        try:
+            for line in reader(connection):
+                answer = self._answer(line)
+                if answer is not None:
+                    connection.sendall(dumps(answer).encode("ascii") + b"\n")
+        except OSError:
+            return
+        finally:
+            connection.close()
 
     def _answer(self, line: bytes) -> Optional[Dict[str, Any]]:
         try:
-            asked = json.loads(line.decode("utf-8"))
+            asked = loads(line.decode("utf-8"))
             op = asked["op"]
             if op == "wake":
                 if self._shipper is not None:
@@ -90,8 +94,13 @@ class CoreSocket(threading.Thread):
         if self._stream is None or self._shipper is None:
             return {"error": "only the first node of a job keeps the stream core"}
         # A later process of the training must not write the file beside us.
-        with contextlib.suppress(OSError), open(self._taken_over, "ab"):
-            pass
+        self._note_taken_over()
         self._stream.append_line(line.encode("ascii") + b"\n")
         self._shipper.wake()
         return {"lines": self._stream.lines()}
+
+    def _note_taken_over(self) -> None:
+        try:
+            open(self._taken_over, "ab").close()
+        except OSError:  # a disk that is full may take no empty file either
+            return

@@ -5,11 +5,11 @@ The variables are those of Determined 0.38.1, so that its harness works unchange
 
 from __future__ import annotations
 
-import json
 import os
 
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work
+from trainmaster.runtime.plain_json import dumps
 from trainmaster.runtime.rendezvous import Rendezvous
 from trainmaster.runtime.url import split_url
 
@@ -88,13 +88,13 @@ def _determined(
         "DET_ALLOCATION_ID": job.allocation_id,
         "DET_SESSION_TOKEN": session_token,
         "DET_USER": work.owner,
-        "DET_SLOT_IDS": json.dumps(list(facts.slot_ids)),
+        "DET_SLOT_IDS": dumps(list(facts.slot_ids)),
         "DET_SLOT_TYPE": job.slot_type,
         "DET_WORKDIR": os.path.join(run_dir, "workdir"),
         "DET_RUN_DIR": run_dir,
         "DET_CHIEF_IP": meeting.addresses[0],
         "DET_UNIQUE_PORT_OFFSET": str(offset),
-        "DET_TASK_LOGGING_METADATA": json.dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
+        "DET_TASK_LOGGING_METADATA": dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
         "C10D_PORT": str(meeting.torch_port),
         # Free ones: with Determined's own, which count from a node's first slot, jobs that share a node, each of
         # which sees its slots as the first, would meet.
@@ -111,8 +111,8 @@ def _determined(
                 "DET_TRIAL_RUN_ID": str(trial.run_id),
                 "DET_TRIAL_SEED": str(trial.seed),
                 "DET_STEPS_COMPLETED": str(trial.steps_completed),
-                "DET_EXPERIMENT_CONFIG": json.dumps(work.config),
-                "DET_HPARAMS": json.dumps(trial.hparams),
+                "DET_EXPERIMENT_CONFIG": dumps(work.config),
+                "DET_HPARAMS": dumps(trial.hparams),
             }
         )
         if trial.latest_checkpoint is not None:
@@ -178,4 +178,4 @@ def write_info(
         files["cluster"]["latest_checkpoint"] = trial.latest_checkpoint
     for name, content in files.items():
         with open(os.path.join(info, name + ".json"), "w", encoding="utf-8") as file:
-            file.write(json.dumps(content))
+            file.write(dumps(content))

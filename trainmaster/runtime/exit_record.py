@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 
+from trainmaster.runtime.plain_json import dumps
 from trainmaster.runtime.record import Record
 
 TYPE_CHECKING = False
@@ -46,11 +45,14 @@ def write_exit_record(folder: str, record: ExitRecord, *, replace: bool = True) 
     """
     target = _place(folder, record.node_rank)
     fresh = "%s.%d.new" % (target, os.getpid())
-    with contextlib.suppress(FileExistsError):
+    try:
         os.mkdir(os.path.dirname(target), 0o700)
+    except FileExistsError:  # another node was first
+        if not os.path.isdir(os.path.dirname(target)):
+            raise
     try:
         with open(fresh, "w", encoding="utf-8") as file:
-            file.write(json.dumps(record.to_json()))
+            file.write(dumps(record.to_json()))
         if replace:
             os.replace(fresh, target)
         else:

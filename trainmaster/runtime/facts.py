@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import socket
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.job import Job
+from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.record import Record
 
 TYPE_CHECKING = False
@@ -58,7 +56,7 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
         run_id=os.urandom(8).hex(),
         node_rank=node_rank,
         num_nodes=num_nodes,
-        node_name=environ.get("TRAINMASTER_NODE_NAME") or environ.get("SLURMD_NODENAME") or socket.gethostname(),
+        node_name=environ.get("TRAINMASTER_NODE_NAME") or environ.get("SLURMD_NODENAME") or os.uname().nodename,
         slot_ids=slot_ids,
         device_uuids=uuids,
         end_time=_end_time(environ),
@@ -71,7 +69,7 @@ def _slots(
     told = environ.get("TRAINMASTER_SLOT_IDS")
     if told:
         try:
-            ids = json.loads(told)
+            ids = loads(told)
             return tuple(int(slot) for slot in ids), ()
         except (TypeError, ValueError):
             raise BadJobFolder("TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % told) from None
@@ -93,9 +91,9 @@ def parse_devices(text: str) -> List[str]:
     devices: List[str] = []
     for word in text.replace("gpu:", "").split(","):
         word = word.strip()
-        bounds = re.fullmatch(r"(\d+)-(\d+)", word)
-        if bounds:
-            devices.extend(str(index) for index in range(int(bounds.group(1)), int(bounds.group(2)) + 1))
+        first, dash, last = word.partition("-")
+        if dash and first.isdecimal() and last.isdecimal():
+            devices.extend(str(index) for index in range(int(first), int(last) + 1))
         elif word.isdigit() or word.startswith(("GPU-", "MIG-")):
             devices.append(word)
         else:

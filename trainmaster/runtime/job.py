@@ -3,10 +3,10 @@ lease)."""
 
 from __future__ import annotations
 
-import json
 import os
 
 from trainmaster.runtime.errors import BadJobFolder
+from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.record import Record
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def read_job(folder: str) -> Job:
     path = os.path.join(folder, "job.json")
     try:
         with open(path, encoding="utf-8") as file:
-            raw = json.load(file)
+            raw = loads(file.read())
     except FileNotFoundError:
         raise BadJobFolder(
             "%s is missing: start the runtime with the job folder that the master staged" % path

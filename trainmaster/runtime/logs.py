@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import threading
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 MAX_LINE = 64 * 1024  # bytes; longer lines are cut into several
 _CR_INTERVAL = 1.0  # seconds between two recorded states of a progress bar
-_RANK = re.compile(r"\[rank=(\d+)\] ?")
+_RANK = "[rank="
+_LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 # "INFO: x", "[INFO] x", "2024-01-01 12:00:00,123 - INFO - x", "12:00:00 WARNING x"
-_LEVEL = re.compile(
-    r"^[^A-Za-z]{0,40}(?:[\w.:/-]+ (?:- )?){0,2}?"
-    r"[\[(<]?(TRACE|DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)[\])>]?(?=[:\s|,-]|$)"
-)
+_LEVEL = r"^[^A-Za-z]{0,40}(?:[\w.:/-]+ (?:- )?){0,2}?[\[(<]?(" + "|".join(_LEVELS) + r")[\])>]?(?=[:\s|,-]|$)"
 _LEVEL_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 
 
@@ -27,13 +24,39 @@ def parse_line(line: str) -> Tuple[Optional[int], str, str]:
     """Rank, level and text of a line. The rank is the prefix `[rank=N] ` that launchers put there, taken
     off."""
     rank = None
-    match = _RANK.match(line)
-    if match:
-        rank = int(match.group(1))
-        line = line[match.end() :]
-    level = _LEVEL.match(line[:160])
-    name = level.group(1) if level else "INFO"
+    if line.startswith(_RANK):
+        number, bracket, text = line[len(_RANK) :].partition("]")
+        if bracket and number.isdecimal():
+            rank = int(number)
+            line = text[1:] if text.startswith(" ") else text
+    head = line[:160]
+    name = _level(head) if any(level in head for level in _LEVELS) else "INFO"
     return rank, _LEVEL_NAMES.get(name, name), line
+
+
+def _level(head: str) -> str:
+    import re  # many a job names no level, and every job would wait for it
+
+    match = re.match(_LEVEL, head)
+    return match.group(1) if match else "INFO"
+
+
+def _pieces(text: bytes) -> Iterator[Tuple[bytes, bool, int]]:
+    """What stands before each line end, whether that is one of a whole line (not a carriage return alone), and where
+    the next begins. A carriage return at the very end may be the first half of one of these."""
+    start = 0
+    while True:
+        newline = text.find(b"\n", start)
+        end = newline if newline >= 0 else len(text)
+        back = text.find(b"\r", start, end)
+        if 0 <= back < end - 1:
+            yield text[start:back], False, back + 1
+            start = back + 1
+        elif newline >= 0:
+            yield text[start : back if back >= 0 else newline], True, newline + 1
+            start = newline + 1
+        else:
+            return
 
 
 class LineReader(threading.Thread):
@@ -80,11 +103,9 @@ class LineReader(threading.Thread):
 
     def _take(self, text: bytes) -> bytes:
         start = 0
-        # A "\r" at the very end may be the first half of "\r\n".
-        for match in re.finditer(rb"\r?\n|\r(?!\n|$)", text):
-            piece = text[start : match.start()]
-            start = match.end()
-            if match.group().endswith(b"\n"):
+        for piece, whole, after in _pieces(text):
+            start = after
+            if whole:
                 self._held = None
                 self._emit(piece)
             elif piece:

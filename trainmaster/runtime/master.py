@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 import threading
 import time
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
+from trainmaster.runtime.plain_json import dumps, loads
+from trainmaster.runtime.sockets import Socket
 from trainmaster.runtime.url import split_url
 from trainmaster.runtime.url_file import read_url
 
@@ -61,10 +61,10 @@ class Master:
         A kept connection that the other side had closed is replaced once; all calls of the in-job protocol
         can be repeated. Raises Refused, Unreachable or Rejected.
         """
-        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
+        payload = None if body is None else dumps(body).encode("utf-8")
         content = self._ask(method, path, payload, timeout)
         try:
-            return json.loads(content.decode("utf-8")) if content.strip() else {}
+            return loads(content.decode("utf-8")) if content.strip() else {}
         except ValueError:
             raise Unreachable("%s answered something that is not JSON" % self.url) from None
 
@@ -143,7 +143,8 @@ class Master:
         self._local.connection, self._local.url = connection, url
         return connection
 
-    def _wrap(self, host: str) -> Callable[[socket.socket], socket.socket]:
+    def _wrap(self, host: str) -> Callable[[Socket], Any]:
+        import socket
         import ssl  # absent from some minimal Pythons, and needed only here
 
         if self._cert_file and self._cert_file.lower() == "noverify":
@@ -151,7 +152,14 @@ class Master:
             context = ssl._create_unverified_context()  # noqa: S323
         else:
             context = ssl.create_default_context(cafile=self._cert_file or None)
-        return lambda plain: context.wrap_socket(plain, server_hostname=self._cert_name or host)
+
+        def wrap(plain: Socket) -> ssl.SSLSocket:
+            timeout = plain.gettimeout()
+            whole = socket.socket(fileno=plain.detach())
+            whole.settimeout(timeout)
+            return context.wrap_socket(whole, server_hostname=self._cert_name or host)
+
+        return wrap
 
 
 def _patiently(ask: Callable[[], T], patience: float) -> T:
@@ -173,7 +181,7 @@ def _message(answer: bytes) -> str:
     text."""
     text = answer[:2000].decode("utf-8", "replace")
     try:
-        parsed = json.loads(answer.decode("utf-8"))
+        parsed = loads(answer.decode("utf-8"))
     except ValueError:
         return text[:300].strip() or "no explanation"
     if isinstance(parsed, dict):

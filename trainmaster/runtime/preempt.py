@@ -3,7 +3,6 @@ file."""
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -11,6 +10,7 @@ import time
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.plain_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Preemption:
             self._reason = reason
             fresh = self._flag + ".new"
             with open(fresh, "w", encoding="utf-8") as file:
-                file.write(json.dumps({"reason": reason}))
+                file.write(dumps({"reason": reason}))
             os.replace(fresh, self._flag)
         self._say("this job is asked to save its work and leave (%s)" % reason)
         return True

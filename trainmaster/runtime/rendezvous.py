@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import _socket
 import fcntl
 import os
-import socket
 import struct
 import time
 
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.connection import as_asked
 from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.record import Record
+from trainmaster.runtime.sockets import Socket, as_asked
 from trainmaster.runtime.url import split_url
 
 TYPE_CHECKING = False
@@ -119,11 +119,13 @@ def free_ports(count: int) -> List[int]:
         port = candidates[int.from_bytes(os.urandom(4), "little") % len(candidates)]
         if port in found:
             continue
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
+        probe = Socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            continue
+        finally:
+            probe.close()
         found.append(port)
         if len(found) == count:
             return found
@@ -138,7 +140,7 @@ def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]
     127.0.0.1.
     """
     named = [name.strip() for name in interfaces.split(",") if name.strip()]
-    by_interface = {name: interface_address(name) for _, name in socket.if_nameindex()}
+    by_interface = {name: interface_address(name) for _, name in _socket.if_nameindex()}
     ethernet = sorted(name for name in by_interface if name.startswith("eth"))
     for name in named + ethernet:
         address = by_interface.get(name)
@@ -158,27 +160,32 @@ def _beyond(address: Optional[str]) -> Optional[str]:
 
 def interface_address(name: str) -> Optional[str]:
     """The first IPv4 address of an interface."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[20:24])
+    probe = Socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    try:
+        answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    except OSError:
+        return None
+    finally:
+        probe.close()
+    return _socket.inet_ntoa(answer[20:24])
 
 
 def _address_towards(url: str) -> Optional[str]:
     try:
         host = as_asked(split_url(url).host)
-        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
+        family, kind, _, _, target = _socket.getaddrinfo(host, 9, type=_socket.SOCK_DGRAM)[0]
+        probe = Socket(family, kind)
+        try:
             probe.connect(target)  # a datagram socket sends nothing
             return str(probe.getsockname()[0])
+        finally:
+            probe.close()
     except (OSError, ValueError):  # who asks for the lease will hear that the URL is none
         return None
 
 
 def _address_of_name() -> Optional[str]:
     try:
-        return socket.gethostbyname(socket.gethostname())
+        return _socket.gethostbyname(_socket.gethostname())
     except OSError:
         return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from trainmaster.runtime.errors import BadJobFolder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable
 
 _TMP = "/tmp"  # noqa: S108 - only private folders are made in it
 _LONGEST = 74  # characters; a Unix socket's whole path may have 107, of which 33 are our folder's and its own name
@@ -44,8 +47,7 @@ class RunDir:
         for folder in (self._made, os.environ.get("TRAINMASTER_PRIVATE")):
             if folder:
                 _empty(folder)
-                with contextlib.suppress(OSError):
-                    os.rmdir(folder)
+                _try(os.rmdir, folder)
 
 
 def _empty(folder: str) -> None:
@@ -53,8 +55,14 @@ def _empty(folder: str) -> None:
     for path, folders, files in os.walk(folder, topdown=False):
         for names, remove in ((files, os.unlink), (folders, _remove_folder)):
             for name in names:
-                with contextlib.suppress(OSError):
-                    remove(os.path.join(path, name))
+                _try(remove, os.path.join(path, name))
+
+
+def _try(remove: Callable[[str], None], path: str) -> None:
+    try:
+        remove(path)
+    except OSError:  # it stays
+        return
 
 
 def _remove_folder(path: str) -> None:

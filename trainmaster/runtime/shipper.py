@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
 
 TYPE_CHECKING = False
@@ -232,7 +232,7 @@ class Shipper(threading.Thread):
         refused = self._unacceptable.get(number)
         if refused is None:
             try:
-                record = json.loads(line.decode("utf-8"))
+                record = loads(line.decode("utf-8"))
                 if isinstance(record, dict):
                     return record
                 refused = "not a JSON object"

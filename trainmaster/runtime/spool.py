@@ -6,10 +6,10 @@ without one is what a killed writer left, was never shown to the master, and is 
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import threading
+
+from trainmaster.runtime.plain_json import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ _SHIPPED = b"{}\n"  # stands for a line that the master had before the disk took
 def encode(record: Mapping[str, Any]) -> bytes:
     """One record as a line. Characters that PostgreSQL's jsonb refuses (NUL, lone surrogates) become
     U+FFFD."""
-    text = json.dumps(record, separators=(",", ":"), allow_nan=False)
+    text = dumps(record, allow_nan=False)
     if "\\u0000" in text or "\\ud" in text:
-        text = json.dumps(_storable(record), separators=(",", ":"), allow_nan=False)
+        text = dumps(_storable(record), allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
@@ -140,8 +140,10 @@ class SpoolReader:
 
     def _open(self) -> Optional[int]:
         if self._file is None:
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return None
         return self._file
 
 
