@@ -293,3 +293,21 @@ def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
     assert sizes == [3, 1]
     assert [(attempts.row(name).observed or {})["reason"] for name in names[:4]] == ["Resources"] * 4
     assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.news == []
+
+
+# -- a job that is put back into the queue -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("then", "becomes"), [(JobState.HELD, "HELD"), (JobState.QUEUED, "PREEMPTED")])
+def test_where_a_requeued_job_goes_is_judged_when_it_has_left(
+    attempts: Attempts, cluster: str, then: JobState, becomes: str
+) -> None:
+    """Its runtime has said how it ended before the scheduler is done with it."""
+    name = attempts.attempt(dispatcher=cluster, native_id="1")
+    lease(attempts, name, "1")
+    look(attempts, cluster, seen(name, state=JobState.RUNNING), later=1)
+    attempts.change(name, exits={"0": {"node_rank": 0, "exit_code": 0, "preempted": {"reason": "scheduler"}}})
+    look(attempts, cluster, seen(name, state=JobState.FINISHING, restarts=1), later=2)
+    assert attempts.row(name).observed_state == "FINISHING"
+    look(attempts, cluster, seen(name, state=then, restarts=1), later=3)
+    assert attempts.row(name).observed_state == becomes

@@ -276,7 +276,9 @@ def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
     takes its place as soon as nobody holds the job, and a further run of this job is told to leave. (One that is back
     before anybody looked is noticed when it asks for the lease.)"""
     waits = seen.state in (JobState.QUEUED, JobState.HELD)
-    over = waits or bool(allocation.exits) or allocation.observed_state == JobState.HELD
+    # A run that has said its last word is still on its way out: where the job goes from there, the next look will tell.
+    leaves = seen.state is JobState.FINISHING
+    over = waits or (bool(allocation.exits) and not leaves) or allocation.observed_state == JobState.HELD
     return seen.restarts > 0 and allocation.lease_job == seen.job_id and over
 
 
