@@ -138,7 +138,7 @@ def _through_master(client: Master, deadline: Deadline) -> None:
 
 
 def _by_hand(cluster: Cluster, deadline: Deadline) -> None:
-    """What a careful person writes: submit in a loop, then look once in ten seconds."""
+    """What a person writes: submit in a loop, then look once a second."""
     script = f"#!/bin/bash\nexec {sys.executable} -c \"$(cat <<'END'\n{TRAINS}END\n)\"\n"
     loop = textwrap.dedent(f"""\
         for i in $(seq {TRIALS}); do

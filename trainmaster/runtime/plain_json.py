@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
+from _json import encode_basestring_ascii, make_encoder, make_scanner
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, NoReturn, Optional, Tuple
-
-    _scan: Callable[[str, int], Tuple[Any, int]]
+    from typing import Any, NoReturn, Optional
 
 _BLANK = " \t\r\n"
 
@@ -48,19 +48,9 @@ def _refuse(value: object) -> NoReturn:
     raise TypeError("a %s cannot be written as JSON" % type(value).__name__)
 
 
-try:
-    from _json import encode_basestring_ascii, make_encoder, make_scanner
-except ImportError:  # not CPython
-    import json
+_scan = make_scanner(_Reading)  # type: ignore[arg-type]  # it only asks for these names
 
-    _scan = json.JSONDecoder().raw_decode
 
-    def _encoder(allow_nan: bool) -> Any:
-        encoder = json.JSONEncoder(allow_nan=allow_nan, separators=(",", ":"))
-        return lambda value, _: encoder.iterencode(value)
-else:
-    _scan = make_scanner(_Reading)  # type: ignore[arg-type]  # it only asks for these names
-
-    def _encoder(allow_nan: bool) -> Any:
-        # Containers under way (for circles), for other types, of text, indent, separators, sort_keys, skipkeys.
-        return make_encoder({}, _refuse, encode_basestring_ascii, None, ":", ",", False, False, allow_nan)
+def _encoder(allow_nan: bool) -> Any:
+    # Containers under way (for circles), for other types, of text, indent, separators, sort_keys, skipkeys.
+    return make_encoder({}, _refuse, encode_basestring_ascii, None, ":", ",", False, False, allow_nan)
