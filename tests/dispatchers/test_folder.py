@@ -53,7 +53,7 @@ def test_links_and_pipes_of_the_job_are_not_followed(tmp_path: Path) -> None:
     (folder.path / "exit/not-a-rank.json").write_text("{}")
     remains = folder.collect()
     assert remains.streams == {}
-    assert remains.output_tail == ""
+    assert remains.output_tail is None
     assert remains.exits in ({}, {1: b""})
 
 

@@ -301,6 +301,9 @@ def loses_its_state(cluster: Cluster) -> None:
     cluster.controller.start(["slurmctld", "-D", "-c", "-f", str(cluster.layout.slurm_conf)], dict(os.environ))
     cluster.start_controller()
     cluster.wait_for_nodes()
+    # Nodes kill the jobs that it does not know, and refuse a new one of such a number in the second of the kill. That
+    # costs an attempt, but not always.
+    time.sleep(2)
 
 
 def jobs_of(master: Master, number: int) -> set[str]:

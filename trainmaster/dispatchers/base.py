@@ -314,7 +314,7 @@ class Remains:
 
     exits: Mapping[int, bytes] = field(default_factory=dict)  # node rank -> JSON of the exit record
     streams: Mapping[str, bytes] = field(default_factory=dict)  # stream name -> whole JSON-lines file
-    output_tail: str = ""  # end of what the scheduler captured of the job script
+    output_tail: str | None = None  # end of what the scheduler captured of the job script; None: no file of it is there
 
 
 @dataclass(frozen=True)

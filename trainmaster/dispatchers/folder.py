@@ -67,7 +67,8 @@ class JobFolder:
     def collect(self) -> Remains:
         """Exit records, report streams and the end of the output; empty when there is nothing. Raises Transient."""
         left = self._do(lambda: helper.collect(self._root, self.token), "cannot be read")
-        return Remains(left.exits, left.streams, left.output_tail.decode(errors="replace"))
+        output = None if left.output_tail is None else left.output_tail.decode(errors="replace")
+        return Remains(left.exits, left.streams, output)
 
     def tail(self) -> str:
         """The last part of what the scheduler captured, at most TAIL_BYTES."""

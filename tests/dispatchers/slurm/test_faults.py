@@ -121,6 +121,19 @@ def test_a_script_that_cannot_start_is_infrastructure(bench: Bench, slurm_cluste
     assert "could not start" in end.explanation
 
 
+def test_a_job_that_slurmd_refuses_to_start_is_infrastructure(bench: Bench) -> None:
+    """As of a number that it has just killed ("Killing non-startable batch job"): Slurm says status 1, as of a script
+    that ended so. That cannot be provoked at will; what is different is that no output file is made."""
+    ref = bench.submit("raise SystemExit(1)")
+    end = bench.ended(ref)
+    assert (end.state, end.exit_code) == (JobState.FAILED, 1)
+    assert bench.dispatcher.explain(ref).state is JobState.FAILED
+    (bench.folder(ref) / "output.txt").unlink()
+    told = bench.dispatcher.explain(ref)
+    assert (told.state, told.exit_code) == (JobState.INFRASTRUCTURE, 1)
+    assert told.text == f"Slurm did not start the job's script on {end.nodes[0]}; the log of slurmd there says why."
+
+
 def test_odd_names_of_other_jobs_neither_break_nor_forge_the_list(bench: Bench, slurm_cluster: Cluster) -> None:
     forged = f"{bench.setup.prefix}forged"
     ours = bench.submit(programs.WAITS)

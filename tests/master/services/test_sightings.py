@@ -241,6 +241,21 @@ def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempt
             assert attempts.row(name).observed_state == state.value
 
 
+def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Attempts, cluster: str) -> None:
+    """squeue lists a job for minutes after its end, and calls much FAILED of which accounting, or what the job left,
+    tells the reason."""
+    name = attempts.attempt(dispatcher=cluster)
+    said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
+    look(attempts, cluster, said)
+    endings.note_explanation(attempts.store, name, JobState.INFRASTRUCTURE, "Slurm did not start it.", 1)
+    assert compare(attempts, cluster, said).backlog.news == []
+    look(attempts, cluster)  # left out by one listing, and there again
+    look(attempts, cluster, said)
+    row = attempts.row(name)
+    assert (row.observed_state, row.absent_since) == ("INFRASTRUCTURE", None)
+    assert (row.observed or {})["text"] == "Slurm did not start it."
+
+
 def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: str) -> None:
     name = attempts.attempt(dispatcher=cluster)
     look(attempts, cluster, seen(name, state=JobState.RUNNING))

@@ -69,10 +69,11 @@ class FarFolder:
     def collect(self) -> Remains:
         """As JobFolder.collect; also raises Unreachable."""
         said = self._ask("collect", "cannot be read")
+        output = said["output_tail"]
         return Remains(
             exits={int(rank): helper.unpack(content) for rank, content in said["exits"].items()},
             streams={name: helper.unpack(content) for name, content in said["streams"].items()},
-            output_tail=helper.unpack(said["output_tail"]).decode(errors="replace"),
+            output_tail=None if output is None else helper.unpack(output).decode(errors="replace"),
         )
 
     def forget(self) -> None:

@@ -227,16 +227,16 @@ def announce(root: str, url: str) -> int:
 
 
 class Left(NamedTuple):
-    """What a job left: exit records by node rank, report streams by name, the end of its output."""
+    """What a job left: exit records by node rank, report streams by name, the end of its output (None: it has none)."""
 
     exits: Dict[int, bytes]
     streams: Dict[str, bytes]
-    output_tail: bytes
+    output_tail: Optional[bytes]
 
 
 def collect(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> Left:
     """Read the job folder; empty when there is none. Raises Failed, OSError."""
-    left = Left({}, {}, b"")
+    left = Left({}, {}, None)
     try:
         job = _open_job(_open_root(root, allowed), token)
     except (FileNotFoundError, NotADirectoryError):
@@ -246,7 +246,7 @@ def collect(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> L
             left.exits[int(name.partition(".")[0])] = content
         for name, content in _contents(job, "spool", STREAM, MAX_STREAMS):
             left.streams[name[: -len(".jsonl")]] = content
-        return left._replace(output_tail=_read(job, OUTPUT, -TAIL) or b"")
+        return left._replace(output_tail=_read(job, OUTPUT, -TAIL))
     finally:
         os.close(job)
 
@@ -435,7 +435,8 @@ def answer(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
         left = collect(root, token, policy.job_roots)
         exits = {str(rank): pack(content) for rank, content in left.exits.items()}
         streams = {name: pack(content) for name, content in left.streams.items()}
-        return {"exits": exits, "streams": streams, "output_tail": pack(left.output_tail)}
+        output = None if left.output_tail is None else pack(left.output_tail)
+        return {"exits": exits, "streams": streams, "output_tail": output}
     if verb == "tail":
         return {"output_tail": pack(tail(root, token, max(1, int(request.get("limit", TAIL))), policy.job_roots))}
     if verb == "forget":

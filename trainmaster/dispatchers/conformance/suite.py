@@ -130,7 +130,9 @@ class DispatcherConformance:
         assert end.raw_state
         assert end.submitted_at is not None
         assert before - 2 <= end.submitted_at <= time.time() + 2
-        self._wait(lambda: "hello from the job" in dispatcher.collect(spec.token).output_tail, "the job's output")
+        self._wait(
+            lambda: "hello from the job" in (dispatcher.collect(spec.token).output_tail or ""), "the job's output"
+        )
         path = dispatcher.log_path(spec.token)
         assert path is None or "hello from the job" in path.read_text()
 

@@ -253,7 +253,8 @@ class SlurmDispatcher(BatchDispatcher):
 
     def explain(self, ref: JobRef) -> Explanation:
         """From the controller while it remembers, then from accounting; the controller does not know who cancelled
-        a job, accounting does. Neither is sure of a job of several tasks that ran out of memory; its output is."""
+        a job, accounting does. Neither is sure of a job of several tasks that ran out of memory, or says of one that
+        slurmd refused to start ("Killing non-startable batch job") more than status 1; its output does."""
         shown = self._client.show_job(ref.job_id)
         if shown.get("JobName") not in (None, ref.token):
             shown = {}  # job ids start again when a cluster loses its state
@@ -266,8 +267,12 @@ class SlurmDispatcher(BatchDispatcher):
                 facts = told if told and told.state.terminal else facts  # it hears of ends a little later
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
-        if facts.state is JobState.FAILED and memory_ran_out(self.collect(ref.token, ref.user).output_tail):
-            facts = replace(facts, raw="OUT_OF_MEMORY")
+        if facts.state is JobState.FAILED and facts.nodes:
+            output = self.collect(ref.token, ref.user).output_tail
+            if output is None:
+                facts = replace(facts, raw="LAUNCH_FAILED")  # slurmd makes the file before it starts the script
+            elif memory_ran_out(output):
+                facts = replace(facts, raw="OUT_OF_MEMORY")
         return facts.explanation()
 
     def _from_accounting(self, ref: JobRef) -> _Facts | None:

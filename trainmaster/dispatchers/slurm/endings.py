@@ -61,6 +61,8 @@ def _infrastructure(raw: str, exit: Exit | None, where: str) -> str:
         return f"A node of the job failed{where}."
     if raw.upper().startswith(("BOOT_FAIL", "BF")):
         return f"A node of the job did not start{where}."
+    if raw.upper().startswith(("LAUNCH_FAILED", "LF")):
+        return f"Slurm did not start the job's script{where}; the log of slurmd there says why."
     if exit is not None and exit.signal == 53:
         return (
             f"Slurm could not start the job's script{where}: the job folder or its output file cannot be written "

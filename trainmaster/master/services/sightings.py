@@ -224,11 +224,16 @@ def _is_news(known: _Live, seen: Observation | None) -> bool:
         return known.absent_since is None or known.submission == Submission.UNKNOWN
     if known.absent_since is not None or known.submission != Submission.SUBMITTED:
         return True
+    if seen.state is JobState.UNKNOWN or (seen.state.terminal and _state(known).terminal):
+        return False
     before = known.observed
-    return seen.state is not JobState.UNKNOWN and (
-        known.observed_state != seen.state.value
-        or any(before.get(key) != value for key, value in _record_of(seen).items())
+    return known.observed_state != seen.state.value or any(
+        before.get(key) != value for key, value in _record_of(seen).items()
     )
+
+
+def _state(row: _Live | Allocation) -> JobState:
+    return JobState(row.observed_state) if row.observed_state else JobState.UNKNOWN
 
 
 def _record_of(seen: Observation) -> dict[str, Any]:
@@ -245,10 +250,12 @@ def _record_of(seen: Observation) -> dict[str, Any]:
 
 
 def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observation, taken: dt.datetime) -> None:
-    before = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
+    before = _state(allocation)
     allocation.observed_at, allocation.absent_since = taken, None
     if allocation.submission != Submission.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
+    if before.terminal and seen.state.terminal:
+        return  # its end is known, and perhaps from who knows more: accounting, or what the job left
     requeued = _is_requeued(allocation, seen) and not before.terminal
     held = requeued and seen.state is JobState.HELD
     if requeued and not held:
