@@ -8,9 +8,9 @@ import sys
 from trainmaster.runtime.archive import build_runtime_zip
 
 COSTLY = {
-    "argparse", "ast", "contextlib", "dataclasses", "email", "enum", "http.client", "inspect", "json", "logging",
-    "pathlib", "queue", "re", "shutil", "signal", "socket", "ssl", "subprocess", "tarfile", "tempfile", "typing",
-    "urllib.parse",
+    "argparse", "ast", "collections", "contextlib", "ctypes", "dataclasses", "email", "enum", "functools",
+    "http.client", "inspect", "json", "logging", "pathlib", "queue", "re", "shutil", "signal", "socket", "ssl",
+    "subprocess", "tarfile", "tempfile", "threading", "typing", "urllib.parse",
 }  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import _socket
 import os
-import threading
 
 from trainmaster.runtime.plain_json import dumps, loads
 from trainmaster.runtime.shipper import Shipper
 from trainmaster.runtime.sockets import Socket, accept, reader
 from trainmaster.runtime.spool import Stream
+from trainmaster.runtime.threads import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,13 +25,13 @@ NAME = "runtime.sock"
 TAKEN_OVER = "core_by_runtime"  # in the run folder: the stream is written by the runtime from now on
 
 
-class CoreSocket(threading.Thread):
+class CoreSocket(Thread):
     """Serves the socket; one more thread for each connection. Other nodes than the first have no stream
     `core`: there everything is answered at once."""
 
     def __init__(self, run_dir: str, stream: Optional[Stream], shipper: Optional[Shipper]) -> None:
         """Bind. Raises OSError."""
-        super().__init__(name="core-socket", daemon=True)
+        super().__init__()
         self._stream = stream
         self._shipper = shipper
         self._taken_over = os.path.join(run_dir, TAKEN_OVER)
@@ -45,7 +45,7 @@ class CoreSocket(threading.Thread):
                 connection = accept(self._listener)
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), name="core-connection", daemon=True).start()
+            Thread(self._serve, connection).start()
 
     def close(self) -> None:
         """Take no more connections."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
+
+from trainmaster.runtime.threads import Event, Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _pieces(text: bytes) -> Iterator[Tuple[bytes, bool, int]]:
             return
 
 
-class LineReader(threading.Thread):
+class LineReader(Thread):
     """Reads one pipe to its end and hands over its lines as log records.
 
     A carriage return ends a line as well, but of the states that a progress bar runs through only about one a
@@ -67,14 +68,14 @@ class LineReader(threading.Thread):
     """
 
     def __init__(self, pipe: int, stdtype: str, secret: str, add: Callable[[Dict[str, Any]], None]) -> None:
-        super().__init__(name="read-" + stdtype, daemon=True)
+        super().__init__()
         self._pipe = pipe
         self._stdtype = stdtype
         self._secret = secret
         self._add = add
         self._held: Optional[bytes] = None  # the latest state of a progress bar
         self._last_bar = 0.0
-        self._ending = threading.Event()
+        self._ending = Event()
 
     def run(self) -> None:
         rest = b""

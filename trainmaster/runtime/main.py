@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import time
 
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
@@ -21,6 +20,7 @@ from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.rendezvous import choose_address
 from trainmaster.runtime.run_dir import RunDir
 from trainmaster.runtime.signals import Signals
+from trainmaster.runtime.threads import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         )
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
         # Reading modules is most of what a job's start costs: those that only the work needs are read meanwhile.
-        reading = threading.Thread(target=_read_node, name="read-node", daemon=True)
+        reading = Thread(_read_node)
         reading.start()
         work = take_lease(master, job, facts, [address])
         reading.join()  # Python 3.8 does not wait for a module in a zip that another thread reads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 
 from trainmaster.runtime.backoff import Backoff
@@ -11,6 +10,7 @@ from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
 from trainmaster.runtime.plain_json import dumps, loads
 from trainmaster.runtime.sockets import Socket
+from trainmaster.runtime.threads import Local
 from trainmaster.runtime.url import split_url
 from trainmaster.runtime.url_file import read_url
 
@@ -46,7 +46,7 @@ class Master:
         self._token = token
         self._cert_file = environ.get("DET_MASTER_CERT_FILE")
         self._cert_name = environ.get("DET_MASTER_CERT_NAME")
-        self._local = threading.local()
+        self._local = Local()
         self.url = url.rstrip("/")
         self.reread()
 

@@ -4,13 +4,13 @@ file."""
 from __future__ import annotations
 
 import os
-import threading
 import time
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.plain_json import dumps
+from trainmaster.runtime.threads import Event, Lock, Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Preemption:
         self._acked = os.path.join(run_dir, ACKED)
         self._say = say
         self._tell_master = tell_master
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._reason: Optional[str] = None
 
     @property
@@ -65,15 +65,15 @@ class Preemption:
         return True
 
 
-class PreemptWatch(threading.Thread):
+class PreemptWatch(Thread):
     """Asks the master with long polls until there is a reason to leave."""
 
     def __init__(self, master: Master, allocation_id: str, preemption: Preemption) -> None:
-        super().__init__(name="preempt-watch", daemon=True)
+        super().__init__()
         self._master = master
         self._path = "/api/v1/allocations/%s/signals/preemption?timeout_seconds=%d" % (allocation_id, _POLL)
         self._preemption = preemption
-        self._enough = threading.Event()
+        self._enough = Event()
 
     def stop(self) -> None:
         """Ask no more. A poll that is under way is not waited for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from trainmaster.runtime.core_socket import CoreSocket
@@ -15,6 +14,7 @@ from trainmaster.runtime.master import Master
 from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.shipper import LAST_CALL, NOT_ABOUT_RECORDS, Shipper
 from trainmaster.runtime.spool import Stream
+from trainmaster.runtime.threads import RLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Reporting:
         self._patience = job.final_patience
         self._settled = False
         # Re-entrant: a full disk is told of while a line is being added.
-        self._logging = threading.RLock()
+        self._logging = RLock()
         self._log = Stream(job.spool, "log-%d" % facts.node_rank, self.say_error)
         self._streams: List[Stream] = [self._log]
         self._log_shipper = self._shipper(self._log, facts, _LOG_LINGER, job.heartbeat)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from trainmaster.runtime.backoff import Backoff
@@ -10,6 +9,7 @@ from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
+from trainmaster.runtime.threads import Condition, Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _FINAL_WAIT = 2.0  # longest wait between two attempts at the end
 NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
 
 
-class Shipper(threading.Thread):
+class Shipper(Thread):
     """A thread that posts one stream.
 
     It wakes when told, waits `linger` seconds so that more records come along, and posts batches. Without
@@ -42,7 +42,7 @@ class Shipper(threading.Thread):
         linger: float,
         heartbeat: Optional[float] = None,
     ) -> None:
-        super().__init__(name="ship-" + stream.name, daemon=True)
+        super().__init__()
         self.online = True
         self._stream = stream
         self._master = master
@@ -52,7 +52,7 @@ class Shipper(threading.Thread):
         self._say = say
         self._linger = linger
         self._heartbeat = heartbeat
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._pending = False
         self._nudged = False  # ends a wait for a master that is away
         self._hurry = 0  # how many wait in `sync`

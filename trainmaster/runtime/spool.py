@@ -7,9 +7,9 @@ without one is what a killed writer left, was never shown to the master, and is 
 from __future__ import annotations
 
 import os
-import threading
 
 from trainmaster.runtime.plain_json import dumps
+from trainmaster.runtime.threads import Lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Stream:
         self._trouble = False
         self._acked = self._read_acked()
         self._saved_acked = self._acked
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def acked(self) -> int:

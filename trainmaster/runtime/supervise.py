@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import _queue as queue
 import os
-import threading
 import time
 
 from trainmaster.runtime.cgroup import oom_kills
@@ -16,6 +15,7 @@ from trainmaster.runtime.preempt import Preemption, signal_reason
 from trainmaster.runtime.process import Child, end_descendants, shell_status, signal_group, start
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.reporting import Reporting
+from trainmaster.runtime.threads import Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Supervisor:
         finally:
             for end in ends:
                 os.close(end)
-        threading.Thread(target=self._wait, args=(child,), name="wait-child", daemon=True).start()
+        Thread(self._wait, child).start()
         returncode = self._watch(child)
         left = end_descendants(_LEFTOVER_GRACE)
         if left:
