@@ -7,28 +7,12 @@ import io
 import marshal
 import zipfile
 from pathlib import Path
-from typing import Dict
+from types import CodeType
+from typing import Any, Dict
+
+from trainmaster.runtime.start import TOGETHER
 
 _PARTS = ("core", "launchers", "runtime")
-# A job's first and last tenths of a second are paid by every trial. Python takes itself apart, which nobody needs any
-# more, until all modules are read (main goes on from there): what is read stays, there is no garbage to look for.
-_MAIN = b"""import gc
-import os
-import sys
-
-if sys.version_info < (3, 8):
-    sys.exit("trainmaster: the job's image needs Python 3.8 or newer, this is " + sys.version.split()[0])
-gc.disable()
-from trainmaster.runtime.main import main
-
-status = main(sys.argv[1:])
-try:
-    sys.stdout.flush()
-    sys.stderr.flush()
-except OSError:
-    pass
-os._exit(status)
-"""
 
 
 def build_runtime_zip() -> bytes:
@@ -37,12 +21,13 @@ def build_runtime_zip() -> bytes:
     Holds `__main__.py`, `trainmaster/{__init__.py,core,launchers,runtime}` and `alias/determined`, the
     package under which user code finds core as `determined`. Beside each source stands its bytecode for this
     Python: a job whose Python is of the same release starts in two thirds of the time, any other passes over it
-    (zipimport). What every job reads is not packed: unpacking costs it more than reading.
+    (zipimport). That of the runtime also stands in one piece (`start.py`). What every job reads is not packed:
+    unpacking costs it more than reading.
     """
     package = Path(__file__).resolve().parent.parent
     alias = package / "runtime" / "alias"
     files: Dict[str, bytes] = {
-        "__main__.py": _MAIN,
+        "__main__.py": (package / "runtime" / "start.py").read_bytes(),
         "trainmaster/__init__.py": (package / "__init__.py").read_bytes(),
     }
     for part in _PARTS:
@@ -51,7 +36,11 @@ def build_runtime_zip() -> bytes:
                 files["alias/" + path.relative_to(alias).as_posix()] = path.read_bytes()
             else:
                 files["trainmaster/" + path.relative_to(package).as_posix()] = path.read_bytes()
-    files.update({name + "c": _bytecode(name, source) for name, source in files.items()})
+    codes = {name: _compiled(name, source) for name, source in files.items()}
+    files.update({name + "c": _bytecode(files[name], code) for name, code in codes.items()})
+    files[TOGETHER] = importlib.util.MAGIC_NUMBER + _marshalled(
+        {_module(name): (name.endswith("__init__.py"), code) for name, code in sorted(codes.items()) if _runs(name)}
+    )
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in sorted(files):
@@ -62,13 +51,29 @@ def build_runtime_zip() -> bytes:
     return archive.getvalue()
 
 
+def _runs(name: str) -> bool:
+    """Whether the runtime itself may need the module."""
+    return name.startswith(("trainmaster/__init__", "trainmaster/runtime/"))
+
+
+def _module(name: str) -> str:
+    return name[: -len(".py")].replace("/", ".").replace(".__init__", "")
+
+
 def _always_read(name: str) -> bool:
-    return name.endswith(".pyc") and name.startswith(("__main__", "trainmaster/__init__", "trainmaster/runtime/"))
+    return name in (TOGETHER, "__main__.pyc")
 
 
-def _bytecode(name: str, source: bytes) -> bytes:
+def _compiled(name: str, source: bytes) -> CodeType:
+    return compile(source, name, "exec", dont_inherit=True, optimize=2)  # without docstrings
+
+
+def _bytecode(source: bytes, code: CodeType) -> bytes:
     """A .pyc that is not compared with its source (PEP 552): the two come and go together."""
-    code = compile(source, name, "exec", dont_inherit=True, optimize=2)  # without docstrings
     unchecked = (0b01).to_bytes(4, "little")
+    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + _marshalled(code)
+
+
+def _marshalled(value: Any) -> bytes:
     # Up to version 2 the format has no references between objects, which depend on who else holds them.
-    return importlib.util.MAGIC_NUMBER + unchecked + importlib.util.source_hash(source) + marshal.dumps(code, 2)
+    return marshal.dumps(value, 2)
