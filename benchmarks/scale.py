@@ -28,6 +28,9 @@ from trainmaster.client.master import Master
 
 TRIALS = int(os.environ.get("BENCH_TRIALS", "500"))
 WAITING = int(os.environ.get("BENCH_WAITING", "5000"))
+DISTURBED = 0.02  # part of the processors' time that other machines of the same host took
+ROUNDS = 3
+LEFT_FOR_OTHERS = 5  # rounds for which time is left when one is made again
 POLL = 10.0  # seconds, what an administrator gets who says nothing
 TRAINS = "import time\ntime.sleep(1)\nprint('done', flush=True)\n"
 
@@ -53,18 +56,19 @@ class Cost:
 
 def throughput(deadline: Deadline) -> None:
     """`TRIALS` one-second jobs: through the master, by hand, and with submitit. By hand before and after, so that what
-    a machine's other guests take, or leave, for minutes counts on both sides."""
+    a machine's other guests take, or leave, for minutes counts on both sides. A round of which they stole more than
+    `DISTURBED` is told of and made again."""
     with _cluster() as cluster, ExitStack() as stack:
         folder = make_folder()
         stack.callback(remove_folder, folder)
-        before = _cost(cluster, lambda: _by_hand(cluster, deadline))
+        before = _undisturbed("an sbatch loop", cluster, lambda: _by_hand(cluster, deadline), deadline)
         master = _master(folder, cluster)
         stack.callback(master.clean_up)
         client = master.client()
         wait_for(lambda: client.pools(), "the pools")
-        ours = _cost(cluster, lambda: _through_master(client, deadline))
+        ours = _undisturbed("ours", cluster, lambda: _through_master(client, deadline), deadline)
         master.stop()
-        after = _cost(cluster, lambda: _by_hand(cluster, deadline))
+        after = _undisturbed("an sbatch loop", cluster, lambda: _by_hand(cluster, deadline), deadline)
         bare = before.averaged_with(after)
         cycles = ours.seconds / POLL
         say("scale", f"{TRIALS} one-second trials", f"ours {ours}")
@@ -166,6 +170,15 @@ def _with_submitit(cluster: Cluster, deadline: Deadline) -> None:
         """)
     done = cluster.run_as(USER, [sys.executable, "-c", program], timeout=max(deadline.left, 60))
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _undisturbed(what: str, cluster: Cluster, work: Callable[[], None], deadline: Deadline) -> Cost:
+    """The first of `ROUNDS` that was not disturbed, else the least disturbed one."""
+    costs = [_cost(cluster, work)]
+    while costs[-1].stolen > DISTURBED and len(costs) < ROUNDS and deadline.left > LEFT_FOR_OTHERS * costs[-1].seconds:
+        say("scale", "disturbed, and made again", f"{what} {costs[-1]}")
+        costs.append(_cost(cluster, work))
+    return min(costs, key=lambda cost: cost.stolen)
 
 
 def _cost(cluster: Cluster, work: Callable[[], None]) -> Cost:
