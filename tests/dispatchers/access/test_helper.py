@@ -42,6 +42,9 @@ def life(python: str, root: Path) -> None:
     assert (root / "det-1/a/b").read_bytes() == b"x" * 1000
     (root / "det-1/exit/0.json").write_text("{}")
     (root / "det-1/spool/core.jsonl").write_text("1\n")
+    left = ask(python, {**common, "verb": "collect"})["ok"]
+    assert isinstance(left, dict)
+    assert left["output_tail"] is None
     (root / "det-1/output.txt").write_text("out")
     left = ask(python, {**common, "verb": "collect"})["ok"]
     assert isinstance(left, dict)

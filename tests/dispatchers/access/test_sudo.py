@@ -192,7 +192,7 @@ def test_links_that_a_user_plants_lead_nowhere(access: Access, installed: Instal
     plant += "cp ~/of-alice ~/sp/core.jsonl; ln -s ~/sp spool; mkfifo exit/1.json"
     assert run_as("tmalice", ["sh", "-c", plant, str(folder.path)]).returncode == 0
     remains = folder.collect()
-    assert (remains.exits, remains.streams, remains.output_tail) == ({}, {}, None)
+    assert (remains.exits, remains.streams, remains.output_tail) == ({}, {}, "")
     with pytest.raises(Transient):
         folder.stage({"spool/x": StagedFile(b"")})
     folder.forget()
