@@ -246,7 +246,10 @@ def collect(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> L
             left.exits[int(name.partition(".")[0])] = content
         for name, content in _contents(job, "spool", STREAM, MAX_STREAMS):
             left.streams[name[: -len(".jsonl")]] = content
-        return left._replace(output_tail=(_read(job, OUTPUT, -TAIL) or b"") if _is_there(job, OUTPUT) else None)
+        output = _read(job, OUTPUT, -TAIL)
+        if output is None and OUTPUT in os.listdir(job):
+            output = b""  # it is there, and may not be read
+        return left._replace(output_tail=output)
     finally:
         os.close(job)
 
@@ -294,15 +297,6 @@ def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
             return None
         file.seek(max(0, facts.st_size + limit) if limit < 0 else 0)
         return file.read(abs(limit))
-
-
-def _is_there(folder: int, name: str) -> bool:
-    """Whatever it is, and whoever may read it."""
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> None:
