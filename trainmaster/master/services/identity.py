@@ -57,6 +57,11 @@ class Caller:
         """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
         return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
 
+    def owns(self, owner_id: int) -> bool:
+        """Whether a thing of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
+        guards what others' jobs load, and what opens others' jobs."""
+        return self.allocation_id is None and (self.admin or self.user_id == owner_id)
+
     def holds(self, permission: Permission, workspace_id: int | None = None) -> bool:
         """In a workspace, or everywhere."""
         if self.allocation_id is not None:

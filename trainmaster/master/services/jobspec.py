@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from trainmaster.config.secrets import masked
+from trainmaster.config.secrets import for_job
 from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
 from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
@@ -198,7 +198,7 @@ def work_for(
             "steps_completed": 0,
             "latest_checkpoint": latest,
         },
-        "config": masked(config),
+        "config": for_job(config),
         "entrypoint": launched(config["entrypoint"]),
         "environment": environment_for(config, slot_type),
         "checkpoint_storage": config["checkpoint_storage"],
