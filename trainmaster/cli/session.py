@@ -8,7 +8,6 @@ import sys
 from trainmaster.client import credentials
 from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError, NotLoggedIn
-from trainmaster.client.login import transport
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 
@@ -40,8 +39,9 @@ def login(args: argparse.Namespace, username: str | None) -> str:
     if username:
         args.user = username
     user, password = identity(args, url)
-    token = Master(transport(url)).login(user, ask(user) if password is None else password)
+    token, mark = logins.new_session(url, user, ask(user) if password is None else password)
     credentials.remember(url, user, token, active=True)
+    credentials.remember_mark(url, user, mark)
     return user
 
 

@@ -111,11 +111,18 @@ class Master(Resource):
 
     def login(self, username: str, password: str) -> str:
         """A bearer token, which this client uses from now on."""
+        return self.login_with_mark(username, password, "")[0]
+
+    def login_with_mark(self, username: str, password: str, mark: str) -> tuple[str, str]:
+        """A bearer token, which this client uses from now on, and the mark to show at the next log-in: it tells this
+        client from those who guess at the password from the same address. `mark`: that of an earlier log-in."""
         body = {"username": username, "password": hashed(password), "isHashed": True}
+        if mark:
+            body["clientMark"] = mark
         answer = self._http.request("POST", "/api/v1/auth/login", body=body, retry=False)
         token = str(answer["token"])
         self._http.token = token
-        return token
+        return token, str(answer.get("clientMark") or "")
 
     def logout(self) -> None:
         self._http.request("POST", "/api/v1/auth/logout", body={})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -15,6 +16,7 @@ from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
+MARK_COOKIE = "trainmaster-client"  # where browsers keep what tells them from guessers at the same address
 LONGEST_NAME = 100  # characters of a name that are told apart; users' names have 80 at most
 
 
@@ -22,11 +24,13 @@ class LoginRequest(Body):
     username: str
     password: str
     is_hashed: bool = False
+    client_mark: Annotated[str, Field(max_length=200)] = ""  # ours: what an earlier log-in of this client was given
 
 
 class LoginAnswer(Shape):
     token: str
     user: User
+    client_mark: str  # ours: to be kept by the client, and shown when this user logs in again
 
 
 class UserAnswer(Shape):
@@ -39,7 +43,9 @@ async def login(request: Request, body: LoginRequest, services: UsesServices) ->
     everything else must stay free."""
     name = body.username.strip().lower()[:LONGEST_NAME] or "nobody"
     address = request.client.host if request.client else ""
-    if wait := services.guesses.begin(name, address):
+    shown = body.client_mark or request.cookies.get(MARK_COOKIE, "")
+    mark = identity.known_mark(services.settings, name, shown)
+    if wait := services.guesses.begin(name, address, mark):
         seconds = math.ceil(wait)
         raise HTTPException(
             429,
@@ -49,15 +55,16 @@ async def login(request: Request, body: LoginRequest, services: UsesServices) ->
 
     def log_in() -> LoginAnswer:
         token, user = identity.log_in(services.store, body.username, body.password, is_hashed=body.is_hashed)
-        return LoginAnswer(token=token, user=User.of(user))
+        kept = shown if mark else identity.new_mark(services.settings, name)
+        return LoginAnswer(token=token, user=User.of(user), client_mark=kept)
 
     try:
         async with services.password_checks:
             answer = await run_in_threadpool(log_in)
     except AWAY:
-        services.guesses.withdrawn(name, address)
+        services.guesses.withdrawn(name, address, mark)
         raise
-    services.guesses.succeeded(name, address)
+    services.guesses.succeeded(name, address, mark)
     return answer
 
 

@@ -137,6 +137,25 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tu
     return token, user
 
 
+def new_mark(settings: Settings, username: str) -> str:
+    """What a client shows at later log-ins of the same user, so that others' wrong passwords do not hold it back. It
+    opens nothing."""
+    key = secrets.token_urlsafe(12)
+    return f"{key}.{_mark_of(settings, username, key)}"
+
+
+def known_mark(settings: Settings, username: str, shown: str) -> str:
+    """The mark, if it is one of this user's; else an empty text."""
+    key, _, mac = shown.partition(".")
+    good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), _mark_of(settings, username, key).encode())
+    return key if good else ""
+
+
+def _mark_of(settings: Settings, username: str, key: str) -> str:
+    text = f"client mark\0{username.strip().lower()}\0{key}".encode(errors="replace")
+    return hmac.new(settings.secret, text, hashlib.sha256).hexdigest()
+
+
 def log_out(store: Store, token: str) -> None:
     """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
     mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
