@@ -416,6 +416,10 @@ class Master(Resource):
     def enable_agent(self, agent_id: str, slot: int | None = None) -> None:
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
 
+    def revoke_agent(self, agent_id: str) -> None:
+        """Make the agent's secret worthless, and the key by which new ones enrol. For administrators."""
+        self._http.request("DELETE", f"/api/x1/agent-secrets/{quote(agent_id, safe='')}")
+
     def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
         """`drain`: what runs there may go on to its end."""
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
