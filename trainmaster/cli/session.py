@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from trainmaster.client import credentials
 from trainmaster.client import login as logins
-from trainmaster.client.errors import ClientError, NotLoggedIn
+from trainmaster.client.errors import ClientError, NotLoggedIn, NotTrusted
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 
@@ -61,6 +62,28 @@ def ask(user: str) -> str:
         return getpass.getpass(f"Password for user '{user}': ")
     except EOFError:
         raise ClientError("No password was given.") from None
+
+
+def trusts_now(args: argparse.Namespace, error: NotTrusted) -> bool:
+    """Whether the person at the terminal says yes to the master's certificate, which is believed from then on. Raises
+    ClientError."""
+    if os.environ.get("DET_MASTER_CERT_FILE") or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    from trainmaster.client import tls
+
+    url = master_url(args)
+    shown = tls.presented(url)
+    before = tls.accepted(url)
+    print(f"det: {error}", file=sys.stderr)
+    if before is not None and tls.fingerprint(before) != tls.fingerprint(shown):
+        print("This is not the certificate that you said yes to before: ask your administrator why.", file=sys.stderr)
+    print(f"SHA-256 fingerprint of the certificate that it shows:\n{tls.fingerprint(shown)}", file=sys.stderr)
+    print("Compare it with the one that `trainmaster tls show` prints on the master's machine.", file=sys.stderr)
+    print("Believe it from now on? [y/N]: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        return False
+    tls.accept(url, shown)
+    return True
 
 
 def _warn(what: str) -> None:

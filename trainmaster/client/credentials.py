@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,11 +72,19 @@ def remember_mark(url: str, user: str, mark: str) -> None:
     """Keep it for the next log-in. Raises ClientError."""
     if not mark:
         return
-    with _locked() as where:
+
+    def changed() -> dict[str, Any]:
         marks = _marks()
         mine = marks.get(url)
-        marks[url] = {**(mine if isinstance(mine, dict) else {}), user: mark}
-        _write(where, MARKS, marks)
+        return {**marks, url: {**(mine if isinstance(mine, dict) else {}), user: mark}}
+
+    store(MARKS, changed)
+
+
+def store(name: str, changed: Callable[[], dict[str, Any]]) -> None:
+    """Replace a file of the folder by what `changed` gives, one writer at a time. Raises ClientError."""
+    with _locked() as where:
+        _write(where, name, changed())
 
 
 def _marks() -> dict[str, Any]:
@@ -127,9 +135,9 @@ def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
 def _changing() -> Iterator[dict[str, Any]]:
     """The `masters` of the store, written back at the end; one writer at a time."""
     with _locked() as where:
-        store = _read()
-        yield store["masters"]
-        _write(where, "auth.json", store)
+        tokens = _read()
+        yield tokens["masters"]
+        _write(where, "auth.json", tokens)
 
 
 @contextmanager

@@ -41,10 +41,14 @@ class Database(Section):
 
 
 class Tls(Section):
-    """Certificate and key of the master's own port."""
+    """Certificate and key of the master's own port, which then speaks TLS alone."""
 
     cert: AbsolutePath
+    """The master's certificate and those that vouch for it, in PEM, the master's first."""
     key: AbsolutePath
+    ca: AbsolutePath | None = None
+    """What jobs and agents are to trust (PEM); None: what in `cert` vouches for itself, or else what every system
+    trusts."""
 
 
 class CreatorsRole(Section):
@@ -173,6 +177,9 @@ _SUPERFLUOUS = (
 )
 
 
+TLS_PORT = 8443  # Determined's default too
+
+
 class MasterConfig(Section):
     """A whole master configuration."""
 
@@ -180,7 +187,7 @@ class MasterConfig(Section):
     _warnings: list[str] = PrivateAttr(default_factory=list)
 
     port: Annotated[Whole, Field(ge=0, le=65535)] = 8080
-    """0 takes any free port."""
+    """0 takes any free port. With TLS the default is 8443."""
     host: Name = "127.0.0.1"
     cluster_name: Line = ""
     db: Database | None = None
@@ -205,6 +212,16 @@ class MasterConfig(Section):
     """Seconds without use after which notebooks end that do not say it themselves; None or 0: they stay."""
     tensorboard_timeout: Natural = 300
     """The same for TensorBoards."""
+
+    @model_validator(mode="after")
+    def _secure_everywhere(self) -> Self:
+        if self.security.tls is None:
+            return self
+        if self.master_url is not None and not self.master_url.lower().startswith("https://"):
+            raise wrong("must begin with https:// where security.tls is set", "master_url")
+        if "port" not in self.model_fields_set:
+            self.__dict__["port"] = TLS_PORT  # the model is frozen for everybody else
+        return self
 
     @property
     def warnings(self) -> list[str]:

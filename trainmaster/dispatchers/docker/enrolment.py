@@ -70,7 +70,7 @@ class Enrolment:
             if agent_id in self._hashes:
                 raise AlreadyEnrolled(
                     f"An agent {agent_id} is enrolled already, and this one does not have its secret. Choose another "
-                    "name with --agent-id; or, if this host has lost its data folder, have an administrator run `det agent "
+                    "name with --agent-id; or, if this host lost its data folder, have an administrator run `det agent "
                     f"revoke {agent_id}`, and enrol with the new key."
                 )
             secret = secrets.token_urlsafe(32)

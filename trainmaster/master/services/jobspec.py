@@ -15,6 +15,7 @@ from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.clusters import ServedPool
 from trainmaster.master.services.identity import session_token
 from trainmaster.master.services.store import Settings
+from trainmaster.runtime.job import MASTER_CERTIFICATE
 
 SHARED_FS = "/determined_shared_fs"
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
@@ -81,6 +82,7 @@ def build(
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
             "secrets/token": StagedFile(secret.encode()),
             "runtime.zip": StagedFile(settings.runtime_zip),
+            **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
             **_login_file(kind, environment),
             **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},

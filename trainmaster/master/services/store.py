@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +50,7 @@ class Settings:
     webhook_key: str = ""  # signs what webhooks are told
     notebook_timeout: float = 0.0  # seconds without use after which a notebook ends that does not say it; 0: never
     tensorboard_timeout: float = 300.0
+    master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
 
 
 class Store:
