@@ -276,7 +276,7 @@ def list_versions(
 @router.post("/models/{model_name}/versions")
 def register(model_name: str, body: PostVersion, services: UsesServices, caller: UserCaller) -> VersionAnswer:
     found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
-    view = registry.register(services.store, caller, model_name, body.checkpoint_uuid, found)
+    view = registry.register(services.store, services.clusters, caller, model_name, body.checkpoint_uuid, found)
     return VersionAnswer(model_version=ModelVersion.of(view))
 
 
