@@ -144,6 +144,7 @@ def make_services(
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
+        data=data,
     )
     shown = config.model_dump(mode="json", exclude_none=True)
     return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
