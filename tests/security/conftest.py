@@ -9,8 +9,10 @@ from tests.api.conftest import (
     experiment,
     job,
     keeper,
+    keeping,
     master,
     nobody,
+    root,
     ruled,
     runner,
     running,
@@ -18,6 +20,18 @@ from tests.api.conftest import (
 )
 
 __all__ = [
-    *("admin", "chief", "engine", "experiment", "job", "keeper", "master"),
-    *("nobody", "ruled", "runner", "running", "user"),
+    "admin",
+    "chief",
+    "engine",
+    "experiment",
+    "job",
+    "keeper",
+    "keeping",
+    "master",
+    "nobody",
+    "root",
+    "ruled",
+    "runner",
+    "running",
+    "user",
 ]

@@ -88,8 +88,9 @@ def _doomed(session: Session, row: Experiment, policy: Policy) -> list[Checkpoin
     )
     found = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
     kept = needed(session, [one.uuid for one in found])
-    reached = [one for one in found if root_of(one.storage) is not None and believed(row.config, one.storage)]
-    return [one for one in reached if one.uuid not in kept]
+    if root_of(row.config["checkpoint_storage"]) is None:
+        return []
+    return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
 
 
 def _first(some: Iterable[Checkpoint], count: int, key: Callable[[Checkpoint], Any]) -> list[Checkpoint]:

@@ -21,6 +21,8 @@ _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 def root_of(storage: Mapping[str, Any]) -> str | None:
     """The folder that holds one folder a checkpoint; None for what is no storage in files."""
+    if not isinstance(storage, Mapping):
+        return None
     kind = storage.get("type")
     if kind == "shared_fs":
         parts = (storage.get("host_path"), storage.get("storage_path") or "")
@@ -44,7 +46,7 @@ def believed(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Json 
         if theirs is not None and own["type"] == "shared_fs" and said.get("type") == "directory":
             same = same or theirs == os.path.normpath(os.path.join(IN_CONTAINER, own.get("storage_path") or ""))
         return own if same else None
-    return own if theirs is None and _where(said) == _where(own) else None
+    return own if theirs is None and isinstance(said, Mapping) and _where(said) == _where(own) else None
 
 
 def is_bucket(said: Mapping[str, Any]) -> bool:

@@ -64,15 +64,18 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Plac
     """Raises NoPlace."""
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
-    if config is None or trial is None or believed(config, row.storage) is None:
+    # Rows may be older than the checks at the door.
+    known: Any = row.storage
+    storage = believed(config, known) if config and trial and known and isinstance(known, Mapping) else None
+    if storage is None or trial is None:
         raise NotBelieved(
             f"Checkpoint {row.uuid} lies where the configuration of its experiment does not say: the master leaves its "
             "files alone."
         )
-    root = root_of(row.storage)
+    root = root_of(storage)
     if root is None:
         raise NoPlace(
-            f"Checkpoint {row.uuid} lies in {row.storage.get('type')!r} storage, which this master cannot remove from."
+            f"Checkpoint {row.uuid} lies in {storage['type']!r} storage, which this master cannot remove from."
         )
     try:
         check_id(settings, row.uuid)
