@@ -116,8 +116,8 @@ class Apptainer:
             return ()
         # One sentence for all, or whoever may create an experiment could ask for any path what is there.
         return (
-            f"{image} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or it "
-            "is neither a folder of an unpacked image nor a file in SIF or squashfs format.",
+            f"{image} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or "
+            "it is neither a folder of an unpacked image nor a file in SIF or squashfs format.",
         )
 
 
