@@ -15,8 +15,7 @@ import fnmatch
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 MAX_ENTRIES = 1_000_000  # of one folder with all that is in it
 MAX_DEPTH = 100  # folders below each other: a descriptor each
@@ -24,7 +23,7 @@ MAX_LINKS = 20  # of root's on one path
 SLACK = 600.0  # seconds that the clocks of a file server and of the master may differ
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-Identity = tuple[int, int]  # device and inode of a folder
+Identity = Tuple[int, int]  # device and inode of a folder
 _OWN_DATA = "lies in the master's own data"
 
 
@@ -40,10 +39,12 @@ class Rules(NamedTuple):
     """Which folders may be touched."""
 
     owner: int  # uid of the account whose files they are
-    since: float | None = None  # epoch seconds: a folder that has not changed since is older than what it is taken for
-    fence: Identity | None = None  # nothing in this folder is touched
-    gate: Identity | None = None  # but for this one directly in it, and what is in that
-    until: float | None = None  # `time.monotonic()` when to stop
+    since: Optional[float] = (
+        None  # epoch seconds: a folder that has not changed since is older than what it is taken for
+    )
+    fence: Optional[Identity] = None  # nothing in this folder is touched
+    gate: Optional[Identity] = None  # but for this one directly in it, and what is in that
+    until: Optional[float] = None  # `time.monotonic()` when to stop
 
 
 class Entry(NamedTuple):
@@ -61,7 +62,7 @@ class _Opened(NamedTuple):
     folder: int
 
 
-def identity(path: str) -> Identity | None:
+def identity(path: str) -> Optional[Identity]:
     """Of a folder of one's own; None when there is none."""
     try:
         found = os.stat(path)
@@ -77,7 +78,7 @@ def open_folder(path: str, rules: Rules) -> int:
     return opened.folder
 
 
-def sizes(path: str, rules: Rules) -> dict[str, int]:
+def sizes(path: str, rules: Rules) -> Dict[str, int]:
     """What lies there, by relative path: bytes of each; names of folders end with a slash and have 0. Empty when there
     is no such folder. Raises Untouched, Unfinished, OSError."""
     try:
@@ -131,7 +132,7 @@ def open_file(entry: Entry, rules: Rules) -> int:
     return descriptor
 
 
-def remove(path: str, patterns: Sequence[str], rules: Rules) -> dict[str, int]:
+def remove(path: str, patterns: Sequence[str], rules: Rules) -> Dict[str, int]:
     """Remove what matches one of `patterns`, folders only when they are empty then, and the folder itself when nothing
     is left. Links are removed, not followed. Returns what is left, as `sizes`. Again goes on where it stopped. Raises
     Untouched, Unfinished, OSError."""
@@ -155,7 +156,7 @@ def remove(path: str, patterns: Sequence[str], rules: Rules) -> dict[str, int]:
 def matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     """Whether a relative path matches a pattern, part by part; `**` stands for any number of parts."""
 
-    def skipping(places: list[int]) -> Iterator[int]:
+    def skipping(places: List[int]) -> Iterator[int]:
         for place in places:
             yield place
             while place < len(pattern) and pattern[place] == "**":
@@ -190,9 +191,9 @@ class _Budget:
 
 
 def _remove_below(
-    folder: int, above: tuple[str, ...], depth: int, patterns: Sequence[Sequence[str]], rules: Rules, budget: _Budget
-) -> dict[str, int]:
-    left: dict[str, int] = {}
+    folder: int, above: Tuple[str, ...], depth: int, patterns: Sequence[Sequence[str]], rules: Rules, budget: _Budget
+) -> Dict[str, int]:
+    left: Dict[str, int] = {}
     for name in sorted(os.listdir(folder)):
         status = _status(name, folder)
         if status is None:
@@ -274,12 +275,12 @@ def _holds_events(folder: int) -> bool:
         os.close(inner)
 
 
-def _parent_of(path: str, rules: Rules) -> tuple[int, str]:
+def _parent_of(path: str, rules: Rules) -> Tuple[int, str]:
     """A descriptor of the folder above `path`, and the name in it, which is not looked at."""
     if not path.startswith("/") or "\0" in path:
         raise Untouched("is no full path")
     parts, links = _parts(path), 0
-    passed: list[str] = []
+    passed: List[str] = []
     here = os.open("/", _PASS)
     try:
         while len(parts) > 1:
@@ -307,11 +308,11 @@ def _parent_of(path: str, rules: Rules) -> tuple[int, str]:
         os.close(here)
 
 
-def _parts(path: str) -> list[str]:
+def _parts(path: str) -> List[str]:
     return [part for part in os.path.normpath(path).split("/") if part]
 
 
-def _pass(name: str, folder: int) -> int | None:
+def _pass(name: str, folder: int) -> Optional[int]:
     """The folder of that name, to look names up in; None for a link or a file. Raises OSError."""
     try:
         return os.open(name, _PASS, dir_fd=folder)
@@ -326,7 +327,7 @@ def _identity(folder: int) -> Identity:
     return (found.st_dev, found.st_ino)
 
 
-def _link_of_roots(name: str, folder: int) -> str | None:
+def _link_of_roots(name: str, folder: int) -> Optional[str]:
     """Where a link leads that nobody but root can have made or can exchange."""
     around, found = os.fstat(folder), os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode) or found.st_uid or around.st_uid or around.st_mode & 0o022:
@@ -334,7 +335,7 @@ def _link_of_roots(name: str, folder: int) -> str | None:
     return os.readlink(name, dir_fd=folder)
 
 
-def _status(name: str, folder: int) -> os.stat_result | None:
+def _status(name: str, folder: int) -> Optional[os.stat_result]:
     try:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

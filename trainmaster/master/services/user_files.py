@@ -19,7 +19,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.access import trees
-from trainmaster.dispatchers.base import HeldFiles, HoldsFiles
+from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
@@ -115,6 +115,8 @@ class UserFiles:
             return trees.remove(place.folder, patterns, self.rules(place)._replace(until=time.monotonic() + GO))
         except trees.Untouched as error:
             raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
+        except Rejected as error:
+            raise NoPlace(str(error)) from None
 
     def open(self, place: Place) -> tuple[int, trees.Rules]:
         """A descriptor of the folder as this machine sees it; whoever asks closes it. Raises NoPlace, OSError."""
