@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trainmaster.dispatchers.access.trees import Unfinished
 from trainmaster.dispatchers.base import DispatcherError
@@ -67,6 +67,12 @@ class Patience:
             else:
                 with self._lock:
                     self._trouble.pop((what, item), None)
+
+    def resting(self, what: str) -> list[Any]:
+        """Items that have failed and are not due yet."""
+        with self._lock:
+            now = self._clock()
+            return [item for (work, item), known in self._trouble.items() if work == what and known.due > now]
 
     def _failed(self, what: str, item: Hashable, error: Exception) -> int:
         """Note a failure; how often it has come now."""
