@@ -292,7 +292,7 @@ def test_a_checkpoint_bears_the_clusters_id(
     events.mkdir(parents=True)
     (events / "events.out.tfevents.victim").write_text("e")
     spellings = (cluster, cluster.upper(), cluster.replace("-", ""), f"{{{cluster}}}", f"urn:uuid:{cluster}")
-    for key in (*spellings, str(uuid.UUID(int=0)), str(uuid.uuid1())):
+    for key in (*spellings, str(uuid.UUID(int=0))):
         body = {"uuid": key, "taskId": keeping.task_id, "resources": {}, "metadata": {"steps_completed": 1}}
         answer = user.post(CHECKPOINTS, body)
         assert (answer.status, "cannot be the id of a checkpoint" in answer.sentence) == (400, True)
@@ -303,6 +303,15 @@ def test_a_checkpoint_bears_the_clusters_id(
     assert user.call("GET", f"/checkpoints/{cluster}").status == 503
     assert user.call("DELETE", CHECKPOINTS, {"checkpointUuids": [cluster]}).status == 400
     assert names(events) == ["events.out.tfevents.victim"]
+
+
+def test_a_checkpoint_bears_the_id_of_another_trials(user: Api, keeping: Job, job: Job) -> None:
+    key = saved(keeping)
+    body = {"uuid": key, "taskId": job.task_id, "resources": {}, "metadata": {"steps_completed": 1}}
+    assert user.post(CHECKPOINTS, body).status == 409
+    assert job.send([record(key.upper())]).status == 200
+    wait_for(lambda: told(user, job, f"{key} is another trial's"), "a line in the log")
+    assert seen(user, key)["training"]["trialId"] == keeping.trial_id
 
 
 def test_a_checkpoint_bears_the_id_of_another_masters_cluster(user: Api, keeping: Job, root: Path) -> None:

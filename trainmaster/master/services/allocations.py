@@ -259,7 +259,11 @@ def _storage(intake: Intake, record: Json) -> Json:
 def add_checkpoint(conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -> None:
     """A finished checkpoint of a trial; reporting it again changes nothing."""
     session = conductor.session
-    if session.get(Checkpoint, checkpoint.uuid) is not None:
+    known = session.get(Checkpoint, checkpoint.uuid)
+    if known is not None:
+        if known.trial_id != trial.id:
+            text = f"Checkpoint {checkpoint.uuid} is another trial's, and is left out: each needs an id of its own."
+            conductor.say(trial.task_id, text, "WARNING")
         return
     checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
     checkpoint.state = "COMPLETED"

@@ -49,14 +49,14 @@ class Place:
 
 
 def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
-    """The id of a checkpoint. Raises Invalid for what is no UUID made at random, or names something else: the event
-    files of TensorBoard lie in a folder that is called as the cluster."""
+    """The id of a checkpoint. Raises Invalid for what is no UUID, or names something else: TensorBoard's event files lie
+    in a folder that is called as the cluster."""
     try:
         found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
     except ValueError:
         raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
-    if found.version != 4 or str(found) == _canonical(settings.cluster_id):
-        raise Invalid(f"{key} cannot be the id of a checkpoint: make a UUID at random for each (version 4).")
+    if not found.int or str(found) == _canonical(settings.cluster_id):
+        raise Invalid(f"{key} cannot be the id of a checkpoint: make a UUID at random for each.")
     return found
 
 
