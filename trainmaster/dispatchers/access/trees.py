@@ -39,9 +39,7 @@ class Rules(NamedTuple):
     """Which folders may be touched."""
 
     owner: int  # uid of the account whose files they are
-    since: Optional[float] = (
-        None  # epoch seconds: a folder that has not changed since is older than what it is taken for
-    )
+    since: Optional[float] = None  # epoch seconds: what has not changed since is older than what it is taken for
     fence: Optional[Identity] = None  # nothing in this folder is touched
     gate: Optional[Identity] = None  # but for this one directly in it, and what is in that
     until: Optional[float] = None  # `time.monotonic()` when to stop

@@ -49,8 +49,8 @@ class Place:
 
 
 def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
-    """The id of a checkpoint. Raises Invalid for what is no UUID, or names something else: TensorBoard's event files lie
-    in a folder that is called as the cluster."""
+    """The id of a checkpoint. Raises Invalid for what is no UUID, or names something else: TensorBoard's event files
+    lie in a folder that is called as the cluster."""
     try:
         found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
     except ValueError:
