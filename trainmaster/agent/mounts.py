@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainmaster.agent.engine import CannotStart
 from trainmaster.containers import Bind
@@ -45,6 +45,21 @@ json.dump(found, sys.stdout)
 """
 
 
+# Says what a process sees at each path. Links in its image mean places below its own root, which becomes ours for this.
+_LOOK = """
+import json, os, sys
+asked, found = json.load(sys.stdin), []
+os.chroot("/proc/%d/root" % asked["pid"])
+for path in asked["paths"]:
+    try:
+        status = os.stat(path)
+        found.append([status.st_dev, status.st_ino])
+    except OSError:
+        found.append(None)
+json.dump(found, sys.stdout)
+"""
+
+
 class Opened(NamedTuple):
     """What a path led to."""
 
@@ -63,15 +78,15 @@ class Sources:
     def differences(self, pid: int) -> list[str]:
         """Container paths at which the process sees something else than what was opened. Empty when it has ended, or
         when this account may not look."""
-        found = []
-        for path, identity in self.opened.items():
-            try:
-                status = os.stat(f"/proc/{pid}/root{path}")
-            except OSError:
-                continue
-            if (status.st_dev, status.st_ino) != identity:
-                found.append(path)
-        return found
+        try:
+            seen = _asked(_LOOK, {"pid": pid, "paths": list(self.opened)})
+        except (subprocess.SubprocessError, OSError, ValueError):
+            return []
+        return [
+            path
+            for (path, identity), there in zip(self.opened.items(), seen, strict=True)
+            if there is not None and tuple(there) != identity
+        ]
 
 
 class Mounts:
@@ -120,17 +135,23 @@ def _opened(paths: Sequence[str], account: Account) -> list[str | Opened]:
     """For each path where it leads, or why it cannot be opened. Raises CannotStart."""
     asked = {"uid": account.uid, "gid": account.gid, "groups": list(account.groups), "paths": list(paths)}
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _OPEN],
-            input=json.dumps(asked),
-            capture_output=True,
-            text=True,
-            timeout=DEADLINE,
-            check=True,
-            cwd="/",
-            env={},
-        )
-        return [one if isinstance(one, str) else Opened(*one) for one in json.loads(done.stdout)]
+        return [one if isinstance(one, str) else Opened(*one) for one in _asked(_OPEN, asked)]
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         text = f"The mounts of this job could not be opened as {account.name}: {error}."
         raise CannotStart(text, Blame.HOST) from None
+
+
+def _asked(program: str, question: Mapping[str, object]) -> list[Any]:
+    """What a small program answers. Raises SubprocessError, OSError, ValueError."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program],
+        input=json.dumps(question),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=True,
+        cwd="/",
+        env={},
+    )
+    found: list[Any] = json.loads(done.stdout)
+    return found
