@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
 
 from tests.api.http import Api
-from tests.api.jobs import Job, config, create, jobs_of
+from tests.api.jobs import Job, config, create, jobs_of, kept_in
 from tests.e2e.master import MasterProcess, serving, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
@@ -114,5 +116,21 @@ def experiment(user: Api) -> Iterator[Callable[..., int]]:
 def job(master: MasterProcess, user: Api, experiment: Callable[..., int]) -> Job:
     """A job with its lease."""
     found = jobs_of(master, user, experiment())[0]
+    assert found.lease().status == 200
+    return found
+
+
+@pytest.fixture
+def root(master: MasterProcess) -> Path:
+    """A folder for checkpoints that the master may write to, whatever account it has."""
+    folder = master.folder / f"storage-{uuid.uuid4().hex[:8]}"
+    folder.mkdir(mode=0o777)
+    return folder
+
+
+@pytest.fixture
+def keeping(master: MasterProcess, user: Api, experiment: Callable[..., int], root: Path) -> Job:
+    """A job with its lease, whose experiment keeps its checkpoints in `root`."""
+    (found,) = jobs_of(master, user, experiment(kept_in(root)))
     assert found.lease().status == 200
     return found

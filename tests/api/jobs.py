@@ -22,6 +22,11 @@ def config(**keys: Any) -> str:
     return json.dumps({"name": "test", "entrypoint": "sleep 600", "max_restarts": 0, "searcher": searcher, **keys})
 
 
+def kept_in(root: Path, **keys: Any) -> str:
+    """The same, with its checkpoints in a folder."""
+    return config(checkpoint_storage={"type": "shared_fs", "host_path": str(root)}, **keys)
+
+
 def create(api: Api, text: str | None = None, **body: Any) -> int:
     answer = api.post("/api/v1/experiments", {"config": text or config(), "activate": True, **body})
     assert answer.status == 200, answer.content

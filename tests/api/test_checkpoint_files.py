@@ -15,17 +15,14 @@ import pytest
 
 from tests.api.http import Answer, Api
 from tests.api.jobs import Job
-from tests.e2e.master import MasterProcess
 from trainmaster.master.services.checkpoint_files import _stays
 
 WEIGHTS = os.urandom(700_000)
 
 
 @pytest.fixture
-def root(master: MasterProcess) -> Path:
-    folder = master.folder / f"storage-{uuid.uuid4().hex[:8]}"
-    folder.mkdir(mode=0o777)
-    return folder
+def job(keeping: Job) -> Job:
+    return keeping
 
 
 @pytest.fixture
@@ -34,7 +31,7 @@ def save(job: Job, root: Path) -> Callable[..., str]:
 
     def save(**storage: str) -> str:
         found = storage.pop("key", str(uuid.uuid4()))
-        where = storage or {"type": "directory", "container_path": str(root)}
+        where = storage or {"type": "directory", "container_path": f"{root}/."}
         record = {"t": time.time(), "kind": "checkpoint", "uuid": found, "steps_completed": 1, "resources": {}}
         answer = job.send([record | {"metadata": {"steps_completed": 1}, "storage": where}])
         assert answer.status == 200, answer.content
@@ -79,7 +76,7 @@ def test_what_cannot_be_had_is_a_sentence(user: Api, nobody: Api, root: Path, sa
     gone, bucket = save(), save(type="s3", bucket="b")
     for key, status, words in (
         (gone, 404, "as this master sees it"),
-        (bucket, 503, "fetch it from there"),
+        (bucket, 503, "from its storage yourself"),
         (str(uuid.uuid4()), 404, "no checkpoint"),
         ("x", 400, "UUID"),
     ):
@@ -101,10 +98,13 @@ def test_a_file_of_somebody_else_ends_the_archive(user: Api, root: Path, save: C
     folder.mkdir()
     secret = root / "secret"
     secret.write_text("secret")
+    os.chown(secret, 12345, 12345)
     os.link(secret, folder / "linked")
-    os.chown(folder, 12345, 12345)
     answer = fetch(user, folder.name, "application/x-tar")
     assert b"secret" not in answer.content
+    os.chown(folder, 12345, 12345)
+    answer = fetch(user, folder.name)
+    assert (answer.status, "belongs to uid 12345" in answer.sentence) == (503, True)
 
 
 @pytest.mark.parametrize(

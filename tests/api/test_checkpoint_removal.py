@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
+from tests.api.jobs import Job, config, jobs_of, kept_in
 from tests.e2e.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
@@ -40,11 +40,8 @@ def seen(user: Api, key: str) -> Json:
 
 
 @pytest.fixture
-def root(master: MasterProcess) -> Path:
-    """A folder that the master may write to, whatever account it has."""
-    folder = master.folder / f"storage-{uuid.uuid4().hex[:8]}"
-    folder.mkdir(mode=0o777)
-    return folder
+def job(keeping: Job) -> Job:
+    return keeping
 
 
 def test_metadata_is_replaced(user: Api, admin: Api, job: Job, root: Path) -> None:
@@ -91,7 +88,7 @@ def test_patterns_stay_inside(user: Api, job: Job, root: Path, glob: str) -> Non
 
 
 def test_only_owners_remove(master: MasterProcess, admin: Api, user: Api, root: Path) -> None:
-    number = admin.post("/api/v1/experiments", {"config": config()}).json["experiment"]["id"]
+    number = admin.post("/api/v1/experiments", {"config": kept_in(root)}).json["experiment"]["id"]
     (theirs,) = jobs_of(master, admin, number)
     theirs.lease()
     key = save(theirs, root, 1)

@@ -32,10 +32,8 @@ def model(user: Api, name: str) -> Json:
 
 
 @pytest.fixture
-def root(master: MasterProcess) -> Path:
-    folder = master.folder / f"storage-{uuid.uuid4().hex[:8]}"
-    folder.mkdir(mode=0o777)
-    return folder
+def job(keeping: Job) -> Job:
+    return keeping
 
 
 def test_a_model_from_its_making_to_its_end(user: Api, model: Json, name: str) -> None:

@@ -20,7 +20,7 @@ CONFIG = json.dumps(
     {
         "name": "elsewhere",
         "searcher": {"name": "single", "metric": "loss"},
-        "checkpoint_storage": {"type": "shared_fs", "host_path": "/nowhere"},
+        "checkpoint_storage": {"type": "shared_fs", "host_path": "/elsewhere"},
     }
 )
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access import helper, talk
 from trainmaster.dispatchers.shell import DEFAULT_PATH
 
 CONFIG = """
@@ -18,6 +18,7 @@ resource_manager:
   commands: {sbatch: /opt/site/bin/sbatch}
   impersonation: sudo
   helper: /opt/trainmaster/helper
+checkpoint_storage: {type: shared_fs, host_path: /shared, storage_path: checkpoints}
 """
 
 
@@ -30,13 +31,13 @@ def show(*words: str) -> str:
 
 
 def test_the_file_is_the_program_itself() -> None:
-    assert show("file") == Path(helper.__file__).read_text()
+    assert show("file") == talk.own_source().decode()
 
 
 def test_the_policy_holds_what_the_configuration_says(tmp_path: Path) -> None:
     (tmp_path / "master.yaml").write_text(CONFIG)
     policy = helper.Policy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
-    assert policy.job_roots == ["/shared/jobs"]
+    assert (policy.job_roots, policy.storage_roots) == (["/shared/jobs"], ["/shared/checkpoints"])
     assert policy.environment == {"SLURM_CONF": "/etc/slurm/slurm.conf"}
     assert policy.programs["sbatch"] == "/opt/site/bin/sbatch"
 

@@ -84,12 +84,12 @@ def test_images_are_looked_at(tmp_path: Path) -> None:
     assert check("docker://org/name:tag") == ()
     assert "environment.image" in check("")[0]
     assert "full path" in check("image.sif")[0]
-    assert "does not exist" in check(str(tmp_path / "gone.sif"))[0]
+    assert "there is none, or it cannot be read" in check(str(tmp_path / "gone.sif"))[0]
     text = tmp_path / "text.sif"
     text.write_text("not an image")
-    assert "neither in SIF" in check(str(text))[0]
+    assert "SIF or squashfs" in check(str(text))[0]
     (tmp_path / "folder").mkdir()
-    assert "not an unpacked" in check(str(tmp_path / "folder"))[0]
+    assert "an unpacked image" in check(str(tmp_path / "folder"))[0]
     (tmp_path / "folder" / "bin").mkdir()
     assert check(str(tmp_path / "folder")) == ()
 

@@ -20,6 +20,7 @@ resource_manager:
   cluster_name: hosts
   poll_interval: 0.3
   cancel_grace: 5
+  job_user: {user}
   agent_timeout: 4
   agent_reattach: {reattach}
   preemption_grace: 60
@@ -42,7 +43,7 @@ class Hosts:
         checkpoints.mkdir(mode=0o700)
         account = pwd.getpwnam(USER)
         os.chown(checkpoints, account.pw_uid, account.pw_gid)
-        text = CONFIG.format(checkpoints=checkpoints, image=IMAGE, reattach=reattach, more=more)
+        text = CONFIG.format(user=USER, checkpoints=checkpoints, image=IMAGE, reattach=reattach, more=more)
         self.master = MasterProcess(folder, text)
         self.agents: list[AgentProcess] = []
 

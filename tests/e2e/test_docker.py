@@ -12,6 +12,7 @@ from tests.cluster import packages
 from tests.contract import reference
 from tests.contract.conftest import Reference
 from tests.docker.engine import DockerEngine, docker_engine
+from tests.docker.hosts import USER
 from tests.docker.registry import Registry, running_registry
 from tests.e2e import trainings
 from tests.e2e.docker_hosts import Hosts, running_hosts
@@ -84,6 +85,10 @@ def test_a_search_ends_and_leaves_nothing_behind(hosts: Hosts) -> None:
     trials = master.trials(number)
     assert {trial.state for trial in trials} == {"COMPLETED"}
     assert validations(master, [trial.id for trial in trials]) == {trial.id: [1, 2, 3] for trial in trials}
+    kept = [hosts.folder / "checkpoints" / one.uuid for one in master.checkpoints(number)]
+    assert {folder.owner() for folder in kept if folder.exists()} == {USER}
+    master.delete_experiment(number)
+    wait_for(lambda: not any(folder.exists() for folder in kept), "the files of another account to go")
 
 
 def test_a_job_is_an_ordinary_user_without_capabilities(hosts: Hosts) -> None:

@@ -78,7 +78,7 @@ def process(slurm_cluster: Cluster, helper_installed: Installed, jobs: Path) -> 
     source = folder / "source"
     package = Path(trainmaster.__file__).parent
     shutil.copytree(package, source / "trainmaster", ignore=shutil.ignore_patterns("__pycache__"))
-    helper_installed.allow(jobs, slurm_cluster.environment)
+    helper_installed.allow(jobs, slurm_cluster.environment, storage_roots=[str(checkpoints)])
     conf = slurm_cluster.layout.slurm_conf
     text = CONFIG.format(jobs=jobs, conf=conf, program=PROGRAM, checkpoints=checkpoints)
     process = MasterProcess(folder, text, user=SERVICE, environment={"PYTHONPATH": str(source)})
@@ -181,6 +181,17 @@ def test_neither_of_two_people_sees_what_is_the_others(
         master.steer(made[account], "cancel")
     for account, master in people.items():
         ended_as(master, made[account], "CANCELED")
+
+
+def test_checkpoints_of_a_person_go_with_their_experiment(process: MasterProcess, people: dict[str, Master]) -> None:
+    """The master's own account may not even look into them."""
+    number = create(people["tmalice"], epochs=3, save_at=2)
+    ended_as(people["tmalice"], number, "COMPLETED")
+    folders = [process.folder / "checkpoints" / one.uuid for one in people["tmalice"].checkpoints(number)]
+    wait_for(lambda: sum(folder.exists() for folder in folders) == 1, "the policy to leave one")
+    assert [folder.owner() for folder in folders if folder.exists()] == ["tmalice"]
+    people["tmalice"].delete_experiment(number)
+    wait_for(lambda: not any(folder.exists() for folder in folders), "the folders to go")
 
 
 def test_a_shell_is_entered_as_its_owner(process: MasterProcess, people: dict[str, Master], tmp_path: Path) -> None:

@@ -25,9 +25,14 @@ from trainmaster.master.services import (
     trials,
 )
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.logs import LogFilter
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.patience import Patience
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.user_files import UserFiles
+
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 
 pytestmark = pytest.mark.slow
 
@@ -225,7 +230,9 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
         lambda store: agenda.look(store, "default"),
         lambda store: endings.ending(store, "default"),
         lambda store: endings.uncollected(store, "default", 20),
-        lambda store: removal.remove_deleted_experiments(store),
+        lambda store: removal.remove_deleted_experiments(
+            store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Patience()
+        ),
         lambda store: removal.remove_expired_sessions(store),
     ],
     ids=(

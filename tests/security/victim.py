@@ -104,6 +104,7 @@ def _rows(kind: str, table: str, condition: str, without: str = "") -> str:
 
 _TASKS = "(:command_id, :notebook_id, :shell_id, :generic_id)"
 _OF_RUNNING = "seq,used_at,archive,state,reason,attempts,setbacks,idle,end_time"
+_BY_CONTROLLER = "seq,heartbeat_at,explanation,observed,observed_at,observed_state,absent_since,native_id,submission"
 _ROWS = (
     _rows("experiments", "experiments", "id in (:experiment_id, :ended_id)", "seq,search,gc_due"),
     _rows("trial", "trials", "id = :trial_id", "seq,heartbeat_at"),
@@ -112,7 +113,7 @@ _ROWS = (
     _rows("metrics", "metrics", "trial_id = :trial_id"),
     _rows("streams", "report_streams", "allocation_id = :allocation_id"),
     _rows("logs", "task_logs", "task_id = :task_id and log like '%mallory%'"),
-    _rows("lease", "allocations", "id = :allocation_id", "seq,heartbeat_at,explanation,observed,absent_since"),
+    _rows("lease", "allocations", "id = :allocation_id", _BY_CONTROLLER),
     _rows("nodes", "allocation_nodes", "allocation_id = :allocation_id"),
     _rows("tasks", "standalone_tasks", f"task_id in {_TASKS}", "seq,used_at,archive"),
     # It takes no slot, so that it runs, and ends by itself where there is no TensorBoard.

@@ -19,10 +19,12 @@ from trainmaster.agent.account import NoAccount, account_for
 from trainmaster.agent.engine import CannotStart, Engine, EngineAway
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotEnrolled, NotGiven
+from trainmaster.agent.mounts import Mounts, Sources
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
 from trainmaster.agent.registry import login_for
 from trainmaster.containers import Bind
 from trainmaster.containers.docker import (
+    MAX_PIDS,
     Account,
     Device,
     DockerStart,
@@ -65,15 +67,27 @@ class Identity:
     slots: Sequence[SlotFact]
     addresses: Sequence[str]
     job_user: str | None  # account of jobs that name none
+    memory: int | None = None  # bytes that one container may have at most
+    pids: int = MAX_PIDS  # the same for processes and threads
 
 
 class Agent:
     """One agent. `run` returns when `stop` was called; containers go on. `key`: that of the master's agents, by which
     this one enrols when it has no secret, or not the one that the master knows."""
 
-    def __init__(self, identity: Identity, link: MasterLink, engine: Engine, folders: Folders, key: str = "") -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        link: MasterLink,
+        engine: Engine,
+        folders: Folders,
+        key: str = "",
+        mounts: Mounts | None = None,
+    ) -> None:
         self._identity, self._link, self._engine, self._folders = identity, link, engine, folders
         self._key = key
+        self._mounts = mounts or Mounts()
+        self._sources: dict[str, Sources] = {}  # of containers that are made and not started, by token
         self._instance = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._notes: dict[str, Local] = {}  # what only this process knows of a token
@@ -284,8 +298,10 @@ class Agent:
                 # Written first: a container that is missing afterwards was removed, and is not started again.
                 self._folders.mark_started(order.token, order.job_id)
                 self._engine.start(container)
+                self._check_mounts(order.token, container)
                 log.info("%s: started as %s", order.token, container[:12])
         except CannotStart as error:
+            self._sources.pop(order.token, None)
             self._note(order.token, failure=str(error), blame=error.blame)
         except (NoAccount, ControlCharacter, NotGiven) as error:
             self._note(order.token, failure=str(error), blame=Blame.JOB)
@@ -294,9 +310,9 @@ class Agent:
 
     def _create(self, order: ContainerOrder) -> str:
         account = account_for(order.user, self._identity.job_user)
-        binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
+        asked = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
         devices = [Device(device.host_path, device.container_path, device.mode) for device in order.devices]
-        if wrong := [*check_binds(binds), *check_devices(devices)]:
+        if wrong := [*check_binds(asked), *check_devices(devices)]:
             raise CannotStart(" ".join(wrong), Blame.JOB)
         with self._link.files(order.token) as files:
             secret = self._folders.stage(order.token, files, account, self._link.url)
@@ -305,8 +321,20 @@ class Agent:
             self._engine.pull(order.image, login_for(order.image, secret))
         if order.add_capabilities and account.uid:
             log.warning("%s: capabilities have no effect: it runs as %s, not as root", order.token, account.name)
-        body = container_body(self._described(order, account, binds, devices))
+        sources = self._sources[order.token] = self._mounts.open(asked, account)
+        body = container_body(self._described(order, account, sources.binds, devices))
         return self._engine.create(body, f"tm-{order.token}-{order.node_rank}")
+
+    def _check_mounts(self, token: str, container: str) -> None:
+        """Raises CannotStart, and ends the container, when it sees another source than was opened for it."""
+        sources = self._sources.pop(token, None)
+        pid = self._engine.pid(container) if sources is not None and sources.binds else 0
+        if sources is None or not pid:
+            return
+        if wrong := sources.differences(pid):
+            self._engine.signal(container, "SIGKILL")
+            log.error("%s: its mounts were exchanged while it was started: %s", token, ", ".join(wrong))
+            raise CannotStart(f"bind_mounts: {wrong[0]} was exchanged while the container was started.", Blame.JOB)
 
     def _described(
         self, order: ContainerOrder, account: Account, binds: Sequence[Bind], devices: Sequence[Device]
@@ -331,6 +359,8 @@ class Agent:
             add_capabilities=order.add_capabilities,
             drop_capabilities=order.drop_capabilities,
             python=order.python,
+            memory=self._identity.memory,
+            pids=self._identity.pids,
         )
 
     def _still_wanted(self, order: ContainerOrder) -> bool:

@@ -55,6 +55,20 @@ class Engine:
         with _telling():
             return str(self._api().version()["Version"])
 
+    def facts(self) -> tuple[str, int]:
+        """The folder of Docker's own data, and the bytes of memory that the host has."""
+        with _telling():
+            found = self._api().info()
+            return str(found["DockerRootDir"]), int(found["MemTotal"])
+
+    def pid(self, container: str) -> int:
+        """Of its first process on the host; 0 when there is none."""
+        with _telling():
+            try:
+                return int(self._api().inspect_container(container)["State"]["Pid"] or 0)
+            except errors.NotFound:
+                return 0
+
     def containers(self) -> list[Seen]:
         """All of this agent's, ended ones too."""
         with _telling():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.resources
 import shutil
 import sys
 from collections.abc import Callable
@@ -43,12 +42,12 @@ def _path(text: str) -> object:
 
 def _show(args: argparse.Namespace, read: Read) -> int:
     from trainmaster.config.resource_managers import HpcManager
-    from trainmaster.dispatchers.access import helper, setup
+    from trainmaster.config.storage import SharedFs
+    from trainmaster.dispatchers.access import helper, setup, talk
     from trainmaster.dispatchers.access.config import HELPER
 
     if args.part == "file":
-        source = importlib.resources.files("trainmaster.dispatchers.access").joinpath("helper.py")
-        sys.stdout.write(source.read_text(encoding="utf-8"))
+        sys.stdout.write(talk.own_source().decode())
         return 0
     config = read(args)
     if config is None:
@@ -65,7 +64,9 @@ def _show(args: argparse.Namespace, read: Read) -> int:
         programs.update(given.model_dump(exclude_none=True) if given is not None else {})
     program = next((manager.helper for manager in managers if manager.helper), HELPER)
     account, group = args.account or setup.ACCOUNT, args.group or setup.GROUP
-    policy = setup.policy(roots or ["/shared/trainmaster/jobs"], programs, environment)
+    storage = config.checkpoint_storage
+    storages = [storage.root] if isinstance(storage, SharedFs) else []
+    policy = setup.policy(roots or ["/shared/trainmaster/jobs"], programs, environment, storages)
     match args.part:
         case "policy":
             sys.stdout.write(policy)

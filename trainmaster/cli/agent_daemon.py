@@ -13,6 +13,7 @@ from pathlib import Path
 
 TOKEN_VARIABLE = "DET_AGENT_TOKEN"  # noqa: S105
 MIN_TOKEN = 16
+RESERVE = 1 << 30  # bytes of the host's memory that no container gets
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +40,20 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder for job folders (default: /var/lib/trainmaster-agent/NAME)"
+    )
+    parser.add_argument(
+        "--mount-root",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="jobs may mount only what lies below it; may be given again (default: whatever the job's account reaches)",
+    )
+    parser.add_argument(
+        "--pids-limit",
+        type=int,
+        default=32768,
+        metavar="N",
+        help="processes and threads of one container at most (default: %(default)s; -1: no limit)",
     )
     parser.add_argument(
         "--docker", metavar="ADDRESS", help="the Docker daemon (default: DOCKER_HOST or its usual socket)"
@@ -80,6 +95,7 @@ def _serve(args: argparse.Namespace) -> int:
     from trainmaster.agent.account import NoAccount, account_for
     from trainmaster.agent.folders import Folders
     from trainmaster.agent.master import MasterLink, MustLeave
+    from trainmaster.agent.mounts import Mounts
     from trainmaster.agent.slots import NoSlots, find_slots
 
     agent_id = args.agent_id or socket.gethostname()
@@ -91,6 +107,8 @@ def _serve(args: argparse.Namespace) -> int:
         slots = find_slots(args.slot_type, args.slots)
         folders = Folders(data_folder(args.data, agent_id))
         engine = Engine(agent_id, args.docker)
+        docker_data, memory = engine.facts()
+        mounts = Mounts(args.mount_root, [str(data_folder(args.data, agent_id)), docker_data])
         logging.getLogger(__name__).info("Docker %s, %d slots, agent %s", engine.version(), len(slots), agent_id)
     except (ClientError, NoAccount, NoSlots) as error:
         raise Refused(str(error)) from None
@@ -98,11 +116,14 @@ def _serve(args: argparse.Namespace) -> int:
         raise Refused(f"{error}. Is it running, and may {os.environ.get('USER') or 'this account'} use it?") from None
     except OSError as error:
         raise Refused(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
-    identity = Identity(agent_id, socket.gethostname(), args.pool, slots, _addresses(url), args.job_user)
+    most = max(memory - RESERVE, memory // 2)  # a container that takes all memory is ended before the host suffers
+    identity = Identity(
+        agent_id, socket.gethostname(), args.pool, slots, _addresses(url), args.job_user, most, args.pids_limit
+    )
     secret = folders.secret()
     key = _key(args.token_file, needed=not secret)
     link = MasterLink(url, agent_id, secret, str(args.certificate) if args.certificate else None)
-    agent = Agent(identity, link, engine, folders, key)
+    agent = Agent(identity, link, engine, folders, key, mounts)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGUSR1, lambda *_: agent.drain())

@@ -318,6 +318,8 @@ class AgentManager(_Manager):
     """Where the master keeps what belongs to jobs; the hosts do not see it."""
     agent_token_file: AbsolutePath | None = None
     """A file with the agents' secret; without it one is made in the folder of the jobs."""
+    job_user: Line | None = None
+    """The account that the agents were given as --job-user, as this machine knows it: checkpoints are its files."""
     network_mode: Line = "host"
     """Of containers. Trials on several hosts need host."""
     python: Line | None = None

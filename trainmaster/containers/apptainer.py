@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -111,21 +112,27 @@ class Apptainer:
             return ()
         if not os.path.isabs(image):
             return (f"The container image {image!r} must be a full path: give the absolute path of a .sif file.",)
-        if os.path.isdir(image):
-            found = os.path.isdir(os.path.join(image, ".singularity.d")) or os.path.isdir(os.path.join(image, "bin"))
-            return () if found else (f"The folder {image} is not an unpacked container image.",)
-        try:
-            with open(image, "rb") as handle:
-                head = handle.read(SIF_MAGIC_OFFSET + len(SIF_MAGIC))
-        except FileNotFoundError:
-            return (f"The container image {image} does not exist.",)
-        except PermissionError:
-            return (f"The container image {image} cannot be read by {getpass.getuser()}: check its permissions.",)
-        except OSError as error:
-            return (f"The container image {image} cannot be read: {error.strerror}.",)
-        if head[SIF_MAGIC_OFFSET:] != SIF_MAGIC and not head.startswith(b"hsqs"):
-            return (f"{image} is not a container image: it is neither in SIF nor in squashfs format.",)
-        return ()
+        if _is_image(image):
+            return ()
+        # One sentence for all, or whoever may create an experiment could ask for any path what is there.
+        return (
+            f"{image} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or "
+            "it is neither a folder of an unpacked image nor a file in SIF or squashfs format.",
+        )
+
+
+def _is_image(path: str) -> bool:
+    if os.path.isdir(os.path.join(path, ".singularity.d")) or os.path.isdir(os.path.join(path, "bin")):
+        return True
+    try:
+        # Opening a pipe would wait for somebody who writes.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
+            if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                return False
+            head = handle.read(SIF_MAGIC_OFFSET + len(SIF_MAGIC))
+    except (OSError, ValueError):
+        return False
+    return head[SIF_MAGIC_OFFSET:] == SIF_MAGIC or head.startswith(b"hsqs")
 
 
 def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
@@ -134,7 +141,7 @@ def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
     it is to be `fresh`, it is pulled in any case."""
     if not image or os.path.isabs(image) or image.startswith(TRANSPORTS) or image.endswith(".sif"):
         return image
-    if root and not fresh and os.path.exists(os.path.join(root, image)):
+    if root and not fresh and ".." not in image.split("/") and os.path.exists(os.path.join(root, image)):
         return os.path.join(root, image)
     return f"docker://{image}"
 

@@ -9,6 +9,7 @@ usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespa
 
 from __future__ import annotations
 
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,11 @@ from trainmaster.templates import ControlCharacter
 
 LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel by the runtime; these are the rest
 RESERVED = ("/proc", "/sys", "/dev", NODE_DIR)
-
+# Of the host, with all that is in them: other processes, devices, sockets of services, other containers' files.
+CLOSED = ("/proc", "/sys", "/dev", "/run", "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers")
+OPEN = ("/dev/shm",)  # noqa: S108 - in a closed one
+SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
+MAX_PIDS = 32768  # threads count: data loaders of a node with eight GPUs start thousands
 
 _CAPABILITY = re.compile(r"(?:CAP_)?([A-Z][A-Z0-9_]*)", re.IGNORECASE)
 
@@ -64,6 +69,8 @@ class DockerStart:
     add_capabilities: Sequence[str] = ()
     drop_capabilities: Sequence[str] = ()
     python: str = "python3"
+    memory: int | None = None  # bytes at most
+    pids: int = MAX_PIDS  # processes and threads at most
 
 
 _ROCM = (Device("/dev/kfd", "/dev/kfd"), Device("/dev/dri", "/dev/dri"))
@@ -99,7 +106,10 @@ def container_body(start: DockerStart) -> dict[str, Any]:
         "GroupAdd": [str(group) for group in start.account.groups if group != start.account.gid],
         "LogConfig": {"Type": "json-file", "Config": dict(LOG_FILES)},
         "RestartPolicy": {"Name": "no"},
+        "PidsLimit": start.pids,
     }
+    if start.memory is not None:
+        host["Memory"] = start.memory
     if start.shm_size is not None:
         host["ShmSize"] = start.shm_size
     if start.gpus:
@@ -135,14 +145,28 @@ def check_binds(binds: Sequence[Bind]) -> list[str]:
         for path in (bind.host_path, bind.container_path):
             if not path.startswith("/") or ".." in path.split("/"):
                 found.append(f"bind_mounts: {path!r} must be an absolute path without '..'.")
-        target = bind.container_path.rstrip("/") or "/"
+        target = plain_path(bind.container_path)
         if target == "/" or any(target == place or target.startswith(f"{place}/") for place in RESERVED[:3]):
             found.append(f"bind_mounts: nothing can be mounted on {bind.container_path}.")
         elif target == NODE_DIR:
             found.append(f"bind_mounts: {NODE_DIR} is the trial's own; mount somewhere else.")
-        if bind.host_path.rstrip("/") in ("/var/run/docker.sock", "/run/docker.sock"):
-            found.append("bind_mounts: Docker's own socket would make a trial root on the host.")
+        if is_closed(bind.host_path):
+            found.append(f"bind_mounts: {bind.host_path} of a host is nothing that a job may mount.")
     return found
+
+
+def plain_path(path: str) -> str:
+    """The one spelling of a path: without doubled slashes and dots."""
+    return "/" + os.path.normpath(path).lstrip("/")
+
+
+def is_closed(path: str) -> bool:
+    """Whether no job may see this place of its host, in whatever spelling."""
+    plain = plain_path(path)
+    if plain == "/" or os.path.basename(plain) in SOCKETS:
+        return True
+    closed, opened = (any(f"{plain}/".startswith(f"{top}/") for top in tops) for tops in (CLOSED, OPEN))
+    return closed and not opened
 
 
 def check_devices(devices: Sequence[Device]) -> list[str]:

@@ -377,6 +377,23 @@ class Dispatcher(Protocol):
         """Let go of connections and threads. Jobs go on."""
 
 
+class HeldFiles(Protocol):
+    """Files of one account that this process must not, or cannot, touch itself."""
+
+    def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
+        """Remove what matches, as that account, by the rules of `access.trees`; the folder goes when it is empty then.
+        `since`: epoch seconds, it cannot be older. Returns what is left: bytes by path, folders with a slash at the
+        end. Raises trees.Untouched, trees.Unfinished, Rejected, Transient, Unreachable."""
+
+
+@runtime_checkable
+class HoldsFiles(Protocol):
+    """A dispatcher whose jobs' files are on machines, or belong to accounts, that this process is not."""
+
+    def files(self, user: str | None) -> HeldFiles | None:
+        """The files of jobs that run as `user`; None when this process is that account on that machine."""
+
+
 @runtime_checkable
 class Announces(Protocol):
     """A dispatcher whose job folders this machine may not see, and that can leave a file there all the same."""

@@ -150,6 +150,7 @@ def make_services(
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
         master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
+        data=data,
     )
     shown = config.model_dump(mode="json", exclude_none=True)
     return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site

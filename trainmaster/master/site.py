@@ -163,6 +163,7 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
         here=getattr(manager, "ssh", None) is None,
         runs_as_users=getattr(manager, "impersonation", "none") != "none",
+        job_user=getattr(manager, "job_user", None),
         shows_external=getattr(manager, "external_jobs", False),
         project_source=getattr(manager, "job_project_source", ""),
         settings=pool_settings(config, manager),

@@ -20,7 +20,6 @@ from trainmaster.dispatchers.access.wires import LocalLine
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
 
 MARK = "0123456789abcdef" * 2
-SOURCE = Path(helper.__file__)
 
 
 def ask(python: str, request: object, noise: str = "") -> dict[str, object]:
@@ -72,10 +71,46 @@ def test_the_same_on_python38(tmp_path: Path) -> None:
 
 
 def test_one_file_of_the_standard_library() -> None:
-    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 8))
+    tree = ast.parse(talk.own_source(), feature_version=(3, 8))
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
+def test_its_parts_name_nothing_twice() -> None:
+    tree = ast.parse(talk.own_source())
+    defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    given = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
+             if isinstance(target, ast.Name)]  # fmt: skip
+    assert len(set(defined + given)) == len(defined + given)
+
+
+def clearing(python: str, root: Path) -> None:
+    common = {"mark": MARK, "deadline": 20, "user": None, "verb": "clear", "folder": str(root / "key")}
+    (root / "key" / "sub").mkdir(parents=True)
+    for name in ("a.bin", "b.txt", "sub/c.bin"):
+        (root / "key" / name).write_text("12")
+    there = {"a.bin": 2, "b.txt": 2, "sub/": 0, "sub/c.bin": 2}
+    assert ask(python, {**common, "patterns": []})["ok"] == {"left": there}
+    assert ask(python, {**common, "patterns": ["**/*.bin"]})["ok"] == {"left": {"b.txt": 2, "sub/": 0}}
+    assert ask(python, {**common, "patterns": ["**/*"]})["ok"] == {"left": {}}
+    assert ask(python, {**common, "patterns": ["**/*"]})["ok"] == {"left": {}}, "again"
+    assert list(root.iterdir()) == []
+    (root / "key").symlink_to("/etc")
+    assert "is a link" in str(ask(python, {**common, "patterns": ["**/*"]}))
+    for folder in ("relative", "//etc/x", f"{root}/../x"):
+        assert set(ask(python, {**common, "folder": folder, "patterns": []})) == {"refused"}
+    assert "is not understood" in str(ask(python, {**common, "patterns": 7})["refused"])
+
+
+def test_files_of_a_checkpoint_are_cleared(tmp_path: Path) -> None:
+    clearing(sys.executable, tmp_path)
+
+
+@needs_python38
+def test_files_are_cleared_the_same_on_python38(tmp_path: Path) -> None:
+    assert PYTHON38 is not None
+    clearing(PYTHON38, tmp_path)
 
 
 def test_what_is_not_understood_is_refused() -> None:

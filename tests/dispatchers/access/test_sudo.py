@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 import sys
@@ -67,6 +68,33 @@ def test_the_service_account_works_as_each_user(installed: Installed) -> None:
     for user in ("tmalice", "tmbob"):
         as_service(installed, f"access.folder('det-{user}', {user!r}).forget()")
     assert list(installed.root.iterdir()) == []
+
+
+def test_files_of_checkpoints_are_removed_by_their_own_account_alone(installed: Installed, tmp_path: Path) -> None:
+    storage = installed.root.parent / f"{installed.root.name}-storage"
+    storage.mkdir()
+    storage.chmod(0o1777)
+    try:
+        for user in ("tmalice", "tmbob"):
+            run_as(user, ["mkdir", "-m", "700", str(storage / user)])
+            run_as(user, ["touch", str(storage / user / "weights")])
+        run_as("tmbob", ["ln", "-s", str(storage / "tmalice"), str(storage / "link")])
+
+        def remove(name: str, user: str) -> str:
+            return as_service(installed, f"access.files({user!r}).remove({str(storage / name)!r}, ['**/*'], None)")
+
+        assert remove("tmalice", "tmalice").startswith("Rejected")
+        installed.allow(installed.root, storage_roots=[str(storage)])
+        assert "Permission denied" in remove("tmalice", "tmbob")
+        assert "is a link" in remove("link", "tmbob")
+        assert remove("../etc", "tmbob").startswith("Rejected")
+        assert (storage / "tmalice" / "weights").exists()
+        (storage / "tmalice").chmod(0o777)
+        assert "belongs to uid" in remove("tmalice", "tmbob")
+        assert remove("tmalice", "tmalice") == "{}"
+        assert sorted(path.name for path in storage.iterdir()) == ["link", "tmbob"]
+    finally:
+        shutil.rmtree(storage)
 
 
 def test_nothing_is_wrong_with_what_the_page_says(installed: Installed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +36,17 @@ status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 facts = {"uid": os.getuid(), "effective": int(status["CapEff"], 16), "bounding": int(status["CapBnd"], 16)}
 facts["device"] = os.write(os.open("/dev/sink", os.O_WRONLY), b"gone") if os.path.exists("/dev/sink") else None
 facts["secrets"] = os.listdir(sys.argv[1] + "/secrets") if os.path.exists(sys.argv[1] + "/secrets") else []
+json.dump(facts, open(sys.argv[1] + "/exit/0.json", "w"))
+"""
+LIMITS = """
+import json, os, sys
+def first(*paths):
+    return next(open(path).read().strip() for path in paths if os.path.exists(path))
+top = "/sys/fs/cgroup/"
+facts = {
+    "pids": first(top + "pids.max", top + "pids/pids.max"),
+    "memory": first(top + "memory.max", top + "memory/memory.limit_in_bytes"),
+}
 json.dump(facts, open(sys.argv[1] + "/exit/0.json", "w"))
 """
 SYS_PTRACE, SINK = 1 << 19, DeviceMount("/dev/null", "/dev/sink", "rw")
@@ -92,6 +104,24 @@ def test_what_no_container_can_have_is_refused_before_it_is_submitted(site: Site
         assert part in said
     with pytest.raises(Rejected, match="to fly"):
         site.dispatcher.submit(spec)
+
+
+def test_a_mount_that_the_jobs_account_does_not_reach_is_the_jobs_fault_and_named(site: Site, tmp_path: Path) -> None:
+    shut = tmp_path / "shut"
+    (shut / "open").mkdir(parents=True)
+    shut.chmod(0o700)
+    for path in (shut / "open", tmp_path / "absent"):
+        with submitting(site) as submit:
+            binds = (BindMount(str(path), "/x"),)
+            end = ended(site, submit(LOOKS, container=ContainerSpec("docker", IMAGE, binds=binds)))
+        assert (end.state, "cannot be opened by tmalice" in end.explanation) == (JobState.FAILED, True)
+
+
+def test_a_container_has_a_limit_of_processes_and_memory(site: Site) -> None:
+    with submitting(site) as submit:
+        facts = facts_of(site, submit(LIMITS, container=ContainerSpec("docker", IMAGE)))
+    assert facts["pids"] == "32768"
+    assert int(facts["memory"]) < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_device_that_the_host_lacks_is_the_jobs_fault_and_named(site: Site) -> None:

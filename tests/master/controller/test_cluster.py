@@ -14,6 +14,7 @@ from tests.e2e.master import wait_for
 from tests.master.services.attempts import Attempts
 from trainmaster.dispatchers.base import Capabilities, JobRef, JobState, Observation, Setup, Snapshot
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
+from trainmaster.master.controller import cluster
 from trainmaster.master.controller.cluster import ClusterLoop
 from trainmaster.master.services import endings, sightings
 from trainmaster.master.services.clock import epoch, now
@@ -32,6 +33,7 @@ class Listed(LocalDispatcher):
         self.listed: list[Observation] = []
         self.looks = 0
         self.cancelled: list[JobRef] = []
+        self.broken: set[str] = set()  # tokens at which this plugin shows a bug
 
     def probe(self) -> Capabilities:
         return replace(super().probe(), poll_interval=0.0)
@@ -43,6 +45,11 @@ class Listed(LocalDispatcher):
     def cancel(self, refs: Sequence[JobRef]) -> None:
         self.cancelled += refs
 
+    def forget(self, token: str, user: str | None = None) -> None:
+        if token in self.broken:
+            raise KeyError("host_path")
+        super().forget(token, user)
+
 
 class Loop:
     """A cluster's loop that takes its passes when it is told to."""
@@ -50,8 +57,8 @@ class Loop:
     def __init__(self, attempts: Attempts, folder: Path) -> None:
         self.name = next(NAMES)
         self.dispatcher = Listed(Setup(name=self.name, prefix="det-", job_root=folder))
-        cluster = Cluster(self.name, self.dispatcher, folder)
-        self._loop = ClusterLoop(attempts.store, SETTINGS, Clusters([cluster]), cluster, Wakeups())
+        one = Cluster(self.name, self.dispatcher, folder)
+        self._loop = ClusterLoop(attempts.store, SETTINGS, Clusters([one]), one, Wakeups())
 
     def passes_until(self, seen: Callable[[], bool], what: str) -> None:
         def look() -> bool:
@@ -90,3 +97,19 @@ def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(
     assert loop.dispatcher.cancelled == [JobRef(name, "7")]
     monkeypatch.setattr(endings, "RESEND_KILL", 0.0)
     loop.passes_until(lambda: len(loop.dispatcher.cancelled) > 1, "a second request to leave")
+
+
+def test_a_folder_at_which_a_plugin_breaks_holds_up_no_other(
+    attempts: Attempts, loop: Loop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "COLLECTED_AT_ONCE", 2)
+    monkeypatch.setattr(cluster, "COLLECT_EVERY", 0.0)
+    long_ago = now() - dt.timedelta(hours=1)
+    names = [
+        attempts.attempt(dispatcher=loop.name, ended_at=long_ago + dt.timedelta(seconds=place)) for place in range(6)
+    ]
+    loop.dispatcher.broken = {attempts.row(name).token for name in names[:3]}
+    loop.passes_until(lambda: all(attempts.row(name).collected for name in names[3:]), "the others to be collected")
+    assert not any(attempts.row(name).collected for name in names[:3])
+    told = [record for record in caplog.records if "the removal of the job folder of" in record.getMessage()]
+    assert len(told) == 3, "each once"

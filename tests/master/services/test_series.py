@@ -22,11 +22,14 @@ from trainmaster.master.controller import librarian
 from trainmaster.master.db.condensed import series_progress, series_steps, series_values
 from trainmaster.master.db.tables import Trial, metrics
 from trainmaster.master.services import condensing, removal, series, series_columns
+from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.metrics import Report, number, take
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.series import Named, Point, Stretch, thinned
 from trainmaster.master.services.series_columns import SOURCE
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.user_files import UserFiles
 
 CALLER = Caller(1, "admin", admin=True)
 GROUPS = ("training", "validation", "mine")
@@ -236,7 +239,8 @@ def test_columns_go_with_their_trial(attempts: Attempts, trial: int) -> None:
     with store.transaction() as session:
         row = session.get_one(Trial, trial)
         session.execute(text("UPDATE experiments SET state = 'DELETING' WHERE id = :id"), {"id": row.experiment_id})
-    removal.remove_deleted_experiments(store)
+    facts = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+    removal.remove_deleted_experiments(store, facts, UserFiles(facts, Clusters([])), Patience())
     with store.transaction() as session:
         for table in (series_progress, series_steps, series_values):
             assert session.execute(select(table).where(table.c.trial_id == trial)).all() == []

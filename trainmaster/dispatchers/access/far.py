@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access import helper, trees
 from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
 from trainmaster.dispatchers.access.wires import Cut, NotStarted
 from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient, Unreachable, sentence
@@ -83,6 +83,22 @@ class FarFolder:
     def _ask(self, verb: str, what: str, **fields: Any) -> Mapping[str, Any]:
         with _in_words(f"The job folder {self.path} {what}", self.token):
             return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
+
+
+class FarFiles:
+    """Files of another account or on another machine; a `base.HeldFiles`."""
+
+    def __init__(self, there: Helper) -> None:
+        self._there = there
+
+    def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
+        with _in_words(f"{folder} cannot be removed"):
+            said = self._there.ask("clear", FOLDER_DEADLINE, folder=folder, patterns=list(patterns), since=since)
+        if "untouched" in said:
+            raise trees.Untouched(str(said["untouched"]))
+        if "unfinished" in said:
+            raise trees.Unfinished(str(said["unfinished"]))
+        return {str(path): int(size) for path, size in said["left"].items()}
 
 
 def announce(there: Helper, root: Path, url: str) -> int:

@@ -19,11 +19,15 @@ def sudoers_line(account: str = ACCOUNT, program: str = HELPER, group: str = GRO
 
 
 def policy(
-    job_roots: Sequence[str], programs: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
+    job_roots: Sequence[str],
+    programs: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    storage_roots: Sequence[str] = (),
 ) -> str:
     """The text of /etc/trainmaster/helper.json."""
     content = {
         "job_roots": list(job_roots),
+        "storage_roots": list(storage_roots),
         "programs": dict(programs or {}),
         "environment": dict(environment or {}),
         "min_uid": 1000,

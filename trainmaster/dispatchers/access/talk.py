@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainmaster.dispatchers.access import helper
+from trainmaster.dispatchers.access import helper, trees
 from trainmaster.dispatchers.access.wires import Cut, Line, NotStarted, Wire
 
 START = 30.0  # seconds within which the program must say that it is there
@@ -139,8 +139,12 @@ class _Ended(Exception):
 
 
 def own_source() -> bytes:
-    """The text of helper.py, for a far end where it is not installed."""
-    return importlib.resources.files("trainmaster.dispatchers.access").joinpath("helper.py").read_bytes()
+    """The helper in one file: helper.py, with trees.py in the place of the line that imports it."""
+    here = importlib.resources.files("trainmaster.dispatchers.access")
+    program, part = (here.joinpath(name).read_text(encoding="utf-8") for name in ("helper.py", "trees.py"))
+    (line,) = (line for line in program.splitlines() if line.startswith(f"from {trees.__name__} import "))
+    _, _, part = part.partition("from __future__ import annotations\n")
+    return program.replace(line, f"# -- folders of files: {trees.__name__} --{part}", 1).encode()
 
 
 def bootstrap(python: str) -> list[str]:

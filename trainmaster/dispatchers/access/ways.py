@@ -11,11 +11,11 @@ from typing import Protocol
 
 from trainmaster.dispatchers.access import openssh, talk
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, SshClient, SshOptions, is_account_name
-from trainmaster.dispatchers.access.far import FarFolder, FarShell, announce
+from trainmaster.dispatchers.access.far import FarFiles, FarFolder, FarShell, announce
 from trainmaster.dispatchers.access.inspection import Inspection
 from trainmaster.dispatchers.access.talk import Helper
 from trainmaster.dispatchers.access.wires import Line, LocalLine
-from trainmaster.dispatchers.base import JobRef, Problem, Remains, StagedFile
+from trainmaster.dispatchers.base import HeldFiles, JobRef, Problem, Remains, StagedFile
 from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.shell import DEFAULT_PATH, Runner, Shell
 
@@ -106,6 +106,10 @@ class Access:
         if self.is_own(user):
             return JobFolder(self._root, token)
         return FarFolder(self._helper(self._whom(user)), self._root, check_token(token))
+
+    def files(self, user: str | None = None) -> HeldFiles | None:
+        """The files of jobs that run as `user`, where they are not this process's own."""
+        return None if self.is_own(user) else FarFiles(self._helper(self._whom(user)))
 
     def output(self, token: str) -> Path | None:
         """Where the scheduler writes the job's own output, if this process can surely read it."""

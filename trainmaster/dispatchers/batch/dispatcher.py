@@ -11,6 +11,7 @@ from pathlib import Path
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
 from trainmaster.dispatchers.access.ways import Access, Folder
 from trainmaster.dispatchers.base import (
+    HeldFiles,
     JobSpec,
     Problem,
     Rejected,
@@ -121,6 +122,9 @@ class BatchDispatcher:
 
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()
+
+    def files(self, user: str | None) -> HeldFiles | None:
+        return self._access.files(user)
 
     def announce(self, url: str) -> int:
         return self._access.announce(url)

@@ -24,6 +24,7 @@ def download(
     application/zip."""
     asked = [entry.partition(";")[0].strip() for entry in accept.split(",")]
     kind = next((kind for kind in asked if kind in FORMS), "application/gzip")
-    pieces = checkpoint_files.archive(checkpoint_files.open_folder(services.store, checkpoint_uuid), FORMS[kind])
+    folder = checkpoint_files.open_folder(services.store, services.settings, services.files, checkpoint_uuid)
+    pieces = checkpoint_files.archive(folder, FORMS[kind])
     name = f"{checkpoint_uuid}.{ENDINGS[FORMS[kind]]}"
     return StreamingResponse(pieces, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -35,14 +35,14 @@ class PostMetadata(Body):
 @router.delete("")
 def delete(body: DeleteCheckpoints, services: UsesServices, caller: UserCaller) -> Json:
     """Their files go soon; the checkpoints stay in lists as deleted."""
-    checkpoints.remove(services.store, caller, body.checkpoint_uuids)
+    checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids)
     return {}
 
 
 @router.post("/rm")
 def remove_files(body: RemoveFiles, services: UsesServices, caller: UserCaller) -> Json:
     """Files that match; without patterns the lists of files are read anew."""
-    checkpoints.remove(services.store, caller, body.checkpoint_uuids, body.checkpoint_globs)
+    checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids, body.checkpoint_globs)
     return {}
 
 

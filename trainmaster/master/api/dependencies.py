@@ -19,6 +19,7 @@ from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.password_guesses import PasswordGuesses
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.user_files import UserFiles
 
 PASSWORD_CHECKS = 4  # passwords that are checked at once
 OF_AGENTS = "/api/x1/agents/"
@@ -38,6 +39,11 @@ class Services:
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
+
+    @property
+    def files(self) -> UserFiles:
+        """Users' files in checkpoint storage."""
+        return UserFiles(self.settings, self.clusters)
 
 
 async def _services(request: Request) -> Services:

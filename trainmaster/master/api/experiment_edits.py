@@ -126,7 +126,7 @@ def go_on(body: ContinueExperiment, services: UsesServices, caller: UserCaller) 
 
 @router.delete("/api/v1/experiments/{experiment_id}/tensorboard-files")
 def remove_tensorboard_files(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    experiment_edits.remove_tensorboard_files(services.store, services.settings, caller, experiment_id)
+    experiment_edits.remove_tensorboard_files(services.store, services.settings, services.files, caller, experiment_id)
     return {}
 
 

@@ -47,6 +47,7 @@ from trainmaster.master.services import (
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class ClusterLoop:
         self._backlog: sightings.Backlog | None = None
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
+        self._patience = Patience()
 
     @property
     def cluster(self) -> Cluster:
@@ -219,9 +221,11 @@ class ClusterLoop:
                     if not isinstance(error, AWAY):
                         log.error("submitting %s failed", allocation_id, exc_info=error)
                     self._unsettled[allocation_id] = f"its outcome could not be written down: {in_short(error)}"
-        for allocation_id, why in list(self._unsettled.items()):
-            submission.perhaps_submitted(self._store, allocation_id, why)
-            del self._unsettled[allocation_id]
+        self._patience.each("writing down the submit of", self._unsettled, self._settle_one)
+
+    def _settle_one(self, allocation_id: str) -> None:
+        submission.perhaps_submitted(self._store, allocation_id, self._unsettled[allocation_id])
+        del self._unsettled[allocation_id]
 
     def _submit(self, allocation_id: str) -> None:
         if self._stop.is_set():
@@ -338,23 +342,29 @@ class ClusterLoop:
         silent = endings.silent(found)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
         in_time = self._for_a_while()
-        for allocation_id, ref, said in sorted(silent, key=lambda one: one[0] in self._asked):
-            if not next(in_time):
-                break
-            remains = self._read(ref.token, ref.user)
-            told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
-            if allocation_id in self._asked or (said is None and any(told)):
-                continue
-            if said not in (None, OutcomeKind.FAILED):
-                continue  # "failed" may hide why; every other word says it
-            try:
-                words = self._dispatcher.explain(ref)
-            except DispatcherError as error:
-                log.info("job %s cannot be explained now: %s", ref.job_id, error)
-                continue
-            self._asked.add(allocation_id)
-            endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
+        by_id = {one[0]: one for one in sorted(silent, key=lambda one: one[0] in self._asked)}
+
+        def investigate(allocation_id: str) -> None:
+            if next(in_time):
+                self._investigate(*by_id[allocation_id])
+
+        self._patience.each("looking into the end of", by_id, investigate)
         return endings.ending(self._store, self._cluster.name) if silent else found
+
+    def _investigate(self, allocation_id: str, ref: JobRef, said: OutcomeKind | None) -> None:
+        remains = self._read(ref.token, ref.user)
+        told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
+        if allocation_id in self._asked or (said is None and any(told)):
+            return
+        if said not in (None, OutcomeKind.FAILED):
+            return  # "failed" may hide why; every other word says it
+        try:
+            words = self._dispatcher.explain(ref)
+        except DispatcherError as error:
+            log.info("job %s cannot be explained now: %s", ref.job_id, error)
+            return
+        self._asked.add(allocation_id)
+        endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
 
     # -- concluding -------------------------------------------------------------------------------------------
 
@@ -362,11 +372,12 @@ class ClusterLoop:
         """Those of one experiment end together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
-        for found in endings.verdicts(self._settings, over):
-            if not next(in_time):
-                break
-            if not found.complete and not self._replayed(found):
-                continue
+        verdicts = {found.allocation_id: found for found in endings.verdicts(self._settings, over)}
+
+        def conclude(allocation_id: str) -> None:
+            found = verdicts[allocation_id]
+            if not next(in_time) or (not found.complete and not self._replayed(found)):
+                return
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
             self._unread.pop(found.allocation_id, None)
@@ -377,6 +388,8 @@ class ClusterLoop:
                     self._end(found.experiment_id, ends.pop(found.experiment_id))
             else:
                 self._end_alone(found)
+
+        self._patience.each("the end of", verdicts, conclude)
         for experiment_id, together in ends.items():
             self._end(experiment_id, together)
 
@@ -450,16 +463,19 @@ class ClusterLoop:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""
         if time.monotonic() < self._collect_at:
             return
-        ended = endings.uncollected(self._store, self._cluster.name, COLLECTED_AT_ONCE)
+        what = "the removal of the job folder of"
+        resting = self._patience.resting(what)
+        ended = endings.uncollected(self._store, self._cluster.name, COLLECTED_AT_ONCE, resting)
         if len(ended) < COLLECTED_AT_ONCE:
             self._collect_at = time.monotonic() + COLLECT_EVERY
-        for allocation_id, token, user in ended:
-            try:
-                self._dispatcher.forget(token, user)
-            except DispatcherError as error:
-                log.warning("the folder of job %s could not be removed: %s", token, error)
-                continue
-            endings.collected(self._store, allocation_id)
+        folders = {allocation_id: (token, user) for allocation_id, token, user in ended}
+
+        def collect(allocation_id: str) -> None:
+            if allocation_id in folders:  # else it has come due since they were asked for
+                self._dispatcher.forget(*folders[allocation_id])
+                endings.collected(self._store, allocation_id)
+
+        self._patience.each(what, [*folders, *resting], collect)
 
     def _read(self, token: str, user: str | None) -> Remains | None:
         try:

@@ -63,7 +63,7 @@ class Controller:
                 self._loops.append(loop)
                 loop.start()
         if wanted and not self._beside:
-            janitor = Janitor(store, settings, self._wakeups)
+            janitor = Janitor(store, settings, clusters, self._wakeups)
             self._beside = [janitor, Postman(store, settings, self._wakeups), Librarian(store)]
             for loop_beside in self._beside:
                 loop_beside.start()

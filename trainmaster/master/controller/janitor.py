@@ -1,5 +1,9 @@
-"""The loop that removes what was asked to be removed or has had its time: experiments, checkpoints, logs, sessions,
-notebooks that nobody uses."""
+"""The loops that remove what was asked to be removed or has had its time: experiments, checkpoints, logs, sessions,
+notebooks that nobody uses.
+
+Rows and files have a loop each: a file system that does not answer holds up no log-out. Each step and each item stands
+alone, and what fails again and again is tried ever more rarely (`services.patience`).
+"""
 
 from __future__ import annotations
 
@@ -7,31 +11,92 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable, Mapping
 
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.services import checkpoint_gc, checkpoints, idle, removal, retention, unmanaged
+from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.user_files import UserFiles
 
 log = logging.getLogger(__name__)
 
 PERIOD = 30.0  # seconds between two passes when nothing wakes us
 LOGS_PERIOD = 3600.0  # seconds between two looks for logs whose days are over
+Steps = Mapping[str, Callable[[], object]]
 
 
 class Janitor:
-    def __init__(self, store: Store, settings: Settings, wakeups: Wakeups) -> None:
-        self._store, self._settings, self._wakeups = store, settings, wakeups
+    """Of rows and of files, between `start` and `stop`."""
+
+    def __init__(self, store: Store, settings: Settings, clusters: Clusters, wakeups: Wakeups) -> None:
+        self._store, self._settings = store, settings
         self._logs_cleaned = -math.inf
+        patience, files = Patience(), UserFiles(settings, clusters)
+        self._loops = (
+            _Loop(
+                "janitor",
+                wakeups,
+                patience,
+                {
+                    "removing projects": lambda: removal.remove_deleted_projects(store),
+                    "removing sessions": lambda: removal.remove_expired_sessions(store),
+                    "applying checkpoint policies": lambda: checkpoint_gc.collect(store, patience),
+                    "cleaning up logs": self._clean_up_logs,
+                    "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, patience),
+                    "ending what is not used": lambda: idle.end_unused(store, settings, patience),
+                },
+            ),
+            _Loop(
+                "file-janitor",
+                wakeups,
+                patience,
+                {
+                    "removing experiments": lambda: removal.remove_deleted_experiments(
+                        store, settings, files, patience
+                    ),
+                    "removing files of checkpoints": lambda: checkpoints.carry_out_removals(
+                        store, settings, files, patience
+                    ),
+                },
+            ),
+        )
+
+    def start(self) -> None:
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        for loop in self._loops:
+            loop.ask_to_stop()
+        for loop in self._loops:
+            loop.stop()
+
+    def _clean_up_logs(self) -> None:
+        if time.monotonic() - self._logs_cleaned >= LOGS_PERIOD:
+            self._logs_cleaned = time.monotonic()
+            retention.clean_up(self._store, self._settings)
+
+
+class _Loop:
+    """One thread that takes its steps in turn."""
+
+    def __init__(self, name: str, wakeups: Wakeups, patience: Patience, steps: Steps) -> None:
+        self._name, self._wakeups, self._patience, self._steps = name, wakeups, patience, steps
         self._wake, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="janitor", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         self._wakeups.subscribe("janitor", self._wake)
         self._thread.start()
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         self._stop.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        self.ask_to_stop()
         self._thread.join()
         self._wakeups.unsubscribe("janitor", self._wake)
 
@@ -39,21 +104,11 @@ class Janitor:
         while not self._stop.is_set():
             self._wake.clear()
             try:
-                removal.remove_deleted_experiments(self._store)
-                removal.remove_deleted_projects(self._store)
-                removal.remove_expired_sessions(self._store)
-                checkpoint_gc.collect(self._store)
-                checkpoints.carry_out_removals(self._store)
-                self._clean_up_logs()
-                unmanaged.give_up_silent(self._store, self._settings)
-                idle.end_unused(self._store, self._settings)
+                self._patience.each(f"a step of the {self._name}:", self._steps, self._take)
             except AWAY as error:
-                log.info("the janitor waits for the database: %s", in_short(error))
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
-                log.exception("a pass of the janitor failed; it is tried again")
+                log.info("the %s waits for the database: %s", self._name, in_short(error))
             self._wake.wait(PERIOD)
 
-    def _clean_up_logs(self) -> None:
-        if time.monotonic() - self._logs_cleaned >= LOGS_PERIOD:
-            self._logs_cleaned = time.monotonic()
-            retention.clean_up(self._store, self._settings)
+    def _take(self, step: str) -> None:
+        if not self._stop.is_set():
+            self._steps[step]()

@@ -14,6 +14,7 @@ from functools import partial
 
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.services import condensing, log_blocks, series_columns
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class Librarian:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._newest: dict[str, int] = {}  # ids of a pass ago
+        self._patience = Patience()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="librarian", daemon=True)
 
@@ -51,17 +53,27 @@ class Librarian:
             self._stop.wait(PERIOD)
 
     def _pass(self, settled: Mapping[str, int]) -> None:
+        """What cannot be counted or condensed holds up nothing else."""
         store, more = self._store, True
+        sources = {source.name: source for source in SOURCES}
+
+        def count(name: str) -> None:
+            nonlocal more
+            more |= self._rested(partial(condensing.count, store, sources[name], settled[name]))
+
+        def series(trial_id: int) -> None:
+            while self._rested(partial(series_columns.condense, store, trial_id)):
+                pass
+
+        def lines(task_id: str) -> None:
+            while self._rested(partial(log_blocks.condense, store, task_id)):
+                pass
+
         while more and not self._stop.is_set():
             more = False
-            for source in SOURCES:
-                more |= self._rested(partial(condensing.count, store, source, settled[source.name]))
-            for trial_id in series_columns.due(store):
-                while self._rested(partial(series_columns.condense, store, trial_id)):
-                    pass
-            for task_id in log_blocks.due(store):
-                while self._rested(partial(log_blocks.condense, store, task_id)):
-                    pass
+            self._patience.each("counting", sources, count)
+            self._patience.each("condensing the series of trial", series_columns.due(store), series)
+            self._patience.each("condensing the log of task", log_blocks.due(store), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
         """Take a step and rest after it. False when that was the last one, or the loop is to end."""

@@ -46,7 +46,7 @@ class Postman:
             pause = PERIOD
             try:
                 while not self._stop.is_set() and (letter := deliveries.claim(self._store)):
-                    deliveries.deliver(self._store, self._settings, letter)
+                    self._deliver(letter)
                 due = deliveries.next_due(self._store)
                 pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
             except AWAY as error:
@@ -54,3 +54,12 @@ class Postman:
             except Exception:  # the loop must outlive any bug or lost connection; the next pass looks anew
                 log.exception("webhooks could not be delivered; they are tried again")
             wake.wait(pause)
+
+    def _deliver(self, letter: deliveries.Letter) -> None:
+        """One that cannot be delivered holds up no other; its next attempt is due after its pause."""
+        try:
+            deliveries.deliver(self._store, self._settings, letter)
+        except AWAY:
+            raise
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+            log.exception("event %s for webhook %r could not be delivered", letter.event_id, letter.name)

@@ -19,7 +19,9 @@ from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.job_log import Json, Piece
+from trainmaster.master.services.storages import ELSEWHERE, believed, is_bucket
 from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.user_files import check_id
 
 HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
 
@@ -225,21 +227,43 @@ def _take_checkpoint(intake: Intake, record: Json) -> None:
     resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
     steps = int(record.get("steps_completed") or 0)
     row = Checkpoint(
-        uuid=uuid.UUID(str(record["uuid"])),
+        uuid=check_id(intake.conductor.settings, str(record["uuid"])),
         allocation_id=intake.allocation.id,
         report_time=from_epoch(float(record["t"])) if "t" in record else now(),
         steps_completed=steps,
         resources=resources,
         ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
-        storage=dict(record.get("storage") or intake.conductor.row.config["checkpoint_storage"]),
+        storage=_storage(intake, record),
     )
     add_checkpoint(intake.conductor, intake.trial, row)
+
+
+def _storage(intake: Intake, record: Json) -> Json:
+    """That of the experiment; for files that a job says it keeps anywhere else one that nobody looks into."""
+    said = record.get("storage")
+    config = intake.conductor.row.config
+    found = believed(config, said) if isinstance(said, dict) or said is None else None
+    if found is not None:
+        return found
+    if isinstance(said, dict) and is_bucket(said):
+        return dict(said)
+    intake.conductor.say(
+        intake.trial.task_id,
+        f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
+        "master neither reads nor removes its files.",
+        "WARNING",
+    )
+    return dict(ELSEWHERE)
 
 
 def add_checkpoint(conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -> None:
     """A finished checkpoint of a trial; reporting it again changes nothing."""
     session = conductor.session
-    if session.get(Checkpoint, checkpoint.uuid) is not None:
+    known = session.get(Checkpoint, checkpoint.uuid)
+    if known is not None:
+        if known.trial_id != trial.id:
+            text = f"Checkpoint {checkpoint.uuid} is another trial's, and is left out: each needs an id of its own."
+            conductor.say(trial.task_id, text, "WARNING")
         return
     checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
     checkpoint.state = "COMPLETED"

@@ -1,7 +1,7 @@
 """A checkpoint's files as an archive, for those who do not see its storage themselves.
 
-The folder may be anybody's, and where it lies is what a user wrote: no link is followed, and a file is read only when
-it belongs to the folder's owner, so that nobody gets through this master what they could not read themselves.
+No link is followed, and what is read must belong to the account whose jobs wrote it, so that nobody gets through this
+master what they could not read themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import IO, Literal
 
-from trainmaster.master.services import trials
+from trainmaster.dispatchers.access import trees
+from trainmaster.master.services import trials, user_files
 from trainmaster.master.services.errors import Conflict, Forbidden, NotFound, Unavailable
-from trainmaster.master.services.removal import checkpoint_folder
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.user_files import NoPlace, UserFiles
 
 Form = Literal["tgz", "tar", "zip"]
 BLOCK = 1 << 18  # bytes
@@ -32,7 +33,7 @@ class Folder:
     """A checkpoint's folder, opened; whoever reads it closes it."""
 
     descriptor: int
-    owner: int
+    rules: trees.Rules
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class _Entry:
     target: str = ""  # of a link
 
 
-def open_folder(store: Store, key: str) -> Folder:
+def open_folder(store: Store, settings: Settings, files: UserFiles, key: str) -> Folder:
     """The folder of a checkpoint.
 
     Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
@@ -52,22 +53,19 @@ def open_folder(store: Store, key: str) -> Folder:
     row = trials.get_checkpoint(store, key).row
     if row.state not in ("COMPLETED", "PARTIALLY_DELETED"):
         raise Conflict(f"Checkpoint {key} is {row.state}: it has no files.")
-    folder = checkpoint_folder(row.uuid, row.storage)
-    if folder is None:
-        raise Unavailable(f"Checkpoint {key} lies in {row.storage.get('type')!r} storage: fetch it from there.")
-    return _opened(key, folder)
-
-
-def _opened(key: str, folder: Path) -> Folder:
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with store.transaction() as session:
+            place = user_files.of_checkpoint(session, settings, row)
+        return Folder(*files.open(place))
+    except NoPlace as error:
+        raise Unavailable(f"{error} Fetch checkpoint {key} from its storage yourself.") from None
     except FileNotFoundError:
-        raise NotFound(f"The files of checkpoint {key} are not in {folder}, as this master sees it.") from None
+        raise NotFound(f"The files of checkpoint {key} are not in {place.folder}, as this master sees it.") from None
     except PermissionError:
-        raise Forbidden(f"This master may not read {folder}: fetch checkpoint {key} from there yourself.") from None
+        text = f"This master may not read {place.folder}: fetch checkpoint {key} from there yourself."
+        raise Forbidden(text) from None
     except OSError as error:
-        raise Unavailable(f"{folder} cannot be read: {error.strerror}.") from error
-    return Folder(descriptor, os.fstat(descriptor).st_uid)
+        raise Unavailable(f"{place.folder} cannot be read: {error.strerror}.") from error
 
 
 def archive(folder: Folder, form: Form) -> Iterator[bytes]:
@@ -85,7 +83,7 @@ def archive(folder: Folder, form: Form) -> Iterator[bytes]:
 
 
 def _write(folder: Folder, form: Form, write: int) -> None:
-    with contextlib.suppress(OSError), os.fdopen(write, "wb") as pipe:
+    with contextlib.suppress(OSError, trees.Untouched, trees.Unfinished), os.fdopen(write, "wb") as pipe:
         if form == "zip":
             _write_zip(folder, pipe)
         else:
@@ -121,25 +119,16 @@ def _write_zip(folder: Folder, pipe: IO[bytes]) -> None:
 
 
 def _entries(folder: Folder) -> Iterator[_Entry]:
-    def fail(error: OSError) -> None:
-        raise error
-
-    for path, folders, files, inside in os.fwalk(".", dir_fd=folder.descriptor, onerror=fail):
-        for name in sorted([*folders, *files]):
-            place = os.path.normpath(os.path.join(path, name))
-            status = os.stat(name, dir_fd=inside, follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                yield _Entry(place, status)
-            elif stat.S_ISLNK(status.st_mode):
-                target = os.readlink(name, dir_fd=inside)
-                if _stays(place, target):
-                    yield _Entry(place, status, target=target)
-            elif stat.S_ISREG(status.st_mode):
-                with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside), "rb") as file:
-                    status = os.fstat(file.fileno())
-                    if status.st_uid != folder.owner:
-                        raise PermissionError(f"{place} belongs to somebody else than the checkpoint")
-                    yield _Entry(place, status, file)
+    for entry in trees.entries(folder.descriptor, folder.rules):
+        if trees.is_folder(entry):
+            yield _Entry(entry.path, entry.status)
+        elif stat.S_ISLNK(entry.status.st_mode):
+            target = os.readlink(entry.name, dir_fd=entry.folder)
+            if _stays(entry.path, target):
+                yield _Entry(entry.path, entry.status, target=target)
+        elif stat.S_ISREG(entry.status.st_mode):
+            with os.fdopen(trees.open_file(entry, folder.rules), "rb") as file:
+                yield _Entry(entry.path, os.fstat(file.fileno()), file)
 
 
 def _stays(place: str, target: str) -> bool:

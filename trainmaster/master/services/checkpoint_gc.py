@@ -13,9 +13,11 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Checkpoint, Experiment
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services.checkpoints import EVERYTHING, ask, needed
+from trainmaster.master.services.checkpoints import ask, needed
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.removal import checkpoint_folder
+from trainmaster.master.services.patience import Patience
+from trainmaster.master.services.removal import EVERYTHING
+from trainmaster.master.services.storages import believed, root_of
 from trainmaster.master.services.store import Store
 
 
@@ -62,19 +64,22 @@ def preview(store: Store, experiment_id: int, policy: Policy) -> tuple[str, list
         return row.searcher_metric, _doomed(session, row, policy)
 
 
-def collect(store: Store) -> None:
+def collect(store: Store, patience: Patience) -> None:
     """Give up what the policies of ended experiments do not keep."""
     with store.transaction() as session:
         due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
-    for experiment_id in due:
-        with store.transaction() as session:
-            row = session.get(Experiment, experiment_id, with_for_update=True)
-            if row is None or not row.gc_due:
-                continue
-            row.gc_due = False
-            if State(row.state).terminal:
-                doomed = _doomed(session, row, Policy.of(row.config["checkpoint_storage"]))
-                ask(session, [one.uuid for one in doomed], [EVERYTHING])
+    patience.each("the checkpoint policy of experiment", due, lambda number: _collect(store, number))
+
+
+def _collect(store: Store, experiment_id: int) -> None:
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id, with_for_update=True)
+        if row is None or not row.gc_due:
+            return
+        row.gc_due = False
+        if State(row.state).terminal:
+            doomed = _doomed(session, row, Policy.of(row.config["checkpoint_storage"]))
+            ask(session, [one.uuid for one in doomed], [EVERYTHING])
 
 
 def _doomed(session: Session, row: Experiment, policy: Policy) -> list[Checkpoint]:
@@ -83,7 +88,9 @@ def _doomed(session: Session, row: Experiment, policy: Policy) -> list[Checkpoin
     )
     found = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
     kept = needed(session, [one.uuid for one in found])
-    return [one for one in found if one.uuid not in kept and checkpoint_folder(one.uuid, one.storage) is not None]
+    if root_of(row.config["checkpoint_storage"]) is None:
+        return []
+    return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
 
 
 def _first(some: Iterable[Checkpoint], count: int, key: Callable[[Checkpoint], Any]) -> list[Checkpoint]:

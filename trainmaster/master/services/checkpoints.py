@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from sqlalchemy import func, select, update
@@ -18,14 +18,17 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.registry import ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import CheckpointRemoval
+from trainmaster.master.services import logs, user_files
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.removal import checkpoint_folder
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.patience import Patience
+from trainmaster.master.services.removal import EVERYTHING
+from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.user_files import NoPlace, UserFiles
 
 log = logging.getLogger(__name__)
 
-EVERYTHING = "**/*"
+MAX_PATTERNS, MAX_PATTERN = 100, 1000  # patterns of one request, characters of each
 
 
 def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
@@ -35,11 +38,15 @@ def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, 
         row.ckpt_metadata = dict(metadata)
 
 
-def remove(store: Store, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)) -> None:
+def remove(
+    store: Store, settings: Settings, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)
+) -> None:
     """Ask that the files of checkpoints that match `globs` be removed.
 
     Raises Invalid, NotFound, Forbidden, and Conflict for one that is still needed.
     """
+    if len(globs) > MAX_PATTERNS or any(len(glob) > MAX_PATTERN for glob in globs):
+        raise Invalid(f"There may be {MAX_PATTERNS} patterns of {MAX_PATTERN} characters each at most.")
     for glob in globs:
         pure = PurePosixPath(glob)
         if not glob or pure.is_absolute() or ".." in pure.parts or any(ord(c) < 32 for c in glob):
@@ -49,11 +56,10 @@ def remove(store: Store, caller: Caller, keys: Sequence[str], globs: Sequence[st
         for row in rows:
             if row.state not in ("COMPLETED", "PARTIALLY_DELETED", "ERROR"):
                 raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
-            if checkpoint_folder(row.uuid, row.storage) is None:
-                raise Invalid(
-                    f"Checkpoint {row.uuid} lies in {row.storage.get('type')!r} storage, which this master cannot "
-                    "remove from."
-                )
+            try:
+                user_files.of_checkpoint(session, settings, row)
+            except NoPlace as error:
+                raise Invalid(str(error)) from None
         if globs and (kept := needed(session, [row.uuid for row in rows])):
             raise Conflict(
                 f"Checkpoint {min(kept)} is still needed: by a trial that has not ended, or as a version of a model."
@@ -74,12 +80,16 @@ def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
     return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
 
 
-def carry_out_removals(store: Store) -> None:
-    """Remove what was asked to be removed."""
+def carry_out_removals(store: Store, settings: Settings, files: UserFiles, patience: Patience) -> None:
+    """Remove what was asked to be removed. What never can be is told in the trial's log, once."""
     with store.transaction() as session:
         asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
-    for number in asked:
-        _carry_out(store, number)
+    patience.each(
+        "the removal of a checkpoint's files, request",
+        asked,
+        lambda number: _carry_out(store, settings, files, number),
+        lambda number, error: _give_up(store, number, f"The files of a checkpoint could not be removed: {error}"),
+    )
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -104,21 +114,20 @@ def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpo
     return found
 
 
-def _carry_out(store: Store, number: int) -> None:
+def _carry_out(store: Store, settings: Settings, files: UserFiles, number: int) -> None:
+    """Raises trees.Unfinished, OSError, DispatcherError."""
     with store.transaction() as session:
         asked = session.get(CheckpointRemoval, number)
         row = session.get(Checkpoint, asked.checkpoint) if asked else None
     if asked is None or row is None:
         return
-    folder = checkpoint_folder(row.uuid, row.storage)
-    left: dict[str, int] = {}
-    if folder is not None:
-        try:
-            _remove_matching(folder, asked.globs)
-            left = _files(folder)
-        except OSError as error:
-            log.warning("files of checkpoint %s could not be removed: %s; trying again", row.uuid, error)
-            return
+    try:
+        with store.transaction() as session:
+            place = user_files.of_checkpoint(session, settings, row)
+        left = dict(files.remove(place, asked.globs))
+    except NoPlace as error:
+        _give_up(store, number, f"The files of checkpoint {row.uuid} were not removed. {error}")
+        return
     with store.transaction() as session:
         # The order of locks: experiment, trial, and only then what hangs on them.
         if row.experiment_id is not None:
@@ -157,31 +166,14 @@ def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
         )
 
 
-def _remove_matching(folder: Path, globs: Sequence[str]) -> None:
-    """A link is removed, not followed. Raises OSError."""
-    if not folder.is_dir():
-        return
-    root = folder.resolve()
-    matches = {match for glob in globs for match in folder.glob(glob)}
-    for match in sorted(matches, key=lambda path: len(path.parts), reverse=True):
-        if not match.parent.resolve().is_relative_to(root):
-            continue
-        if match.is_dir() and not match.is_symlink():
-            if not any(match.iterdir()):
-                match.rmdir()
-        else:
-            match.unlink(missing_ok=True)
-    if not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def _files(folder: Path) -> dict[str, int]:
-    """What lies there: paths of folders end with a slash."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_dir() and not path.is_symlink():
-            found[f"{name}/"] = 0
-        else:
-            found[name] = path.lstat().st_size
-    return found
+def _give_up(store: Store, number: int, why: str) -> None:
+    """Forget a request that cannot be met, and say so to whoever made it."""
+    log.warning("%s", why)
+    with store.transaction() as session:
+        asked = session.get(CheckpointRemoval, number)
+        row = session.get(Checkpoint, asked.checkpoint) if asked else None
+        if asked is not None:
+            session.delete(asked)
+            session.flush()
+        if row is not None and row.task_id is not None:
+            logs.say(session, row.task_id, why, "ERROR")

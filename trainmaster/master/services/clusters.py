@@ -77,6 +77,7 @@ class Cluster:
     walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
     here: bool = True  # job folders are on file systems of this machine
     runs_as_users: bool = False  # jobs run as the account that their owner is linked to
+    job_user: str | None = None  # account of jobs that name none, where it is not the master's own
     shows_external: bool = False  # its snapshots hold other people's jobs
     project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
     settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others

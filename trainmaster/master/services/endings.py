@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,12 +222,16 @@ def enforce_deadlines(store: Store) -> None:
             logs.say(session, allocation.task_id, text, "WARNING", allocation.id)
 
 
-def uncollected(store: Store, cluster: str, limit: int) -> list[tuple[str, str, str | None]]:
-    """Ended attempts whose job folder still has to be read and removed: (allocation, token, account)."""
+def uncollected(
+    store: Store, cluster: str, limit: int, besides: Collection[str] = ()
+) -> list[tuple[str, str, str | None]]:
+    """Ended attempts whose job folder still has to be read and removed: (allocation, token, account). None of those in
+    `besides`."""
     query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
         Allocation.dispatcher == cluster,
         Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
         ~Allocation.collected,
+        Allocation.id.not_in(besides),
     )
     with store.reading() as session:
         return [

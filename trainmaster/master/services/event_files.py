@@ -3,7 +3,6 @@ system."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from trainmaster.master.db.tables import Experiment, Project, Trial
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.removal import checkpoint_folder
 from trainmaster.master.services.store import Settings
+from trainmaster.master.services.user_files import events_folder
 
 Json = dict[str, Any]
 MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
@@ -24,10 +23,8 @@ MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
 
 def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> Path | None:
     """Of one experiment, with a folder `trial/<id>` for each trial; None in storage that is no file system."""
-    beside = checkpoint_folder(uuid.UUID(int=0), dict(storage))
-    if beside is None:
-        return None
-    return beside.parent / settings.cluster_id / "tensorboard" / "experiment" / str(experiment_id)
+    found = events_folder(settings, storage, experiment_id)
+    return Path(found) if found else None
 
 
 def shown(

@@ -9,18 +9,21 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from trainmaster.dispatchers.access import trees
+from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.dispatchers.hub import AgentHub
 from trainmaster.master.db.tables import Experiment, Project
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import policies, queue_control
+from trainmaster.master.services import policies, queue_control, user_files
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.projects import open_for
 from trainmaster.master.services.queue_control import QueueChange
-from trainmaster.master.services.removal import checkpoint_folder
+from trainmaster.master.services.removal import EVERYTHING
 from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.user_files import NoPlace, UserFiles
 
 
 @dataclass(frozen=True)
@@ -113,26 +116,26 @@ def move(store: Store, settings: Settings, caller: Caller, experiment_id: int, p
         row.project_id = project.id
 
 
-def remove_tensorboard_files(store: Store, settings: Settings, caller: Caller, experiment_id: int) -> None:
+def remove_tensorboard_files(
+    store: Store, settings: Settings, files: UserFiles, caller: Caller, experiment_id: int
+) -> None:
     """The event files that its trials copied to the checkpoint storage."""
-    import shutil
-    import uuid
-
     with conducting(store, settings, experiment_id) as conductor:
         row = _own(conductor, caller)
         if not State(row.state).terminal:
             raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
-        storage = row.config["checkpoint_storage"]
-        beside = checkpoint_folder(uuid.UUID(int=0), storage)
-        if beside is None:
-            raise Invalid(f"This master cannot remove from {storage.get('type')!r} storage.")
-    folder = beside.parent / settings.cluster_id / "tensorboard" / "experiment" / str(experiment_id)
+        try:
+            place = user_files.events_of(conductor.session, settings, row)
+        except NoPlace as error:
+            raise Invalid(str(error)) from None
     try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
+        files.remove(place, [EVERYTHING])
+    except NoPlace as error:
+        raise Conflict(str(error)) from None
+    except (trees.Unfinished, DispatcherError) as error:
+        raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
     except OSError as error:
-        raise Conflict(f"{folder} could not be removed: {error.strerror}.") from None
+        raise Conflict(f"{place.folder} could not be removed: {error.strerror}.") from None
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.standalone import Kill
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.task_conductor import NOTEBOOK, conducting_task
 
@@ -32,7 +33,7 @@ def used(store: Store, task_id: str) -> None:
         session.execute(update(Standalone).where(Standalone.task_id == task_id, stale).values(used_at=now()))
 
 
-def end_unused(store: Store, settings: Settings) -> None:
+def end_unused(store: Store, settings: Settings, patience: Patience) -> None:
     """End what nobody has used for as long as it was to wait, counted from when it was ready at the earliest."""
     since = func.greatest(Standalone.used_at, Allocation.leased_at)
     query = (
@@ -49,7 +50,10 @@ def end_unused(store: Store, settings: Settings) -> None:
         )
     )
     with store.reading() as session:
-        found = session.execute(query).all()
-    for task_id, seconds in found:
+        found = {task_id: seconds or 0 for task_id, seconds in session.execute(query)}
+
+    def end(task_id: str) -> None:
         with store.transaction() as session, conducting_task(session, settings, task_id) as conductor:
-            conductor.event(Kill(f"nobody has used it for {seconds or 0:.0f} s"))
+            conductor.event(Kill(f"nobody has used it for {found[task_id]:.0f} s"))
+
+    patience.each("the end of an unused task,", found, end)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import shutil
-import uuid
-from pathlib import Path
-from typing import Any
 
 from sqlalchemy import delete, select
 
+from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.master.db.tables import (
     Checkpoint,
     Experiment,
@@ -22,18 +19,21 @@ from trainmaster.master.db.tables import (
     task_logs,
 )
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import log_blocks, series_columns
+from trainmaster.master.services import log_blocks, series_columns, user_files
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.patience import Patience
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.user_files import NoPlace, NotBelieved, UserFiles
 
 log = logging.getLogger(__name__)
 
+EVERYTHING = "**/*"  # of patterns of files
 
-def remove_deleted_experiments(store: Store) -> None:
+
+def remove_deleted_experiments(store: Store, settings: Settings, files: UserFiles, patience: Patience) -> None:
     with store.transaction() as session:
         ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
-    for experiment_id in ids:
-        _remove(store, experiment_id)
+    patience.each("the removal of experiment", ids, lambda number: _remove(store, settings, files, number))
 
 
 def remove_expired_sessions(store: Store) -> None:
@@ -67,12 +67,12 @@ def remove_deleted_projects(store: Store) -> None:
                 session.delete(workspace)
 
 
-def _remove(store: Store, experiment_id: int) -> None:
+def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> None:
     """Files first, rows last: a crash in between leaves rows that say what is still to be removed."""
     with store.transaction() as session:
-        query = select(Checkpoint.uuid, Checkpoint.storage).where(Checkpoint.experiment_id == experiment_id)
-        checkpoints = [(key, storage) for key, storage in session.execute(query)]
-    failure = next(filter(None, (_remove_files(key, storage) for key, storage in checkpoints)), None)
+        query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
+        checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
+    failure = next(filter(None, (_remove_files(store, settings, files, row) for row in checkpoints)), None)
     with store.transaction() as session:
         row = session.get(Experiment, experiment_id, with_for_update=True)
         if row is None or row.state != State.DELETING:
@@ -91,24 +91,18 @@ def _remove(store: Store, experiment_id: int) -> None:
     log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
 
 
-def checkpoint_folder(key: uuid.UUID, storage: dict[str, Any]) -> Path | None:
-    """Where a checkpoint lies, when its storage is a file system."""
-    if storage.get("type") == "shared_fs":
-        root = Path(storage["host_path"])
-        return (root / storage["storage_path"] if storage.get("storage_path") else root) / str(key)
-    if storage.get("type") == "directory":
-        return Path(storage["container_path"]) / str(key)
-    return None
-
-
-def _remove_files(key: uuid.UUID, storage: dict[str, Any]) -> str | None:
-    folder = checkpoint_folder(key, storage)
-    if folder is None:
-        return f"Checkpoint {key} lies in {storage.get('type')!r} storage, which this master cannot remove from."
+def _remove_files(store: Store, settings: Settings, files: UserFiles, row: Checkpoint) -> str | None:
+    """Why they could not be removed. Raises trees.Unfinished."""
     try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return None
+        with store.transaction() as session:
+            place = user_files.of_checkpoint(session, settings, row)
+        files.remove(place, [EVERYTHING])
+    except NotBelieved as error:
+        log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
+    except NoPlace as error:
+        return str(error)
     except OSError as error:
-        return f"Checkpoint {key} could not be removed from {folder}: {error.strerror}."
+        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."
+    except DispatcherError as error:
+        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error}"
     return None

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import Storage
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import allocations, log_watch, logs, metrics
+from trainmaster.master.services import allocations, log_watch, logs, metrics, storages, user_files
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -73,7 +73,7 @@ class NewCheckpoint:
 
 def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCheckpoint) -> None:
     """Saying it again changes nothing. Raises Invalid, NotFound, Forbidden."""
-    key = _uuid(new.key)
+    key = user_files.check_id(settings, new.key)
     steps = new.metadata.get("steps_completed")
     if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps <= metrics.MAX_STEPS:
         raise Invalid("The metadata of a checkpoint must hold steps_completed, a whole number from 0 on.")
@@ -87,6 +87,7 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
         known = conductor.session.get(Checkpoint, key)
         if known is not None and known.trial_id != trial.id:
             raise Conflict(f"There is a checkpoint {key} of another trial.")
+        said = storage.config if storage else conductor.row.config["checkpoint_storage"]
         row = Checkpoint(
             uuid=key,
             allocation_id=_allocation(conductor.session, trial, new.allocation_id),
@@ -94,7 +95,7 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
             steps_completed=steps,
             resources=dict(new.resources),
             ckpt_metadata=dict(new.metadata),
-            storage=dict(storage.config if storage else conductor.row.config["checkpoint_storage"]),
+            storage=_checked(conductor, said),
         )
         allocations.add_checkpoint(conductor, trial, row)
 
@@ -124,9 +125,10 @@ def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str,
 
 
 def prepare(store: Store, settings: Settings, caller: Caller, trial_id: int, storage: Mapping[str, Any] | None) -> int:
-    """The number of the storage that a run writes its checkpoints to; its experiment's where it names none."""
+    """The number of the storage that a run writes its checkpoints to; its experiment's where it names none. Raises
+    Invalid for files anywhere else: what is removed there later is what the experiment's configuration says."""
     with _reporting(store, settings, caller, trial_id) as (conductor, _):
-        config = dict(storage or conductor.row.config["checkpoint_storage"])
+        config = _checked(conductor, storage)
         session = conductor.session
         known = session.scalar(select(Storage.id).where(Storage.config == config).order_by(Storage.id).limit(1))
         if known is not None:
@@ -243,6 +245,18 @@ def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> st
         return None
     found = session.get(Allocation, allocation_id)
     return allocation_id if found is not None and found.trial_id == trial.id else None
+
+
+def _checked(conductor: Conductor, said: Mapping[str, Any] | None) -> Json:
+    found = storages.believed(conductor.row.config, said)
+    if found is None and said is not None and storages.is_bucket(said):
+        return dict(said)
+    if found is None:
+        raise Invalid(
+            f"Experiment {conductor.row.id} keeps its checkpoints in another storage: name this one as "
+            "checkpoint_storage in the experiment's configuration."
+        )
+    return found
 
 
 def _uuid(key: str) -> uuid.UUID:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
@@ -51,6 +52,7 @@ class Settings:
     notebook_timeout: float = 0.0  # seconds without use after which a notebook ends that does not say it; 0: never
     tensorboard_timeout: float = 300.0
     master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
+    data: Path | None = None  # the master's own folder, in which nothing of users' is touched
 
 
 class Store:

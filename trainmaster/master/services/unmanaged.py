@@ -29,6 +29,7 @@ from trainmaster.master.services.creation import Order, project_for, refusal
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store
 
 ENTRYPOINT = "unmanaged"  # stands where a configuration says what to run
@@ -178,19 +179,22 @@ def say(store: Store, settings: Settings, caller: Caller, trial_id: int, state: 
             _end(conductor, trial, outcome, text)
 
 
-def give_up_silent(store: Store, settings: Settings) -> None:
+def give_up_silent(store: Store, settings: Settings, patience: Patience) -> None:
     """End the trials of which nothing was heard for too long."""
     oldest = now() - dt.timedelta(seconds=settings.lost_after)
     query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
     with store.transaction() as session:
-        found = session.execute(query).all()
-    for trial_id, experiment_id in found:
-        with conducting(store, settings, experiment_id) as conductor:
+        found = {trial_id: experiment_id for trial_id, experiment_id in session.execute(query)}
+
+    def give_up(trial_id: int) -> None:
+        with conducting(store, settings, found[trial_id]) as conductor:
             trial = conductor.session.get(Trial, trial_id, with_for_update=True)
             if trial is None or trial.end_time is not None or trial.heartbeat_at is None:
-                continue
+                return
             if trial.heartbeat_at < oldest and conductor.row.unmanaged:
                 _end(conductor, trial, OutcomeKind.REJECTED, f"{SILENT} {settings.lost_after:.0f} s")
+
+    patience.each("the end of the silent trial", found, give_up)
 
 
 def find_trial(store: Store, caller: Caller, experiment: str, trial: str) -> int:
