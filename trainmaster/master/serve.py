@@ -10,17 +10,20 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
+from starlette.types import ASGIApp
 
 from trainmaster.config.master import Database, MasterConfig
+from trainmaster.master.api.answers import Answers
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.doors import Apart, Forwarded
 from trainmaster.master.api.lane import Lane
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -30,6 +33,7 @@ from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.store import Settings, Store, Wakeups
@@ -65,17 +69,37 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
             "security.tls: this version does not serve TLS itself. Remove the key, keep the master on 127.0.0.1, and "
             "put a reverse proxy with the certificate in front of it."
         )
-    listener = _bind(place)
-    url = f"http://{shown(place.host)}:{listener.getsockname()[1]}"
-    with contextlib.closing(listener), database(config, place.data) as (engine, presence):
+    listeners = [_bind(place)]
+    if config.services_listener is not None:
+        listeners.append(_bind(replace(place, port=config.services_listener)))
+    url = f"http://{shown(place.host)}:{listeners[0].getsockname()[1]}"
+    with _closing(listeners), database(config, place.data) as (engine, presence):
         services, site = make_services(config, place.data, engine, presence, url)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, Lane(make_app(engine, services), services))
+        server = _Server(services.wakeups, url, _application(config, engine, services))
         with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
-            server.run(sockets=[listener])
+            server.run(sockets=listeners)
         services.clusters.close()
+
+
+def _application(config: MasterConfig, engine: Engine, services: Services) -> ASGIApp:
+    """All that a request passes through, the first last."""
+    app = make_app(engine, services)
+    entry: ASGIApp = Lane(Answers(app, app.state.guard), services)
+    if config.services_url is not None:
+        entry = Apart(entry, config.services_url, config.services_listener)
+    return Forwarded(entry, networks(config.trusted_proxies)) if config.trusted_proxies else entry
+
+
+@contextlib.contextmanager
+def _closing(listeners: Sequence[socket.socket]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 @contextlib.contextmanager
@@ -144,9 +168,21 @@ def make_services(
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
+        services_networks=networks(config.services_networks),
+        open_services=config.unauthenticated_services,
+        webhook_networks=networks(config.webhooks.allow_networks),
     )
     shown = config.model_dump(mode="json", exclude_none=True)
-    return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
+    made = Services(
+        store,
+        settings,
+        site.clusters,
+        site.defaults,
+        Wakeups(),
+        config=shown,
+        services_url=config.services_url,
+    )
+    return made, site
 
 
 def creators_role(config: MasterConfig) -> int | None:
@@ -258,14 +294,16 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: object) -> None:
+    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]
+                app,
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACEFUL,
+                proxy_headers=False,  # `doors.Forwarded` reads them, of those who are trusted
+                server_header=False,
             )
         )
         self._wakeups, self._url = wakeups, url

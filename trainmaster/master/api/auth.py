@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services import identity
@@ -35,7 +35,13 @@ class UserAnswer(Shape):
 
 @router.post("/auth/login")
 async def login(request: Request, body: LoginRequest, services: UsesServices) -> LoginAnswer:
-    """A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
+    return await enter(request, body, services)
+
+
+async def enter(request: Request, body: LoginRequest, services: Services, *, origin: str = "") -> LoginAnswer:
+    """A new session. `origin`: of the page on which the password was typed, where that is a browser's.
+
+    A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
     name = body.username.strip().lower()[:LONGEST_NAME] or "nobody"
     address = request.client.host if request.client else ""
@@ -48,7 +54,9 @@ async def login(request: Request, body: LoginRequest, services: UsesServices) ->
         )
 
     def log_in() -> LoginAnswer:
-        token, user = identity.log_in(services.store, body.username, body.password, is_hashed=body.is_hashed)
+        token, user = identity.log_in(
+            services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
+        )
         return LoginAnswer(token=token, user=User.of(user))
 
     try:

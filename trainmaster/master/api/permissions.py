@@ -30,6 +30,11 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/master": OPEN,
     # oneself
     f"POST {V1}/auth/login": OPEN,
+    "GET /login": OPEN,
+    "POST /login": OPEN,
+    "POST /session": OPEN,
+    "DELETE /session": ANYBODY,
+    f"POST {X1}/tickets": ANYBODY,
     f"POST {V1}/auth/logout": ANYBODY,
     f"GET {V1}/auth/user": ANYBODY,
     f"GET {V1}/me": ANYBODY,

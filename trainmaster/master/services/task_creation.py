@@ -167,6 +167,7 @@ def plan(
         raise Invalid(
             f"environment.registry_auth.{left[0]} holds {MASK}, which tasks are shown with instead of the real one."
         )
+    defaults.check(config)
     config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
     if order.kind != GENERIC:
         config["resources"]["is_single_node"] = True

@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound, ServiceError
-from trainmaster.master.services.identity import SESSION, Caller, digest, hash_password
+from trainmaster.master.services.identity import SESSION, SESSIONS, Caller, digest, hash_password
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store, wake
@@ -162,7 +162,7 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
             _end_sessions(session, user_id, but=token)
         row.modified_at = now()
         session.flush()
-        wake(session, changes.SUBJECT)  # who follows what changes may have lost a session
+        wake(session, changes.SUBJECT, SESSIONS)  # who follows what changes may have lost a session
         log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
         return row
 
