@@ -1,4 +1,4 @@
-"""Where the master can be sent: by a job that says where it is, by a header that says where its caller is, by a webhook."""
+"""Where the master can be sent: by a job that says where it is, by a header that names a caller, by a webhook."""
 
 from __future__ import annotations
 

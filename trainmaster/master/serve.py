@@ -140,7 +140,7 @@ def make_services(
 ) -> tuple[Services, Site]:
     """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
     store = Store(engine, presence)
-    identity_ = bootstrap.prepare(store, _initial_password(config, data))
+    identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
     try:
@@ -228,20 +228,25 @@ def database_url(db: Database) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def _initial_password(config: MasterConfig, data: Path) -> str:
-    """The first users' password: told by the environment or the configuration, else made up and left in a file."""
+def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
+    """The first users' passwords by their names: one for all, told by the environment or the configuration, else one
+    for each, made up and left in a file."""
+    names = [name for name, _ in identity.FIRST_USERS]
     told = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
     if told:
-        return told
+        return dict.fromkeys(names, told)
     path = data / "initial-password"
     try:
-        return path.read_text().strip()
+        lines = path.read_text().splitlines()
     except FileNotFoundError:
-        password = identity.generate_password()
+        made = {name: identity.generate_password() for name in names}
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "w") as file:
-            file.write(password + "\n")
-        return password
+            file.writelines(f"{name}: {password}\n" for name, password in made.items())
+        return made
+    found = dict(line.split(": ", 1) for line in lines if ": " in line)
+    # An earlier version left one password for all.
+    return {name: found.get(name) or lines[0].strip() for name in names}
 
 
 def _bind(place: Place) -> socket.socket:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +16,7 @@ from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
+T = TypeVar("T")
 LONGEST_NAME = 100  # characters of a name that are told apart; users' names have 80 at most
 
 
@@ -43,7 +45,20 @@ async def enter(request: Request, body: LoginRequest, services: Services, *, ori
 
     A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
-    name = body.username.strip().lower()[:LONGEST_NAME] or "nobody"
+
+    def log_in() -> LoginAnswer:
+        token, user = identity.log_in(
+            services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
+        )
+        return LoginAnswer(token=token, user=User.of(user))
+
+    return await counted(request, services, body.username, log_in)
+
+
+async def counted(request: Request, services: Services, username: str, check: Callable[[], T]) -> T:
+    """What `check` says of a password, as far as whoever asks may try one. Raises HTTPException 429, and what `check`
+    raises for a wrong one."""
+    name = username.strip().lower()[:LONGEST_NAME] or "nobody"
     address = request.client.host if request.client else ""
     if wait := services.guesses.begin(name, address):
         seconds = math.ceil(wait)
@@ -53,15 +68,9 @@ async def enter(request: Request, body: LoginRequest, services: Services, *, ori
             headers={"Retry-After": str(seconds)},
         )
 
-    def log_in() -> LoginAnswer:
-        token, user = identity.log_in(
-            services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
-        )
-        return LoginAnswer(token=token, user=User.of(user))
-
     try:
         async with services.password_checks:
-            answer = await run_in_threadpool(log_in)
+            answer = await run_in_threadpool(check)
     except AWAY:
         services.guesses.withdrawn(name, address)
         raise

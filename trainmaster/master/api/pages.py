@@ -66,7 +66,6 @@ async def send_form(request: Request, services: UsesServices) -> Response:
         return _form(services, request, to, str(error.detail), error.status_code)
     back = RedirectResponse(inside(to), 303)
     _set_session(request, back, answer.token)
-    back.delete_cookie(cookies.FORM)
     return back
 
 

@@ -55,6 +55,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/users/{{user_id}}": ANYBODY,
     f"PATCH {V1}/users/{{user_id}}": ANYBODY,
     f"POST {V1}/users/{{user_id}}/password": ANYBODY,
+    f"POST {X1}/users/{{user_id}}/password": ANYBODY,
     f"POST {V1}/groups": P.UPDATE_GROUP,
     f"POST {V1}/groups/search": ANYBODY,
     f"GET {V1}/groups/{{group_id}}": ANYBODY,

@@ -192,7 +192,7 @@ def _with_pass(services: Services, request: Request, name: str, caller: Caller, 
     back = RedirectResponse(here, 303)
     word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
     secure = request.url.scheme == "https"
-    path = f"/proxy/{quote(name)}/"
+    path = f"/proxy/{quote(name, safe=':')}/"
     # Lax: the way here began on the master's page, or on any other that has a link.
     back.set_cookie(cookies.PASS, word, path=path, httponly=True, samesite="lax", secure=secure)
     return back

@@ -101,12 +101,12 @@ def client_hash(password: str) -> str:
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 
-def ensure_first_users(session: Session, password: str) -> bool:
+def ensure_first_users(session: Session, passwords: Mapping[str, str]) -> bool:
     """Create `admin` and `determined` in an empty database. True when they were created."""
     if session.scalar(select(User.id).limit(1)) is not None:
         return False
-    hashed = _hasher.hash(client_hash(password))
-    session.add_all(User(username=name, admin=admin, password_hash=hashed) for name, admin in FIRST_USERS)
+    hashes = {name: _hasher.hash(client_hash(passwords[name])) for name, _ in FIRST_USERS}
+    session.add_all(User(username=name, admin=admin, password_hash=hashes[name]) for name, admin in FIRST_USERS)
     session.flush()
     return True
 
@@ -134,6 +134,15 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origi
         session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
         user.last_auth_at = now()
     return token, user
+
+
+def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
+    """Raises Forbidden for another password than the user's."""
+    with store.reading() as session:
+        stored = session.scalar(select(User.password_hash).where(User.id == user_id))
+    sent = password if is_hashed else client_hash(password)
+    if not _verify(stored or _NOBODY, sent) or stored is None:
+        raise Forbidden("The present password is wrong.")
 
 
 def log_out(store: Store, token: str) -> None:
