@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
@@ -20,10 +22,13 @@ from tests.api.http import Answer, Api
 from tests.api.jobs import Job, config, give_slots, jobs_of
 from tests.api.listener import listening
 from tests.api.tasks import generic, lines
+from tests.cluster.layout import USERS
+from tests.cluster.users import ensure_users
 from tests.e2e.master import MasterProcess, free_port, serving, wait_for
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.services import addresses
+from trainmaster.master.services.listeners import Listeners
 
 SECRET = "internal service of the master's host: secret=42"
 
@@ -350,3 +355,47 @@ def test_a_redirect_is_not_followed_inside(admin: Api) -> None:
         listener.answers += [302]
         told_about(admin, listener.url)
         assert len(listener.heard) == 1
+
+
+# -- whose a listener is --------------------------------------------------------------------------------------------
+
+
+def test_what_listens_is_the_jobs_by_its_account_or_by_its_descent(neighbour: int) -> None:
+    here = addresses.canonical("127.0.0.1")
+    assert here is not None
+    listeners = Listeners()
+    assert listeners.there(here, neighbour)
+    assert not listeners.there(here, free_port())
+    own = pwd.getpwuid(os.geteuid()).pw_name
+    for account in (None, own, "no-such-account"):
+        assert not listeners.are_of("x.1", account, here, neighbour)
+    marked = {**os.environ, "DET_ALLOCATION_ID": "x.1"}
+    with listening_as({}, marked) as port:
+        assert listeners.are_of("x.1", None, here, port)
+        assert not listeners.are_of("x.10", None, here, port)
+        assert not listeners.are_of("x.", None, here, port)
+
+
+def test_another_accounts_listener_is_its_jobs_alone() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not root: nothing can be run as another account")
+    ensure_users()
+    here = addresses.canonical("127.0.0.1")
+    assert here is not None
+    first, second = (pwd.getpwnam(name) for name in USERS[:2])
+    with listening_as({"user": first.pw_uid, "group": first.pw_gid, "cwd": "/"}, {"PATH": os.defpath}) as port:
+        assert Listeners().are_of("x.1", first.pw_name, here, port)
+        assert not Listeners().are_of("x.1", second.pw_name, here, port)
+        assert not Listeners().are_of("x.1", None, here, port)
+        assert not Listeners().are_of("x.1", "root", here, port)
+
+
+@contextlib.contextmanager
+def listening_as(who: dict[str, Any], environment: dict[str, str]) -> Iterator[int]:
+    """A process that listens on a port of the loopback."""
+    port = free_port()
+    code = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(600)"
+    with subprocess.Popen(["/usr/bin/python3", "-c", code], env=environment, **who) as process:
+        wait_for(lambda: answers(port), "the listener")
+        yield port
+        process.kill()

@@ -74,7 +74,7 @@ def test_the_master_asks_no_browser_for_a_password_in_its_own_window(closed_trap
         "x=1;auth={}",
         "x=1;  auth={}",
         "x=1;\tauth={}",
-        "x=1, auth={}",
+        "x=1; y=2, auth={}",
         "auth={};x=1",
         "auth ={}; x=1",
         "AUTH={}; x=1",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from starlette.requests import HTTPConnection
@@ -21,14 +20,20 @@ def shown(connection: HTTPConnection, name: str) -> list[str]:
 
 
 def for_services(connection: HTTPConnection) -> str:
-    """What a request's cookies are without the master's, however they are written."""
-    return "; ".join(part for key, _, part in _pairs(connection) if not is_ours(key))
+    """What a request's cookies are without the master's, however they are written: some servers take a comma for a
+    semicolon."""
+    return "; ".join(part for _, _, part in _pairs(connection) if not any(map(_names_ours, part.split(","))))
+
+
+def _names_ours(piece: str) -> bool:
+    name, equals, _ = piece.partition("=")
+    return bool(equals) and is_ours(name)
 
 
 def _pairs(connection: HTTPConnection) -> Iterator[tuple[str, str, str]]:
     """Names, values and the parts as they came. A part without `=` is a value without a name (RFC 6265bis, 5.7)."""
     for header in connection.headers.getlist("cookie"):
-        for part in re.split("[;,](?=[^;,]*=)|;", header):  # some servers take a comma for a semicolon
+        for part in header.split(";"):
             name, equals, value = part.partition("=")
             if part.strip(_BLANK):
                 yield (name.strip(_BLANK) if equals else ""), value.strip(_BLANK), part.strip(_BLANK)

@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, FastAPI, Request, WebSocket
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
@@ -23,23 +21,14 @@ from websockets.typing import Subprotocol
 
 from trainmaster.master.api import cookies
 from trainmaster.master.api.answers import PASSED_ON
-from trainmaster.master.api.dependencies import (
-    SAFE,
-    Services,
-    UsesServices,
-    in_header,
-    same_page,
-    session_cookie,
-    user_of,
-    user_of_session,
-)
+from trainmaster.master.api.dependencies import Services, UsesServices, in_header
 from trainmaster.master.api.doors import SERVICES
 from trainmaster.master.api.failures import envelope
-from trainmaster.master.api.guard import SCOPE_KEY, Behind, Guard
-from trainmaster.master.services import idle, proxies, tickets
-from trainmaster.master.services.errors import Forbidden, NotFound, ServiceError, Unauthenticated
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.proxies import NOT_THERE, Service
+from trainmaster.master.api.guard import SCOPE_KEY, Guard
+from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
+from trainmaster.master.services import idle
+from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
+from trainmaster.master.services.proxies import Service
 from trainmaster.master.services.store import Store
 
 if TYPE_CHECKING:
@@ -48,7 +37,6 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["proxy"])
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-TICKET = "trainmaster-ticket"  # in a query
 SANDBOX = b"sandbox allow-scripts allow-forms allow-popups allow-downloads"
 REACH_WITHIN = 10.0  # seconds for a connection to a job
 PIECE = 64 * 1024  # bytes
@@ -82,72 +70,6 @@ _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-trans
 _lately_used: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
 
 
-# -- who ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Visit:
-    """Somebody at a service. `caller`: None where the service asks for credentials of its own, or for none."""
-
-    service: Service
-    caller: Caller | None = None
-
-    @property
-    def behind(self) -> Behind:
-        """For whom the connection is kept open."""
-        if self.caller is None:
-            return Behind(self.service.owner_id)
-        return Behind(self.caller.user_id, self.caller.session_id)
-
-    @property
-    def by_owner(self) -> bool:
-        return self.caller is not None and self.caller.user_id == self.service.owner_id
-
-
-def _admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
-    """Who comes to which service, when they may use it. Raises Unauthenticated, Forbidden, NotFound."""
-    service = proxies.find(services.store, services.settings, name)
-    open_to_all = service is not None and service.open
-    caller = _caller(services, connection, name)
-    if caller is None and not open_to_all:
-        raise Unauthenticated("Log in first: `det user login`.")
-    if service is None:
-        raise NotFound(NOT_THERE.format(name))
-    if caller is not None and not open_to_all:
-        proxies.enter(services.settings, service, caller)
-    proxies.check_listener(service)
-    return Visit(service, caller)
-
-
-def _caller(services: Services, connection: HTTPConnection, name: str) -> Caller | None:
-    """By a header, by a ticket, or by a pass to this task; the session's own cookie is never enough. Raises
-    Unauthenticated, Forbidden."""
-    if token := in_header(connection):
-        return user_of(services, token)
-    task_id = name.partition(":")[0]
-    if ticket := _ticket(connection):
-        return user_of_session(services, tickets.redeem(services.store, ticket, tickets.service_of(task_id)))
-    if services.services_url is not None and SERVICES not in connection.scope:
-        return None  # ports of one host share cookies: a pass counts only where it was given
-    shown = cookies.shown(connection, cookies.PASS)
-    number = tickets.session_in(services.settings, shown[0], task_id) if len(shown) == 1 else None
-    if number is None:
-        return None
-    try:
-        caller = user_of_session(services, number)
-    except Unauthenticated:
-        return None  # like no pass: log in again
-    harmless = connection.scope.get("method") in SAFE
-    if not harmless and not same_page(connection, services, caller):
-        origin = connection.headers.get("origin")
-        raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
-    return caller
-
-
-def _ticket(connection: HTTPConnection) -> str:
-    return connection.query_params.get(TICKET, "")
-
-
 def _note_use(store: Store, task_id: str) -> None:
     time_now = time.monotonic()
     if time_now - _lately_used.get(task_id, -idle.GRAIN) >= idle.GRAIN:
@@ -155,61 +77,6 @@ def _note_use(store: Store, task_id: str) -> None:
             _lately_used.clear()
         _lately_used[task_id] = time_now
         idle.used(store, task_id)
-
-
-# -- browsers on their way in ---------------------------------------------------------------------------------------
-
-
-def _lead_in(services: Services, request: Request, name: str, error: Unauthenticated) -> Response:
-    """A browser that comes without a pass is led to one: by the form to a session, by its session's cookie to a
-    pass or, where services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
-    if request.method != "GET" or in_header(request):
-        raise error
-    here = _onward_path(request)
-    if SERVICES in request.scope:
-        raise Unauthenticated("Open this from the master's own page or with `det`: you have no pass to it here.")
-    if token := session_cookie(request):
-        try:
-            return _pass_on(services, request, name, user_of(services, token), here)
-        except Unauthenticated:
-            pass  # the session has ended
-    if "text/html" not in request.headers.get("accept", ""):
-        raise error
-    return RedirectResponse(f"/login?{urlencode({'to': here})}", 303)
-
-
-def _pass_on(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
-    task_id = name.partition(":")[0]
-    if services.services_url is None:
-        return _with_pass(services, request, name, caller, here)
-    ticket = tickets.issue(services.store, caller, tickets.service_of(task_id))
-    joint = "&" if "?" in here else "?"
-    return RedirectResponse(f"{services.services_url}{here}{joint}{TICKET}={ticket}", 303)
-
-
-def _with_pass(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
-    assert caller.session_id is not None
-    back = RedirectResponse(here, 303)
-    word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
-    secure = request.url.scheme == "https"
-    path = f"/proxy/{quote(name, safe=':')}/"
-    # Lax: the way here began on the master's page, or on any other that has a link.
-    back.set_cookie(cookies.PASS, word, path=path, httponly=True, samesite="lax", secure=secure)
-    return back
-
-
-def _onward_path(request: HTTPConnection) -> str:
-    """The path and query that were asked for, without a ticket, as they were sent."""
-    raw = request.scope.get("raw_path") or request.scope["path"].encode()
-    path: str = raw.decode("latin-1")
-    query = _query(request)
-    return f"{path}?{query}" if query else path
-
-
-def _query(connection: HTTPConnection) -> str:
-    """As it was sent, without a ticket."""
-    parts = connection.scope["query_string"].decode("latin-1").split("&")
-    return "&".join(part for part in parts if part.partition("=")[0] != TICKET)
 
 
 # -- headers --------------------------------------------------------------------------------------------------------
@@ -281,7 +148,7 @@ def _target(connection: HTTPConnection, service: Service, name: str) -> str:
     path: str = raw.decode("latin-1")
     if not service.prefixed:
         path = path[len("/proxy/") + path[len("/proxy/") :].index("/") :]
-    query = _query(connection)
+    query = query_of(connection)
     return f"{path}?{query}" if query else path
 
 
@@ -301,11 +168,11 @@ def without_slash(service_id: str, request: Request) -> Response:
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
 async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
     try:
-        visit = await run_in_threadpool(_admit, services, request, service_id)
+        visit = await run_in_threadpool(admit, services, request, service_id)
     except Unauthenticated as error:
-        return await run_in_threadpool(_lead_in, services, request, service_id, error)
-    if visit.caller is not None and _ticket(request) and request.method == "GET":
-        return _with_pass(services, request, service_id, visit.caller, _onward_path(request))
+        return await run_in_threadpool(lead_in, services, request, service_id, error)
+    if visit.caller is not None and ticket_of(request) and request.method == "GET":
+        return with_pass(services, request, service_id, visit.caller, asked_for(request))
     service = visit.service
     request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
@@ -338,12 +205,13 @@ def _request(request: Request, service: Service, name: str) -> httpx.Request:
 
 
 def _transport(request: Request) -> httpx.AsyncHTTPTransport:
-    """One for the application: connections are kept. No client around it, which would keep cookies too."""
+    """One for the application. Connections are not kept: whose they lead to is looked at before each. No client around
+    it, which would keep cookies."""
     import httpx
 
     state = request.app.state
     if not hasattr(state, "proxy_transport"):
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=15.0)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         state.proxy_transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
     found: httpx.AsyncHTTPTransport = state.proxy_transport
     return found
@@ -371,7 +239,7 @@ async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
 async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     services: Services = socket.app.state.services
     try:
-        visit = await run_in_threadpool(_admit, services, socket, service_id)
+        visit = await run_in_threadpool(admit, services, socket, service_id)
     except ServiceError as error:
         status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
         await socket.send_denial_response(envelope(status, error.message))

@@ -31,8 +31,8 @@ from trainmaster.master.api.dependencies import (
     user_of_session,
 )
 from trainmaster.master.api.failures import envelope, explained, note_refusal
-from trainmaster.master.api.proxy import TICKET
 from trainmaster.master.api.shapes import rfc3339
+from trainmaster.master.api.visits import TICKET
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
