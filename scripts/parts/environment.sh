@@ -1,5 +1,5 @@
 # Makes a Python environment for this checkout, outside it, and sets PYTHON. Sourced by the scripts beside it.
-# Usage: . scripts/parts/environment.sh NAME EXTRAS [more pip arguments]
+# Usage: . scripts/parts/environment.sh, then make_environment NAME EXTRAS
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
@@ -22,12 +22,11 @@ find_python() {
     fail "Python 3.11 or newer with its venv module is needed (Debian, Ubuntu: apt install python3 python3-venv), or set TRAINMASTER_PYTHON."
 }
 
-make_environment() { # NAME EXTRAS [pip arguments]
+make_environment() { # NAME EXTRAS: the packages of requirements/NAME.txt, and this checkout with those extras
     local name=$1 extras=$2 base mark folder
-    shift 2
     base=$(find_python) || exit 1
     # What decides the content decides the name: a changed lock makes a new environment, the old one stays usable.
-    mark=$(cat "$root/pyproject.toml" "$root"/requirements/*.txt "$root/scripts/parts/environment.sh" <(printf '%s' "$base $root $*") | sha256sum | cut -c1-12)
+    mark=$(cat "$root/pyproject.toml" "$root/requirements/$name.txt" "$root/scripts/parts/environment.sh" <(printf '%s' "$base $root") | sha256sum | cut -c1-12)
     folder=$cache/$name-$mark
     PYTHON=$folder/bin/python
     export PATH=$folder/bin:$PATH
@@ -40,7 +39,9 @@ make_environment() { # NAME EXTRAS [pip arguments]
         rm -rf "$folder"
         "$base" -m venv "$folder" &&
             "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-                --constraint "$root/requirements/lock.txt" "$@" --editable "$root[$extras]" &&
+                --require-hashes --requirement "$root/requirements/$name.txt" &&
+            "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
+                --no-deps --no-build-isolation --editable "$root[$extras]" &&
             touch "$folder/.complete"
     ) 9>"$cache/$name.lock" || fail "The installation failed; the lines above say why. Mend it and run this again."
 }

@@ -22,7 +22,7 @@ host: 0.0.0.0
 cluster_name: site
 db: {host: db, user: u, password_file: /secret, name: tm}
 data: /var/lib/tm
-master_url: http://login1:8080
+master_url: https://login1:8080
 security: {initial_user_password: pw, tls: {cert: /c, key: /k}}
 log: {level: debug, color: false}
 resource_manager:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from trainmaster.config.secrets import MASK, masked, masked_text, masks, unmasked
+from typing import Any
+
+import pytest
+
+from trainmaster.config.secrets import MASK, for_job, masked, masked_text, masks, unmasked
 from trainmaster.config.source import read
 
 SECRETS = {"password": "hunter2", "auth": "aHVudGVyMg==", "identitytoken": "id", "registrytoken": "rt"}
@@ -17,10 +21,70 @@ def test_every_secret_is_masked_and_comes_back_from_the_original() -> None:
     shown = masked(original)
     assert shown == config(**dict.fromkeys(SECRETS, MASK))
     assert original == config(**SECRETS)
-    assert (masks(shown), masks(original)) == (list(SECRETS), [])
+    places = [f"environment.registry_auth.{key}" for key in SECRETS]
+    assert (masks(shown), masks(original)) == (places, [])
     assert unmasked(shown, original) == original
-    assert masks(unmasked(shown, config(password="hunter2"))) == ["auth", "identitytoken", "registrytoken"]
+    assert masks(unmasked(shown, config(password="hunter2"))) == places[1:]
     assert unmasked(config(password="new"), original) == config(password="new")
+
+
+@pytest.mark.parametrize(
+    ("original", "shown"),
+    [
+        ({"checkpoint_storage": {"type": "s3", "bucket": "b", "secret_key": "s", "access_key": "a"}},
+         {"checkpoint_storage": {"type": "s3", "bucket": "b", "secret_key": MASK, "access_key": MASK}}),
+        ({"checkpoint_storage": {"connection_string": "x;y", "container": "c"}},
+         {"checkpoint_storage": {"connection_string": MASK, "container": "c"}}),
+        ({"environment": {"environment_variables": ["HF_TOKEN=abc", "A=1", "TOKENIZERS_PARALLELISM=true", "TOKEN"]}},
+         {"environment": {"environment_variables": [f"HF_TOKEN={MASK}", "A=1", "TOKENIZERS_PARALLELISM=true",
+                                                    "TOKEN"]}}),
+        ({"environment": {"environment_variables": {"cpu": ["WANDB_API_KEY=k"], "cuda": ["B=2", "X_SECRET=k=1"]}}},
+         {"environment": {"environment_variables": {"cpu": [f"WANDB_API_KEY={MASK}"],
+                                                    "cuda": ["B=2", f"X_SECRET={MASK}"]}}}),
+        ({"environment": {"pod_spec": {"env": [{"name": "DB_PASSWORD", "value": "p"}, {"name": "A", "value": "1"}]}}},
+         {"environment": {"pod_spec": {"env": [{"name": "DB_PASSWORD", "value": MASK}, {"name": "A", "value": "1"}]}}}),
+        ({"data": {"url": "postgresql://ada:pw@host/db", "sas": "https://a.example/c?sv=1&sig=Ab%2F&se=2"}},
+         {"data": {"url": f"postgresql://ada:{MASK}@host/db", "sas": f"https://a.example/c?sv=1&sig={MASK}&se=2"}}),
+        ({"integrations": {"pachyderm": {"dataset": {"token": "t", "repo": "r"}}}},
+         {"integrations": {"pachyderm": {"dataset": {"token": MASK, "repo": "r"}}}}),
+        ({"db": {"password": "p", "password_file": "/etc/p"}, "security": {"initial_user_password": "p"}},
+         {"db": {"password": MASK, "password_file": "/etc/p"}, "security": {"initial_user_password": MASK}}),
+    ],
+)  # fmt: skip
+def test_a_value_is_hidden_by_the_name_of_its_key(original: dict[str, Any], shown: dict[str, Any]) -> None:
+    assert masked(original) == shown
+    assert unmasked(shown, original) == original
+    assert masked(shown) == shown
+    assert masks(shown)
+    assert MASK not in str(unmasked(shown, original))
+
+
+def test_a_mask_gets_the_value_of_its_own_variable_whatever_stands_before_it() -> None:
+    original = {"environment_variables": ["A_TOKEN=1", "B_TOKEN=2"]}
+    assert unmasked({"environment_variables": ["C=3", f"B_TOKEN={MASK}"]}, original) == {
+        "environment_variables": ["C=3", "B_TOKEN=2"]
+    }
+    assert masks(unmasked({"environment_variables": [f"C_TOKEN={MASK}"]}, original)) == ["environment_variables"]
+
+
+def test_a_mask_is_not_exchanged_for_the_secret_of_another_key() -> None:
+    """Somebody who may read a fork's `description` would learn what the original's password is."""
+    original = config(**SECRETS)
+    moved = {**masked(original), "name": MASK, "description": MASK}
+    found = unmasked(moved, original)
+    assert (found["name"], found["description"]) == (MASK, MASK)
+
+
+def test_hyperparameters_are_shown_whatever_they_are_called() -> None:
+    given = {"hyperparameters": {"token": "bpe", "secret": {"type": "const", "val": "x"}}}
+    assert masked(given) == given
+    assert masks({"hyperparameters": {"stars": MASK}}) == []
+
+
+def test_the_job_gets_everything_but_the_registrys_password() -> None:
+    given = {**config(**SECRETS), "data": {"password": "for the training"}}
+    assert for_job(given)["data"] == given["data"]
+    assert for_job(given)["environment"] == masked(given)["environment"]
 
 
 def test_what_has_no_secret_stays_as_it_is() -> None:

@@ -67,11 +67,13 @@ class MasterProcess:
         user: str | None = None,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
+        certificate: Path | None = None,
     ) -> None:
-        self.folder, self.user = folder, user
+        """`certificate`: what to trust of a master whose configuration has TLS."""
+        self.folder, self.user, self.certificate = folder, user, certificate
         self.data = folder / "data"
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{'https' if certificate else 'http'}://127.0.0.1:{self.port}"
         self.password = secrets.token_urlsafe(12)
         self.log = folder / "master.log"
         self._python = python
@@ -139,7 +141,7 @@ class MasterProcess:
             raise
 
     def client(self, user: str = "determined") -> Master:
-        transport = Transport(self.url)
+        transport = Transport(self.url, certificate=str(self.certificate) if self.certificate else None)
         self._transports.append(transport)
         master = Master(transport)
         master.login(user, self.password)
@@ -155,6 +157,7 @@ class MasterProcess:
             "DET_USER": "determined",
             "DET_PASS": self.password,
             "DET_DEBUG_CONFIG_PATH": str(self.folder / "det"),
+            **({"DET_MASTER_CERT_FILE": str(self.certificate)} if self.certificate else {}),
         }
         done = subprocess.run(
             [sys.executable, "-m", "trainmaster.cli.det", *arguments],

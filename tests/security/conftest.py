@@ -18,6 +18,16 @@ from tests.api.conftest import (
 )
 
 __all__ = [
-    *("admin", "chief", "engine", "experiment", "job", "keeper", "master"),
-    *("nobody", "ruled", "runner", "running", "user"),
+    "admin",
+    "chief",
+    "engine",
+    "experiment",
+    "job",
+    "keeper",
+    "master",
+    "nobody",
+    "ruled",
+    "runner",
+    "running",
+    "user",
 ]

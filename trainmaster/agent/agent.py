@@ -18,7 +18,7 @@ from pathlib import Path
 from trainmaster.agent.account import NoAccount, account_for
 from trainmaster.agent.engine import CannotStart, Engine, EngineAway
 from trainmaster.agent.folders import Folders
-from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotGiven
+from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotEnrolled, NotGiven
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
 from trainmaster.agent.registry import login_for
 from trainmaster.containers import Bind
@@ -68,10 +68,12 @@ class Identity:
 
 
 class Agent:
-    """One agent. `run` returns when `stop` was called; containers go on."""
+    """One agent. `run` returns when `stop` was called; containers go on. `key`: that of the master's agents, by which
+    this one enrols when it has no secret, or not the one that the master knows."""
 
-    def __init__(self, identity: Identity, link: MasterLink, engine: Engine, folders: Folders) -> None:
+    def __init__(self, identity: Identity, link: MasterLink, engine: Engine, folders: Folders, key: str = "") -> None:
         self._identity, self._link, self._engine, self._folders = identity, link, engine, folders
+        self._key = key
         self._instance = secrets.token_hex(8)
         self._lock = threading.Lock()
         self._notes: dict[str, Local] = {}  # what only this process knows of a token
@@ -127,6 +129,12 @@ class Agent:
                     log.info("all is well again")
                 said, tries = "", 0
                 pause = self._orders.heartbeat
+            except NotEnrolled as fault:
+                if not self._key or not self._link.secret:
+                    self._fault = fault
+                    return
+                self._link.secret = ""  # and ask for another one in the next turn
+                continue
             except MustLeave as fault:
                 self._fault = fault
                 return
@@ -140,6 +148,9 @@ class Agent:
 
     def _turn(self) -> None:
         """Say what is, do what follows; again at once when the answer changed something."""
+        if not self._link.secret:
+            self._folders.keep_secret(self._link.enrol(self._key))
+            log.info("the master has given this agent a secret of its own")
         orders = self._orders
         report = AgentReport(
             hostname=self._identity.hostname,

@@ -3,6 +3,7 @@
 jobs/<token>/      the job folder; mode 0700, of the job's account
 node/<token>/      empty at first: the container's /run/determined
 home/<token>/      the container's home
+secret             what the master knows this agent by; mode 0600
 started/<token>    holds the job's id; there from just before its container is started until all is removed
 """
 
@@ -21,6 +22,7 @@ from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 
 MAX_FILES_OF_JOB = 2**30  # bytes that a master may stage
 URL_FILE = "master-url"
+SECRET_FILE = "secret"  # noqa: S105
 STREAMS, EXITS = "spool", "exit"
 
 
@@ -32,6 +34,23 @@ class Folders:
         for name in ("jobs", "node", "home", "started"):
             (data / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         data.chmod(0o700)
+
+    def secret(self) -> str:
+        """What the master gave this agent to be known by; empty before that."""
+        try:
+            return (self._data / SECRET_FILE).read_text().strip()
+        except FileNotFoundError:
+            return ""
+
+    def keep_secret(self, secret: str) -> None:
+        """Raises OSError."""
+        draft = self._data / f".{SECRET_FILE}"
+        draft.unlink(missing_ok=True)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+            handle.write(f"{secret}\n")
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(self._data / SECRET_FILE)
 
     def job(self, token: str) -> Path:
         return self._data / "jobs" / token

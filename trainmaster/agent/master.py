@@ -28,6 +28,10 @@ class MustLeave(Exception):
     """The master does not want this agent; the message says why and what to do."""
 
 
+class NotEnrolled(MustLeave):
+    """The master does not know the agent's secret: it lost it, or an administrator revoked the agent."""
+
+
 class NotGiven(Exception):
     """The master refuses one thing: a job's files, what a container left."""
 
@@ -36,13 +40,27 @@ class MasterLink:
     """The calls of one agent. Thread-safe: each call has its own connection."""
 
     def __init__(self, url: str, agent_id: str, secret: str, certificate: str | None = None) -> None:
-        """`url`: with scheme, host and port. `certificate`: a file of CA certificates; None trusts the system's."""
+        """`url`: with scheme, host and port. `secret`: the agent's own; empty before it has enrolled. `certificate`: a
+        file of CA certificates; None trusts the system's."""
         self.url = url
         self._parts = urlsplit(url)
         self._base = f"{self._parts.path.rstrip('/')}/api/x1/agents/{quote(agent_id)}"
-        self._secret = secret
+        self.secret = secret
         self._certificate = certificate
         self._waiting: socket.socket | None = None
+
+    def enrol(self, key: str) -> str:
+        """Get a secret for the key of agents, and use it from now on. Raises MasterAway, MustLeave."""
+        try:
+            with self._call("POST", "/enrol", b"", {"Authorization": f"Bearer {key}"}) as answer:
+                content = answer.read(MAX_ANSWER)
+        except NotEnrolled as refusal:
+            raise MustLeave(str(refusal)) from None
+        try:
+            self.secret = str(json.loads(content)["secret"])
+        except (ValueError, KeyError, TypeError):
+            raise MasterAway("what answers does not speak as a master does; is the address right?") from None
+        return self.secret
 
     def sync(self, report: AgentReport) -> Orders:
         """Say what is here; what should be. Raises MasterAway, MustLeave."""
@@ -94,7 +112,7 @@ class MasterLink:
                 method,
                 self._base + path,
                 body=body,
-                headers={"Authorization": f"Bearer {self._secret}", **(headers or {})},
+                headers={"Authorization": f"Bearer {self.secret}", **(headers or {})},
                 encode_chunked=not isinstance(body, bytes | None),
             )
             answer = connection.getresponse()
@@ -133,8 +151,10 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
         said = json.loads(content)["message"]
     except (ValueError, KeyError, TypeError):
         said = content[:200].decode(errors="replace")
-    if status in (401, 403):
-        return MustLeave(f"The master at {url} does not accept the agent's token: {said}")
+    if status == 401:
+        return NotEnrolled(f"The master at {url} does not accept this agent: {said}")
+    if status == 403:
+        return MustLeave(f"The master at {url} does not accept this agent: {said}")
     if status == 409:
         return MustLeave(str(said))
     if status in (400, 404, 413, 422):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.cli import admin_helper, agent_daemon
+from trainmaster.cli import admin_helper, admin_tls, agent_daemon
 from trainmaster.cli.terminal import protect
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_place(p)
     p.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
-    p.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 8080)")
+    p.add_argument("--port", type=int, help="port to listen on; 0 takes a free one (default: 8080, with TLS 8443)")
     p.set_defaults(run=_serve, parser=p)
     p = commands.add_parser(
         "agent",
@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("helper", help="jobs that run as the people who ask for them")
     p.set_defaults(parser=p)
     admin_helper.add_to(p, _config)
+    p = commands.add_parser("tls", help="the master's certificate")
+    p.set_defaults(parser=p)
+    admin_tls.add_to(p)
     p = commands.add_parser("config", help="the configuration file")
     p.set_defaults(parser=p)
     verbs = p.add_subparsers(title="verbs", metavar="VERB")

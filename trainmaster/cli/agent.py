@@ -19,6 +19,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("disable", _disable, "give an agent no more jobs, and end those it has", "det agent disable host1")
     _add_which(p)
     p.add_argument("--drain", action="store_true", help="let the jobs it has go on to their end")
+    p = verbs.add("revoke", _revoke, "shut an agent out, as when its host was broken into", "det agent revoke host1")
+    p.add_argument("agent_id", metavar="AGENT")
 
 
 def _add_which(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +72,15 @@ def _disable(args: argparse.Namespace) -> None:
     for name in _named(args, [agent["id"] for agent in master.agents()] if args.all else []):
         master.disable_agent(name, drain=args.drain)
         print(f"Disabled agent {name}.", file=sys.stderr)
+
+
+def _revoke(args: argparse.Namespace) -> None:
+    connect(args).revoke_agent(args.agent_id)
+    print(
+        f"Revoked agent {args.agent_id}: its secret is worthless. Agents that enrol from now on, this one too, need "
+        "the key that is in the master's agent-token file now.",
+        file=sys.stderr,
+    )
 
 
 def _named(args: argparse.Namespace, everybody: list[str]) -> list[str]:

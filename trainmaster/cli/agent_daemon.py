@@ -29,7 +29,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="auto takes NVIDIA GPUs where there are any",
     )
     parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help=f"file with the agents' token (default: {TOKEN_VARIABLE})"
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"file with the key by which agents enrol, needed once (default: {TOKEN_VARIABLE})",
     )
     parser.add_argument(
         "--job-user", metavar="NAME", help="account of jobs that name none; wanted when the agent runs as root"
@@ -96,8 +99,10 @@ def _serve(args: argparse.Namespace) -> int:
     except OSError as error:
         raise Refused(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
     identity = Identity(agent_id, socket.gethostname(), args.pool, slots, _addresses(url), args.job_user)
-    link = MasterLink(url, agent_id, _token(args.token_file), str(args.certificate) if args.certificate else None)
-    agent = Agent(identity, link, engine, folders)
+    secret = folders.secret()
+    key = _key(args.token_file, needed=not secret)
+    link = MasterLink(url, agent_id, secret, str(args.certificate) if args.certificate else None)
+    agent = Agent(identity, link, engine, folders, key)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     signal.signal(signal.SIGUSR1, lambda *_: agent.drain())
@@ -109,18 +114,22 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _token(path: Path | None) -> str:
+def _key(path: Path | None, *, needed: bool) -> str:
+    """The key of the master's agents; empty where there is none and it is not `needed`. Raises Refused."""
+    found = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if path is not None:
         try:
             found = path.read_text().strip()
         except OSError as error:
-            raise Refused(f"--token-file {path} cannot be read: {error.strerror}.") from None
-    else:
-        found = os.environ.pop(TOKEN_VARIABLE, "").strip()
+            if needed:
+                raise Refused(f"--token-file {path} cannot be read: {error.strerror}.") from None
+            return ""
+    if not found and not needed:
+        return ""
     if len(found) < MIN_TOKEN or not found.isascii() or not found.isprintable():
         raise Refused(
-            f"The agents' token is missing: copy the file agent-token from the master's jobs folder, and name it with "
-            f"--token-file, or set {TOKEN_VARIABLE}."
+            f"The key of the master's agents is missing: copy the file agent-token from the master's jobs folder, and "
+            f"name it with --token-file, or set {TOKEN_VARIABLE}. It is needed once."
         )
     return found
 

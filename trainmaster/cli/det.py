@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    from trainmaster.cli.session import UsageError
-    from trainmaster.client.errors import ClientError, FileFault
+    from trainmaster.cli.session import UsageError, trusts_now
+    from trainmaster.client.errors import ClientError, FileFault, NotTrusted
 
     try:
         word = _first_word(arguments)
@@ -89,7 +89,12 @@ def _run(arguments: list[str]) -> int:
         if getattr(args, "run", None) is None:
             (getattr(args, "parser", None) or parser).print_help(sys.stderr)
             return 2
-        return int(args.run(args) or 0)
+        try:
+            return int(args.run(args) or 0)
+        except NotTrusted as error:  # before anything was said to the master
+            if not trusts_now(args, error):
+                raise
+            return int(args.run(args) or 0)
     except UsageError as error:
         print(f"det: {error}", file=sys.stderr)
         return 2

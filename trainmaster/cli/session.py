@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from trainmaster.client import credentials
 from trainmaster.client import login as logins
-from trainmaster.client.errors import ClientError, NotLoggedIn
-from trainmaster.client.login import transport
+from trainmaster.client.errors import ClientError, NotLoggedIn, NotTrusted
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 
@@ -40,8 +40,9 @@ def login(args: argparse.Namespace, username: str | None) -> str:
     if username:
         args.user = username
     user, password = identity(args, url)
-    token = Master(transport(url)).login(user, ask(user) if password is None else password)
+    token, mark = logins.new_session(url, user, ask(user) if password is None else password)
     credentials.remember(url, user, token, active=True)
+    credentials.remember_mark(url, user, mark)
     return user
 
 
@@ -79,6 +80,28 @@ def secret(question: str, what: str) -> str:
 def warn_of_argument(what: str) -> None:
     """Scripts that were written for Determined's client go on working."""
     _warn(f"{what.lower()} stands in the list of processes and in the shell's history: leave it out, and pipe it in")
+
+
+def trusts_now(args: argparse.Namespace, error: NotTrusted) -> bool:
+    """Whether the person at the terminal says yes to the master's certificate, which is believed from then on. Raises
+    ClientError."""
+    if os.environ.get("DET_MASTER_CERT_FILE") or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    from trainmaster.client import tls
+
+    url = master_url(args)
+    shown = tls.presented(url)
+    before = tls.accepted(url)
+    print(f"det: {error}", file=sys.stderr)
+    if before is not None and tls.fingerprint(before) != tls.fingerprint(shown):
+        print("This is not the certificate that you said yes to before: ask your administrator why.", file=sys.stderr)
+    print(f"SHA-256 fingerprint of the certificate that it shows:\n{tls.fingerprint(shown)}", file=sys.stderr)
+    print("Compare it with the one that `trainmaster tls show` prints on the master's machine.", file=sys.stderr)
+    print("Believe it from now on? [y/N]: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        return False
+    tls.accept(url, shown)
+    return True
 
 
 def _warn(what: str) -> None:

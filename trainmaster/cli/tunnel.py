@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from trainmaster.cli.session import master_url, session
 from trainmaster.cli.verbs import positive
 from trainmaster.client.errors import ClientError, NotLoggedIn
+from trainmaster.client.tls import context_for, server_name
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -57,10 +57,20 @@ def _connected(args: argparse.Namespace) -> ClientConnection:
         token = None  # shells ask for a key, and for nothing else
     url = master_url(args)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    tls = _tls() if url.startswith("https") else None
+    secure = url.startswith("https")
+    tls = context_for(url, os.environ.get("DET_MASTER_CERT_FILE") or None) if secure else None
+    name = server_name(url) if secure else None
     address = f"ws{url.removeprefix('http')}/proxy/{args.service}/"
     try:
-        return connect(address, additional_headers=headers, ssl=tls, compression=None, max_size=None, proxy=None)
+        return connect(
+            address,
+            additional_headers=headers,
+            ssl=tls,
+            server_hostname=name,
+            compression=None,
+            max_size=None,
+            proxy=None,
+        )
     except InvalidStatus as error:
         import json
 
@@ -71,14 +81,6 @@ def _connected(args: argparse.Namespace) -> ClientConnection:
         raise ClientError(message) from None
     except (OSError, WebSocketException) as error:
         raise ClientError(f"The master at {url} cannot be reached: {error}.") from None
-
-
-def _tls() -> ssl.SSLContext:
-    certificate = os.environ.get("DET_MASTER_CERT_FILE")
-    context = ssl.create_default_context(cafile=None if certificate in (None, "noverify") else certificate)
-    if certificate == "noverify":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def _through(service: ClientConnection, read: Callable[[], bytes], write: Callable[[bytes], None]) -> None:

@@ -1,7 +1,8 @@
 """Who one is to which master: the token store that Determined's client keeps too (`auth.json`, version 2).
 
 `{"version": 2, "masters": {<canonical URL>: {"active_user": name, "tokens": {name: token}}}}`, under the lock file
-`auth.json.lock` (flock). Determined's client deletes a store that has anything else in it, so we add nothing.
+`auth.json.lock` (flock). Determined's client deletes a store that has anything else in it, so we add nothing: what
+tells this client from those who guess passwords stands in `client-marks.json`, `{<canonical URL>: {name: mark}}`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from trainmaster.client.errors import ClientError
 from trainmaster.client.transport import canonical_url
 
 VERSION = 2
+MARKS = "client-marks.json"
 
 
 def folder() -> Path:
@@ -60,6 +62,39 @@ def forget(url: str, user: str) -> None:
         masters.get(url, {}).get("tokens", {}).pop(user, None)
 
 
+def mark(url: str, user: str) -> str:
+    """What an earlier log-in of `user` left; empty when there was none."""
+    found = _marks().get(url)
+    return str(found.get(user) or "") if isinstance(found, dict) else ""
+
+
+def remember_mark(url: str, user: str, mark: str) -> None:
+    """Keep it for the next log-in. Raises ClientError."""
+    if not mark:
+        return
+
+    def changed() -> dict[str, Any]:
+        marks = _marks()
+        mine = marks.get(url)
+        return {**marks, url: {**(mine if isinstance(mine, dict) else {}), user: mark}}
+
+    store(MARKS, changed)
+
+
+def store(name: str, changed: Callable[[], dict[str, Any]]) -> None:
+    """Replace a file of the folder by what `changed` gives, one writer at a time. Raises ClientError."""
+    with _locked() as where:
+        _write(where, name, changed())
+
+
+def _marks() -> dict[str, Any]:
+    try:
+        found = json.loads((folder() / MARKS).read_text())
+    except (OSError, ValueError):  # nothing depends on it but a shorter wait
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _read() -> dict[str, Any]:
     path = folder() / "auth.json"
     try:
@@ -99,18 +134,29 @@ def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _changing() -> Iterator[dict[str, Any]]:
     """The `masters` of the store, written back at the end; one writer at a time."""
+    with _locked() as where:
+        tokens = _read()
+        yield tokens["masters"]
+        _write(where, "auth.json", tokens)
+
+
+@contextmanager
+def _locked() -> Iterator[Path]:
+    """The folder of the store, for one writer at a time."""
     where = folder()
-    temporary = where / f"auth.json.{os.getpid()}"
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (where / "auth.json.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            store = _read()
-            yield store["masters"]
-            temporary.unlink(missing_ok=True)  # of a process that died, perhaps with another mode
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(fd, "w") as file:
-                json.dump(store, file, indent=4, sort_keys=True)
-            temporary.replace(where / "auth.json")
+            yield where
     except OSError as error:
         raise ClientError(f"The token store in {where} cannot be written ({error.strerror or error}).") from None
+
+
+def _write(where: Path, name: str, content: dict[str, Any]) -> None:
+    """Whole or not at all, for its owner alone."""
+    temporary = where / f"{name}.{os.getpid()}"
+    temporary.unlink(missing_ok=True)  # of a process that died, perhaps with another mode
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(content, file, indent=4, sort_keys=True)
+    temporary.replace(where / name)

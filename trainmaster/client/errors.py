@@ -3,6 +3,7 @@
 ClientError
 |-- FileFault           a file of the user's is wrong; the message begins with its name and line
 |-- MasterUnreachable   no answer at all, or that it is not ready
+|   `-- NotTrusted      nothing was said to it: its certificate is not one to believe
 `-- APIError            the master answered with an error; `status` is HTTP's
     |-- NotLoggedIn     401
     |-- NotAllowed      403
@@ -23,6 +24,10 @@ class FileFault(ClientError):
 
 
 class MasterUnreachable(ClientError):
+    pass
+
+
+class NotTrusted(MasterUnreachable):
     pass
 
 

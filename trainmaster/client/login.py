@@ -55,6 +55,11 @@ def identity(url: str, told: str | None = None) -> tuple[str, str | None]:
     return user or credentials.active_user(url) or FALLBACK_USER, password
 
 
+def new_session(url: str, user: str, password: str) -> tuple[str, str]:
+    """A bearer token, and the mark to keep for the next log-in. Raises ClientError."""
+    return Master(transport(url)).login_with_mark(user, password, credentials.mark(url, user))
+
+
 def session(
     url: str, user: str, password: str | None, *, ask: Callable[[str], str], warn: Warn = lambda _: None
 ) -> Transport:
@@ -65,9 +70,10 @@ def session(
     """
 
     def log_in() -> str:
-        token = Master(transport(url)).login(user, ask(user) if password is None else password)
+        token, mark = new_session(url, user, ask(user) if password is None else password)
         try:
             credentials.remember(url, user, token, active=False)
+            credentials.remember_mark(url, user, mark)
         except ClientError as error:  # a home that cannot be written must not stop the work
             warn(str(error))
         return token

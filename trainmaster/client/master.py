@@ -111,11 +111,18 @@ class Master(Resource):
 
     def login(self, username: str, password: str) -> str:
         """A bearer token, which this client uses from now on."""
+        return self.login_with_mark(username, password, "")[0]
+
+    def login_with_mark(self, username: str, password: str, mark: str) -> tuple[str, str]:
+        """A bearer token, which this client uses from now on, and the mark to show at the next log-in: it tells this
+        client from those who guess at the password from the same address. `mark`: that of an earlier log-in."""
         body = {"username": username, "password": hashed(password), "isHashed": True}
+        if mark:
+            body["clientMark"] = mark
         answer = self._http.request("POST", "/api/v1/auth/login", body=body, retry=False)
         token = str(answer["token"])
         self._http.token = token
-        return token
+        return token, str(answer.get("clientMark") or "")
 
     def logout(self) -> None:
         self._http.request("POST", "/api/v1/auth/logout", body={})
@@ -408,6 +415,10 @@ class Master(Resource):
 
     def enable_agent(self, agent_id: str, slot: int | None = None) -> None:
         self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
+
+    def revoke_agent(self, agent_id: str) -> None:
+        """Make the agent's secret worthless, and the key by which new ones enrol. For administrators."""
+        self._http.request("DELETE", f"/api/x1/agent-secrets/{quote(agent_id, safe='')}")
 
     def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
         """`drain`: what runs there may go on to its end."""

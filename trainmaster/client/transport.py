@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from trainmaster.client.errors import ClientError, MasterUnreachable, NotLoggedIn, api_error
+from trainmaster.client.errors import ClientError, MasterUnreachable, NotLoggedIn, NotTrusted, api_error
 
 Json = dict[str, Any]
 TIMEOUT = 60.0  # seconds without a byte of an answer
@@ -240,29 +240,23 @@ class Transport:
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         if parts.scheme == "https":
-            context = self._tls()
-            self._connection = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=context)
+            from trainmaster.client.tls import HttpsConnection
+
+            self._connection = HttpsConnection(self.url, self._certificate, TIMEOUT)
         else:
             self._connection = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
         return self._connection
 
-    def _tls(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cafile=None if self._certificate == "noverify" else self._certificate)
-        except OSError as error:
-            raise ClientError(
-                f"The certificates in {self._certificate} cannot be read ({error.strerror or error}). "
-                "Set DET_MASTER_CERT_FILE to a PEM file, or to noverify."
-            ) from None
-        if self._certificate == "noverify":
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return context
-
     def _unreachable(self, error: Exception) -> MasterUnreachable:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return MasterUnreachable(
+            return NotTrusted(
                 f"The certificate of the master at {self.url} is not trusted ({error.verify_message}). "
                 "Set DET_MASTER_CERT_FILE to the file with its authority's certificate."
+            )
+        if isinstance(error, http.client.BadStatusLine | ConnectionResetError) and self.url.startswith("http:"):
+            return MasterUnreachable(
+                f"The master at {self.url} ends the connection without an answer. If it speaks TLS, write "
+                f"https{self.url.removeprefix('http')}; set the address with -m or DET_MASTER."
             )
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return MasterUnreachable(

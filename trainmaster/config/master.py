@@ -42,10 +42,14 @@ class Database(Section):
 
 
 class Tls(Section):
-    """Certificate and key of the master's own port."""
+    """Certificate and key of the master's own port, which then speaks TLS alone."""
 
     cert: AbsolutePath
+    """The master's certificate and those that vouch for it, in PEM, the master's first."""
     key: AbsolutePath
+    ca: AbsolutePath | None = None
+    """What jobs and agents are to trust (PEM); None: what in `cert` vouches for itself, or else what every system
+    trusts."""
 
 
 class CreatorsRole(Section):
@@ -176,6 +180,9 @@ _SUPERFLUOUS = (
 )
 
 
+TLS_PORT = 8443  # Determined's default too
+
+
 class MasterConfig(Section):
     """A whole master configuration."""
 
@@ -183,7 +190,7 @@ class MasterConfig(Section):
     _warnings: list[str] = PrivateAttr(default_factory=list)
 
     port: Annotated[Whole, Field(ge=0, le=65535)] = 8080
-    """0 takes any free port."""
+    """0 takes any free port. With TLS the default is 8443."""
     host: Name = "127.0.0.1"
     cluster_name: Line = ""
     db: Database | None = None
@@ -220,6 +227,16 @@ class MasterConfig(Section):
     tensorboard_timeout: Natural = 300
     """The same for TensorBoards."""
 
+    @model_validator(mode="after")
+    def _secure_everywhere(self) -> Self:
+        if self.security.tls is None:
+            return self
+        if self.master_url is not None and not self.master_url.lower().startswith("https://"):
+            raise wrong("must begin with https:// where security.tls is set", "master_url")
+        if "port" not in self.model_fields_set:
+            self.__dict__["port"] = TLS_PORT  # the model is frozen for everybody else
+        return self
+
     @property
     def warnings(self) -> list[str]:
         """What was read and does nothing, in sentences with file and line."""
@@ -235,7 +252,7 @@ class MasterConfig(Section):
         """The port of the second listener, where there is one."""
         if self.services_port is not None or self.services_url is None:
             return self.services_port
-        return self.services_url.own_port(self.port)
+        return self.services_url.own_port("https" if self.security.tls else "http", self.port)
 
     @model_validator(mode="after")
     def _services_apart(self) -> Self:

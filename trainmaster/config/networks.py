@@ -41,9 +41,9 @@ class Origin:
     def netloc(self) -> str:
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
-    def own_port(self, masters: int) -> int | None:
-        """The port that tells it from the master's, where it is spoken with as it is: `http`, and another number."""
-        return self.port if self.scheme == "http" and self.port not in (None, masters) else None
+    def own_port(self, scheme: str, masters: int) -> int | None:
+        """The port that tells it from the master's, where both are spoken with as they are: in the same `scheme`."""
+        return self.port if self.scheme == scheme and self.port not in (None, masters) else None
 
 
 def origin_of(url: str) -> Origin | None:

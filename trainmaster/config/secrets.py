@@ -1,57 +1,152 @@
-"""What of an experiment's configuration is for machines alone: how to log in at the registry of its image.
+"""Which values of a configuration are secrets, and how a configuration is shown without them.
 
-It is stored, and goes where the image is fetched. Wherever a configuration is shown, a mask stands in its place; one
-that was copied from there, to fork the experiment, gets the original's back.
+A value is a secret when the name of its key says so (`password`, `secret_key`, `auth`, ...), as is the value of an
+environment variable with such a name, and what stands for a password in an address (`https://ada:PASSWORD@host`,
+`?sig=...`). Hyperparameters are no secrets, whatever they are called. Secrets are stored and go where they are used;
+whoever looks at a configuration of an experiment, a task, a template, a policy, a workspace or of the master sees a
+mask in their places. A configuration that was copied from there, to fork an experiment or change a template, gets the
+original's back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from .messages import ConfigError
 from .source import read, write
 
 MASK = "********"
-_SECRET = ("password", "auth", "identitytoken", "registrytoken")
+
+_NAMED = re.compile(
+    r"(password|passwd|passphrase|secret|token|credentials?|(api|access|secret|private|signing|account|storage)_?key"
+    r"|connection_string)$|^auth$"
+)
+# The same words anywhere in a text, and `:...@` of an address: most texts have none and need not be read.
+_HINT = re.compile(
+    r"password|passwd|passphrase|secret|token(?![a-z])|credential|_?key|connection_string|auth|://[^/\s]*:[^/\s]*@"
+    r"|sig=",
+    re.IGNORECASE,
+)
+_IN_ADDRESS = re.compile(
+    r"(?P<before>://[^/\s:@]*:)(?P<password>[^/\s@]+)(?=@)"
+    r"|(?P<name>[?&;](?:sig|access_token|token|password|secret|key|code)=)(?P<value>[^&;\s]+)",
+    re.IGNORECASE,
+)
+_NO_SECRETS = ("hyperparameters",)
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration as it may be shown."""
-    return _replaced(config, {key: MASK for key, _ in _secrets(config)})
+    return {key: value if key in _NO_SECRETS else _shown(str(key), value) for key, value in config.items()}
 
 
 def masked_text(text: str) -> str:
     """A configuration as its author wrote it, as it may be shown; without comments where it holds a secret."""
-    if "registry_auth" not in text:
-        return text
-    try:
-        data = read(text, "experiment.yaml").data
-    except ConfigError:
-        return text
-    return write(masked(data)) if any(_secrets(data)) else text
+    return _masked_text(text) if _HINT.search(text) else text
+
+
+def masked_address(url: str) -> str:
+    """An address without the passwords in it."""
+    return _IN_ADDRESS.sub(lambda found: f"{found['before'] or found['name']}{MASK}", url)
+
+
+def without_path(url: str) -> str:
+    """Scheme and host of an address whose path may be a secret, such as a webhook's."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2]
+    return f"{scheme}://{host}/{MASK}"
+
+
+def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as the job gets it: it need not know how to log in at the registry of its own image."""
+    environment = config.get("environment")
+    login = environment.get("registry_auth") if isinstance(environment, Mapping) else None
+    if not isinstance(environment, Mapping) or not isinstance(login, Mapping):
+        return dict(config)
+    return {**config, "environment": {**environment, "registry_auth": _shown("registry_auth", login)}}
 
 
 def unmasked(config: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with the secrets of the experiment that it was copied from, where it holds their masks."""
-    known = dict(_secrets(original))
-    return _replaced(config, {key: known[key] for key in masks(config) if key in known})
+    """`config` with the secrets of the one that it was copied from, where it holds their masks."""
+    return {key: _restored(str(key), value, original.get(key)) for key, value in config.items()}
 
 
 def masks(config: Mapping[str, Any]) -> list[str]:
-    """Keys of `environment.registry_auth` that hold a mask instead of a secret."""
-    return [key for key, value in _secrets(config) if value == MASK]
+    """Where the configuration holds a mask instead of a secret: keys, with dots between them."""
+    return list(_masks(config, ""))
 
 
-def _secrets(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    environment = config.get("environment")
-    found = environment.get("registry_auth") if isinstance(environment, Mapping) else None
-    if isinstance(found, Mapping):
-        yield from ((key, found[key]) for key in _SECRET if found.get(key))
+def _is_secret(key: str) -> bool:
+    return _NAMED.search(key.lower()) is not None
 
 
-def _replaced(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    if not values:
-        return dict(config)
-    environment = config["environment"]
-    return {**config, "environment": {**environment, "registry_auth": {**environment["registry_auth"], **values}}}
+def _shown(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {inner: _shown(_name_in(value, str(inner)), one) for inner, one in value.items()}
+    if isinstance(value, list):
+        return [_shown(_name_in_list(one), one) for one in value]
+    if not isinstance(value, str) or not value:
+        return value
+    name, equals, assigned = value.partition("=")
+    if equals and key == name and _is_secret(name) and assigned:  # a variable in a list
+        return f"{name}={MASK}"
+    return MASK if _is_secret(key) else masked_address(value)
+
+
+def _name_in(mapping: Mapping[str, Any], key: str) -> str:
+    """What names a value of a mapping: its key, or beside `name: X` of a Kubernetes variable that name."""
+    named = mapping.get("name")
+    return named if key == "value" and isinstance(named, str) else key
+
+
+def _name_in_list(item: Any) -> str:
+    """What names an item of a list: only the variables among them (`NAME=VALUE`) have a name."""
+    return item.partition("=")[0] if isinstance(item, str) and "=" in item else ""
+
+
+def _restored(key: str, value: Any, original: Any) -> Any:
+    if isinstance(value, Mapping) and isinstance(original, Mapping):
+        return {inner: _restored(_name_in(value, str(inner)), one, original.get(inner)) for inner, one in value.items()}
+    if isinstance(value, list) and isinstance(original, list):
+        return _restored_list(value, original)
+    if isinstance(value, Mapping) and isinstance(original, list):
+        return {inner: _restored(key, one, original) for inner, one in value.items()}  # variables by kind of slot
+    if isinstance(value, str) and MASK in value and isinstance(original, str):
+        return original if _shown(key, original) == value else value
+    return value
+
+
+def _restored_list(value: list[Any], original: list[Any]) -> list[Any]:
+    by_name = {_name_in_list(one): one for one in original if isinstance(one, str) and "=" in one}
+    restored = []
+    for place, item in enumerate(value):
+        name = _name_in_list(item)
+        known = by_name.get(name) if isinstance(item, str) and "=" in item else None
+        if known is None and place < len(original):
+            known = original[place]
+        restored.append(_restored(name, item, known))
+    return restored
+
+
+def _masks(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _masks(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _masks(item, path)
+    elif isinstance(value, str) and MASK in value and path.partition(".")[0] not in _NO_SECRETS:
+        yield path
+
+
+@lru_cache(maxsize=256)  # many experiments of a list are of one text
+def _masked_text(text: str) -> str:
+    try:
+        data = read(text, "experiment.yaml").data
+    except ConfigError:
+        return text if not _IN_ADDRESS.search(text) else masked_address(text)
+    shown = masked(data)
+    return write(shown) if shown != data else text

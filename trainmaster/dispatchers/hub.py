@@ -157,6 +157,14 @@ class UnknownAgent(DispatcherError):
     """There is no agent of that name."""
 
 
+class WrongKey(DispatcherError):
+    """Agents do not enrol with this key."""
+
+
+class AlreadyEnrolled(DispatcherError):
+    """An agent of this name has a secret; the one that asks does not have it."""
+
+
 class Displaced(DispatcherError):
     """Another process is the agent now; this one must leave."""
 
@@ -230,8 +238,15 @@ class AgentHub(Protocol):
     def follow(self) -> None:
         """Stop scheduling: another master leads, or none. Jobs go on."""
 
-    def accepts(self, token: str) -> bool:
-        """Whether `token` is the secret of this cluster's agents."""
+    def accepts(self, agent_id: str, secret: str) -> bool:
+        """Whether `secret` is that of the agent. Each agent has its own, and speaks and hears of its own jobs only."""
+
+    def enrol(self, agent_id: str, key: str) -> str:
+        """A new agent's secret, for the key that the administrator gave it. Raises WrongKey, AlreadyEnrolled,
+        Transient."""
+
+    def revoke(self, agent_id: str) -> None:
+        """Make an agent's secret worthless, and the key by which it enrolled. Raises Rejected, Transient."""
 
     def sync(self, agent_id: str, report: AgentReport) -> Orders:
         """Take in what an agent says; what it should have. Raises Displaced, Rejected."""

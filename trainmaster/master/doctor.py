@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import text
@@ -15,24 +14,16 @@ from trainmaster.config.master import MasterConfig
 from trainmaster.config.resource_managers import HpcManager
 from trainmaster.config.storage import SharedFs
 from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
+from trainmaster.master import exposure
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer, find_binaries
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.findings import Finding
 from trainmaster.master.serve import CannotServe, database_url
 from trainmaster.master.services.clusters import Cluster
 from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
 LOW_DISK = 2 * 1024**3  # bytes
-
-
-@dataclass(frozen=True)
-class Finding:
-    """`bad`: trials will fail. Without `mend` there is nothing to do."""
-
-    subject: str
-    text: str
-    mend: str = ""
-    bad: bool = False
 
 
 def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
@@ -67,6 +58,7 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
     storage = config.checkpoint_storage
     if isinstance(storage, SharedFs):
         yield from _writable("checkpoint_storage", Path(storage.host_path))
+    yield from exposure.findings(config, data)
 
 
 def _folder(data: Path) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
+from trainmaster.master.tls import BadCertificate, ServedTls
 from trainmaster.runtime.archive import build_runtime_zip
 from trainmaster.version import VERSION
 
@@ -64,23 +65,27 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
     """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP takes over what `read`
     gives then (it may raise ConfigError or OSError). Raises CannotServe."""
     _check_account()
-    if config.security.tls is not None:
-        raise CannotServe(
-            "security.tls: this version does not serve TLS itself. Remove the key, keep the master on 127.0.0.1, and "
-            "put a reverse proxy with the certificate in front of it."
-        )
+    tls = _tls(config)
     listeners = [_bind(place)]
     if config.services_listener is not None:
         listeners.append(_bind(replace(place, port=config.services_listener)))
-    url = f"http://{shown(place.host)}:{listeners[0].getsockname()[1]}"
+    url = f"{'https' if tls else 'http'}://{shown(place.host)}:{listeners[0].getsockname()[1]}"
     with _closing(listeners), database(config, place.data) as (engine, presence):
-        services, site = make_services(config, place.data, engine, presence, url)
+        services, site = make_services(config, place.data, engine, presence, url, tls)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, _application(config, engine, services))
-        with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
+        server = _Server(services.wakeups, url, _application(config, engine, services), tls)
+
+        def reload() -> None:
+            reload_from(site, services.store, read, lambda new: set_level(new.log.level))
+            if tls is not None:
+                tls.reload()
+
+        with _reloading(reload):
             server.run(sockets=listeners)
+        if tls is not None:
+            tls.stop()
         services.clusters.close()
 
 
@@ -136,7 +141,7 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
 
 
 def make_services(
-    config: MasterConfig, data: Path, engine: Engine, presence: Presence, url: str
+    config: MasterConfig, data: Path, engine: Engine, presence: Presence, url: str, tls: ServedTls | None
 ) -> tuple[Services, Site]:
     """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
     store = Store(engine, presence)
@@ -171,6 +176,7 @@ def make_services(
         services_networks=networks(config.services_networks),
         open_services=config.unauthenticated_services,
         webhook_networks=networks(config.webhooks.allow_networks),
+        master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
     )
     shown = config.model_dump(mode="json", exclude_none=True)
     made = Services(
@@ -266,6 +272,16 @@ def _bind(place: Place) -> socket.socket:
     return listener
 
 
+def _tls(config: MasterConfig) -> ServedTls | None:
+    """The certificate to serve with, if there is one. Raises CannotServe."""
+    if config.security.tls is None:
+        return None
+    try:
+        return ServedTls(config.security.tls)
+    except (BadCertificate, OSError) as error:
+        raise CannotServe(str(error)) from None
+
+
 def _check_account() -> None:
     if os.geteuid() == 0:
         log.warning("the master runs as root, and so will its jobs where they run as the master's account")
@@ -299,10 +315,13 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp) -> None:
+    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, tls: ServedTls | None) -> None:
+        certificate, key = tls.files if tls is not None else (None, None)
         super().__init__(
             uvicorn.Config(
                 app,
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,
@@ -311,11 +330,13 @@ class _Server(uvicorn.Server):
                 server_header=False,
             )
         )
-        self._wakeups, self._url = wakeups, url
+        self._wakeups, self._url, self._tls = wakeups, url, tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
+            if self._tls is not None and self.config.ssl is not None:
+                self._tls.serve(self.config.ssl)
             _spare_the_collector()
             print(f"listening on {self._url}", flush=True)
 

@@ -233,7 +233,8 @@ def _derived(config: MasterConfig) -> list[DerivedPool]:
 def url_of(config: MasterConfig, manager: Manager) -> str:
     """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
     host = getattr(manager, "master_host", None)
-    return f"http://{shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
+    scheme = "https" if config.security.tls is not None else "http"
+    return f"{scheme}://{shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
 
 
 def shown(host: str) -> str:

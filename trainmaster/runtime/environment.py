@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import Job, Work
+from trainmaster.runtime.job import Job, Work, with_certificate
 from trainmaster.runtime.plain_json import dumps
 from trainmaster.runtime.rendezvous import Rendezvous
 from trainmaster.runtime.url import split_url
@@ -37,6 +37,7 @@ def child_environment(
     here."""
     # Our own facts end here: a job that is submitted from inside this one must not take them for its own.
     outside = {name: value for name, value in inherited.items() if not name.startswith("TRAINMASTER_")}
+    outside = with_certificate(job.folder, outside)
     environment = {**outside, **job.environment, **work.environment}
     environment.setdefault("PYTHONUNBUFFERED", "1")
     if interface is not None and len(meeting.addresses) > 1:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 JOB_VERSION = 1
+MASTER_CERTIFICATE = "master.crt"  # in the job folder: what to trust (PEM), where systems do not know it
 
 
 class Job(Record):
@@ -116,6 +117,12 @@ def read_job(folder: str) -> Job:
         kill_grace=take.number("kill_grace", Job.kill_grace),
         environment=take.texts("environment"),
     )
+
+
+def with_certificate(folder: str, environ: Mapping[str, str]) -> Dict[str, str]:
+    """What was inherited, with the place of the certificate by which the master is known, if the job folder has it."""
+    path = os.path.join(folder, MASTER_CERTIFICATE)
+    return {**environ, "DET_MASTER_CERT_FILE": path} if os.path.exists(path) else dict(environ)
 
 
 def read_token(folder: str) -> str:

@@ -13,7 +13,7 @@ import time
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
-from trainmaster.runtime.job import Job, read_job, read_token
+from trainmaster.runtime.job import Job, read_job, read_token, with_certificate
 from trainmaster.runtime.lease import take_lease
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.notice import print_notice
@@ -41,13 +41,14 @@ def main(arguments: Sequence[str]) -> int:
         job = read_job(os.path.abspath(arguments[0]))
         token = read_token(job.folder)
         node_folder = RunDir()
-        facts = read_facts({**os.environ, **job.environment}, job)
+        environ = {**with_certificate(job.folder, os.environ), **job.environment}
+        facts = read_facts(environ, job)
         master = Master(
             job.master_url,
             token,
             url_file=job.master_url_file,
             url_owner=job.master_url_owner,
-            environ={**os.environ, **job.environment},
+            environ=environ,
         )
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
         # Reading modules is most of what a job's start costs: those that only the work needs are read meanwhile.

@@ -176,7 +176,7 @@ def test_a_stranger_is_turned_away(site: Site) -> None:
     agent = AgentProcess(site.engine, site.folder, site.server.url, wrong, "stranger").start()
     eventually(lambda: agent.returncode is not None, "the stranger to leave")
     assert agent.returncode == 1
-    assert "does not accept the agent's token" in agent.log.read_text()
+    assert "does not accept this agent: This is not the key by which agents enrol" in agent.log.read_text()
     assert "stranger" not in [view.id for view in site.dispatcher.agents()]
 
 
@@ -185,7 +185,7 @@ def test_one_that_does_not_lead_says_so(site: Site) -> None:
     try:
         request = urllib.request.Request(
             f"{site.server.url}/api/x1/agents/host1/orders",
-            headers={"Authorization": f"Bearer {(site.setup.job_root / 'agent-token').read_text().strip()}"},
+            headers={"Authorization": f"Bearer {(site.agent.data / 'secret').read_text().strip()}"},
         )
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(request, timeout=60)

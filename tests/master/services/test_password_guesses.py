@@ -79,6 +79,18 @@ def test_a_stranger_who_guesses_at_a_name_does_not_lock_out_whose_it_is() -> Non
     assert 0 < found.begin("ada", "elsewhere") <= NAME.longest
 
 
+def test_whoever_shares_an_address_with_a_guesser_is_not_held_back_where_the_client_shows_its_mark() -> None:
+    found = PasswordGuesses(Clock())
+    assert found.begin("ada", "portal") == 0
+    found.succeeded("ada", "portal")
+    guessed(found, "ada", "portal", 1000)
+    assert found.begin("ada", "portal") > 0
+    assert found.begin("ada", "portal", "mark") == 0
+    found.succeeded("ada", "portal", "mark")
+    assert found.begin("ada", "portal") > 0  # the guesser gains nothing by it
+    assert sum(found.begin("ada", "portal", "mark") == 0 for _ in range(50)) == PAIR.free + 1
+
+
 def test_many_names_from_one_address_are_held_back_together() -> None:
     found = PasswordGuesses(Clock())
     assert sum(guessed(found, f"n{number}", "bot", 1) for number in range(500)) == ADDRESS.free + 1

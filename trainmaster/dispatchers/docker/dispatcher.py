@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hmac
 import logging
 import os
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,10 +34,11 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.docker import views
+from trainmaster.dispatchers.docker.enrolment import Enrolment
 from trainmaster.dispatchers.docker.fleet import Agent, Fleet
 from trainmaster.dispatchers.docker.foreman import Foreman
 from trainmaster.dispatchers.docker.options import DockerOptions
-from trainmaster.dispatchers.docker.record import JobRecord, Wanted, write_whole
+from trainmaster.dispatchers.docker.record import JobRecord, Wanted
 from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.hub import (
     INBOX_PREFIX,
@@ -57,7 +56,6 @@ from trainmaster.dispatchers.hub import (
 
 log = logging.getLogger(__name__)
 
-TOKEN_FILE = "agent-token"  # noqa: S105
 LOCK_FILE = ".lead.lock"
 RUNTIMES = ("docker", "none")
 _DELIVERIES = {Signal.PREEMPT: Delivery.PREEMPT, Signal.TERMINATE: Delivery.TERMINATE}
@@ -74,8 +72,7 @@ class DockerDispatcher:
         self._prefix = setup.prefix
         self._root = setup.job_root
         self._options = DockerOptions.read(setup.options)
-        self._token_file = Path(self._options.agent_token_file or self._root / TOKEN_FILE)
-        self._secret = self._read_secret()
+        self._enrolment = Enrolment(self._root, self._options.agent_token_file)
         self._foreman = Foreman(self._root, self._prefix, self._options)
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -114,7 +111,7 @@ class DockerDispatcher:
                 unread.unlink(missing_ok=True)
             self._foreman.load()
             self._leads.set()
-            log.info("agents of %s join with the token in %s", self.name, self._token_file)
+            log.info("agents of %s enrol with the key in %s", self.name, self._enrolment.key_file)
             try:
                 while not self._stop.is_set():
                     self._wake.clear()
@@ -270,8 +267,16 @@ class DockerDispatcher:
 
     # -- the hub ---------------------------------------------------------------------------------------------
 
-    def accepts(self, token: str) -> bool:
-        return hmac.compare_digest(token.encode(), self._secret.encode())
+    def accepts(self, agent_id: str, secret: str) -> bool:
+        return self._enrolment.accepts(agent_id, secret)
+
+    def enrol(self, agent_id: str, key: str) -> str:
+        self._leading()
+        return self._enrolment.enrol(agent_id, key)
+
+    def revoke(self, agent_id: str) -> None:
+        self._leading()
+        self._enrolment.revoke(agent_id)
 
     def sync(self, agent_id: str, report: AgentReport) -> Orders:
         orders = self._leading().sync(agent_id, report)
@@ -385,27 +390,6 @@ class DockerDispatcher:
                 return record.model_copy(update={"position": position, "wanted": wanted})
 
             foreman.change([record.token for record in moved], alter)
-
-    # -- little ----------------------------------------------------------------------------------------------
-
-    def _read_secret(self) -> str:
-        """The agents' token; made up where the administrator names no file. Raises Rejected."""
-        named, path = self._options.agent_token_file, self._token_file
-        try:
-            found = path.read_text().strip()
-        except FileNotFoundError:
-            if named:
-                raise Rejected(f"agent_token_file: {path} does not exist.") from None
-            found = secrets.token_urlsafe(32)
-            try:
-                write_whole(path, f"{found}\n")
-            except Transient as error:
-                raise Rejected(str(error)) from None
-        except OSError as error:
-            raise Rejected(f"agent_token_file: {path} cannot be read: {error.strerror}.") from None
-        if len(found) < 16 or not found.isprintable():
-            raise Rejected(f"agent_token_file: {path} must hold one line of at least 16 printable characters.")
-        return found
 
 
 @contextlib.contextmanager

@@ -140,7 +140,12 @@ class SlurmDispatcher(BatchDispatcher):
         if partition is None:
             found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
         else:
-            found += partition.complaints(spec, self._request(spec, partition), options.walltime(given))
+            request = self._request(spec, partition)
+            found += partition.complaints(spec, request, options.walltime(given))
+            try:
+                resources.check_gpus(given, request, spec.slots, spec.slot_type)
+            except BadOption as error:
+                found.append(sentence(error))
         return found
 
     def _request(self, spec: JobSpec, partition: Partition | None) -> resources.Request:
@@ -170,6 +175,7 @@ class SlurmDispatcher(BatchDispatcher):
         """The sbatch call and the job script of a job."""
         partition = self._partitions.find(spec.pool)
         request = self._request(spec, partition)
+        resources.check_gpus(given, request, spec.slots, spec.slot_type)
         dialect = self._options.dialect(spec.pool)
         words = resources.sbatch_words(request, spec.slot_type, dialect, _checked_gpu_type(spec))
         own = {key: value for key, value in given.items() if key not in ("gres", "exclude")}

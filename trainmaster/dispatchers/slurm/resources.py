@@ -10,9 +10,11 @@ leaves the spreading to Slurm (`--gpus=N`).
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import SlotType
+from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.resources import even_share
 
 
@@ -95,6 +97,18 @@ def sbatch_words(request: Request, slot_type: SlotType, dialect: GpuDialect, gpu
         elif dialect is GpuDialect.GRES:
             words.append(f"--gres=gpu:{kind}{request.slots_each}")
     return words
+
+
+def check_gpus(options: Mapping[str, str | None], request: Request, slots: int, slot_type: SlotType) -> None:
+    """Refuse GPUs beyond the slots, which `max_slots` and policies count. Raises BadOption."""
+    most = 0 if slot_type is SlotType.CPU else request.slots_each or slots
+    for name in ("gpus-per-task", "gpus-per-socket"):
+        number = int((options.get(name) or "0").rpartition(":")[2])
+        if number > most:
+            raise BadOption(
+                f"slurm option --{name} asks for {number} GPUs on a node where the job has {most} slots; set "
+                "resources.slots_per_trial and slurm.slots_per_node"
+            )
 
 
 def merge_gres(words: list[str], gres: str | None) -> list[str]:

@@ -33,11 +33,17 @@ AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
 Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
 
 
-async def _yard(request: Request, services: UsesServices) -> Yard:
-    return agents.admit(services.clusters, bearer(request))
+async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> Yard:
+    return agents.admit(services.clusters, agent_id, bearer(request))
 
 
 AgentCaller = Annotated[Yard, Depends(_yard)]
+
+
+@router.post("/api/x1/agents/{agent_id}/enrol")
+def enrol(agent_id: AgentId, request: Request, services: UsesServices) -> Json:
+    """A new agent shows the key that agents enrol with, as its bearer token, and is given a secret of its own."""
+    return {"secret": agents.enrol(services.clusters, agent_id, bearer(request))}
 
 
 @router.post("/api/x1/agents/{agent_id}/sync")
@@ -140,6 +146,13 @@ def get_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: Us
     return JSONResponse(
         {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
     )
+
+
+@router.delete("/api/x1/agent-secrets/{agent_id}")
+def revoke(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
+    """Shut an agent out; it can enrol again with the new key."""
+    agents.revoke(services.clusters, caller, agent_id)
+    return {}
 
 
 class DisableRequest(Body):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from trainmaster.master.api import cookies
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.db.presence import AWAY
@@ -24,11 +26,13 @@ class LoginRequest(Body):
     username: str
     password: str
     is_hashed: bool = False
+    client_mark: Annotated[str, Field(max_length=200)] = ""  # ours: what an earlier log-in of this client was given
 
 
 class LoginAnswer(Shape):
     token: str
     user: User
+    client_mark: str  # ours: to be kept by the client, and shown when this user logs in again
 
 
 class UserAnswer(Shape):
@@ -46,21 +50,27 @@ async def enter(request: Request, body: LoginRequest, services: Services, *, ori
     A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
 
+    name = _counted_name(body.username)
+    shown = body.client_mark or request.cookies.get(cookies.CLIENT, "")
+
     def log_in() -> LoginAnswer:
         token, user = identity.log_in(
             services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
         )
-        return LoginAnswer(token=token, user=User.of(user))
+        known = identity.known_mark(services.settings, name, shown)
+        kept = shown if known else identity.new_mark(services.settings, name)
+        return LoginAnswer(token=token, user=User.of(user), client_mark=kept)
 
-    return await counted(request, services, body.username, log_in)
+    return await counted(request, services, body.username, log_in, shown)
 
 
-async def counted(request: Request, services: Services, username: str, check: Callable[[], T]) -> T:
-    """What `check` says of a password, as far as whoever asks may try one. Raises HTTPException 429, and what `check`
-    raises for a wrong one."""
-    name = username.strip().lower()[:LONGEST_NAME] or "nobody"
+async def counted(request: Request, services: Services, username: str, check: Callable[[], T], shown: str = "") -> T:
+    """What `check` says of a password, as far as whoever asks may try one. `shown`: a mark of an earlier log-in, where
+    there is one. Raises HTTPException 429, and what `check` raises for a wrong one."""
+    name = _counted_name(username)
     address = request.client.host if request.client else ""
-    if wait := services.guesses.begin(name, address):
+    mark = identity.known_mark(services.settings, name, shown)
+    if wait := services.guesses.begin(name, address, mark):
         seconds = math.ceil(wait)
         raise HTTPException(
             429,
@@ -72,10 +82,14 @@ async def counted(request: Request, services: Services, username: str, check: Ca
         async with services.password_checks:
             answer = await run_in_threadpool(check)
     except AWAY:
-        services.guesses.withdrawn(name, address)
+        services.guesses.withdrawn(name, address, mark)
         raise
-    services.guesses.succeeded(name, address)
+    services.guesses.succeeded(name, address, mark)
     return answer
+
+
+def _counted_name(username: str) -> str:
+    return username.strip().lower()[:LONGEST_NAME] or "nobody"
 
 
 @router.post("/auth/logout")

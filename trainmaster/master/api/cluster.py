@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import AfterValidator
 
+from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
@@ -29,8 +30,6 @@ router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
 V1 = "/api/v1"
 LOOK_AGAIN = 0.5  # seconds between two looks of somebody who follows the master's log
-SECRET = ("password", "secret", "token", "access_key")  # keys of the configuration with these words in them
-HIDDEN = "********"
 
 
 def _utc(time: dt.datetime) -> dt.datetime:
@@ -45,7 +44,7 @@ Moment = Annotated[dt.datetime, AfterValidator(_utc)]
 @router.get(f"{V1}/master/config")
 def config(services: UsesServices, caller: UserCaller) -> Json:
     """As it was read, without passwords; with the key that signs what webhooks are told."""
-    shown = _masked(services.config)
+    shown = masked(services.config)
     level = logging.getLevelName(logging.getLogger().level).lower()
     log = {**(shown.get("log") or {}), "level": level}
     return {"config": {**shown, "log": log, "webhooks": {"signing_key": services.settings.webhook_key}}}
@@ -113,15 +112,6 @@ async def logs(
 def _log_entry(entry: LogEntry) -> Json:
     level = entry.level if entry.level in LEVELS else "UNSPECIFIED"
     return {"id": entry.id, "timestamp": rfc3339(entry.at), "level": f"LOG_LEVEL_{level}", "message": entry.text}
-
-
-def _masked(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {
-            key: HIDDEN if isinstance(inner, str) and any(word in key for word in SECRET) else _masked(inner)
-            for key, inner in value.items()
-        }
-    return [_masked(inner) for inner in value] if isinstance(value, list) else value
 
 
 # -- tasks and queue ----------------------------------------------------------------------------------------------

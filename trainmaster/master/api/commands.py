@@ -14,7 +14,7 @@ from trainmaster.master.api.experiments import File
 from trainmaster.master.api.parameters import Descending, Strings, sort_key
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, Pagination, rfc3339
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import idle, queue_control, standalone, task_creation
+from trainmaster.master.services import accounts, idle, queue_control, standalone, task_creation
 from trainmaster.master.services.context import ContextFile
 from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.identity import Caller
@@ -110,11 +110,13 @@ def _tensorboard(view: TaskView) -> Json:
     return {**_with_address(view), **numbers}
 
 
-def _shell(view: TaskView, caller: Caller) -> Json:
-    """The key that opens a shell is for those who may end it."""
+def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
+    """The key that opens a shell is for those who may run programs in it."""
     row = view.row
-    ends = caller.may_change(row.owner_id) and caller.holds(Permission.UPDATE_NSC, row.workspace_id)
-    found = row.secrets or {} if ends else {}
+    opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and accounts.may_open(
+        services.store, services.clusters, caller, view.latest, row.owner_id, row.workspace_id
+    )
+    found = row.secrets or {} if opens else {}
     user = ((view.latest.proxy or {}).get("user") or view.latest.run_as) if view.latest else None
     return {
         **_shown(view),
@@ -152,11 +154,11 @@ class Family:
 
     kind: str
     name: str
-    shown: Callable[[TaskView, Caller], Json]
+    shown: Callable[[TaskView, Caller, Services], Json]
     listed: Callable[[TaskView], Json]
 
-    def answer(self, view: TaskView, caller: Caller) -> Json:
-        return {self.name: self.shown(view, caller)}
+    def answer(self, view: TaskView, caller: Caller, services: Services) -> Json:
+        return {self.name: self.shown(view, caller, services)}
 
     def launch(self, body: Launch, services: Services, caller: Caller) -> Json:
         """Start what `body` asks for."""
@@ -164,7 +166,7 @@ class Family:
             services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
         )
         view = standalone.get(services.store, task_id)
-        return {**self.answer(view, caller), "config": masked(view.row.config), "warnings": []}
+        return {**self.answer(view, caller, services), "config": masked(view.row.config), "warnings": []}
 
     def order(self, body: Launch) -> TaskOrder:
         shows = (body.experiment_ids, body.trial_ids) if isinstance(body, LaunchTensorboard) else ((), ())
@@ -179,10 +181,10 @@ class Family:
         )
 
 
-COMMANDS = Family(COMMAND, "command", lambda view, _: _shown(view), _shown)
-NOTEBOOKS = Family(NOTEBOOK, "notebook", lambda view, _: _with_address(view), _with_address)
+COMMANDS = Family(COMMAND, "command", lambda view, *_: _shown(view), _shown)
+NOTEBOOKS = Family(NOTEBOOK, "notebook", lambda view, *_: _with_address(view), _with_address)
 SHELLS = Family(SHELL, "shell", _shell, _shown)  # lists are without their keys
-TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, _: _tensorboard(view), _tensorboard)
+TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, *_: _tensorboard(view), _tensorboard)
 
 
 def _serve(family: Family) -> None:
@@ -199,19 +201,19 @@ def _serve(family: Family) -> None:
     @router.get(f"/{name}s/{{{name}_id}}", name=f"get_{name}")
     def get(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
         view = standalone.get(services.store, task_id, kind)
-        return {**family.answer(view, caller), "config": masked(view.row.config)}
+        return {**family.answer(view, caller, services), "config": masked(view.row.config)}
 
     @router.post(f"/{name}s/{{{name}_id}}/kill", name=f"kill_{name}")
     def kill(services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
         standalone.kill(services.store, services.settings, caller, task_id, kind)
-        return family.answer(standalone.get(services.store, task_id), caller)
+        return family.answer(standalone.get(services.store, task_id), caller, services)
 
     @router.post(f"/{name}s/{{{name}_id}}/set_priority", name=f"prioritise_{name}")
     def prioritise(body: SetPriority, services: UsesServices, caller: UserCaller, task_id: str = given) -> Json:
         view = standalone.get(services.store, task_id, kind)
         change = queue_control.QueueChange(job_id=str(view.job_id), priority=body.priority)
         queue_control.change(services.store, services.settings, services.clusters, caller, [change])
-        return family.answer(standalone.get(services.store, task_id), caller)
+        return family.answer(standalone.get(services.store, task_id), caller, services)
 
 
 for _family in (COMMANDS, NOTEBOOKS, SHELLS, TENSORBOARDS):

@@ -9,7 +9,8 @@ from starlette.requests import HTTPConnection
 SESSION = "auth"  # a user's token, as in Determined
 PASS = "trainmaster-pass"  # noqa: S105 - good for one task's services, and nothing else
 FORM = "trainmaster-form"  # holds the log-in form to the browser that was shown it
-_OURS = frozenset((SESSION, PASS, FORM))
+CLIENT = "trainmaster-client"  # tells a known browser from guessers at the same address
+_OURS = frozenset((SESSION, PASS, FORM, CLIENT))
 _PREFIXES = ("__host-", "__secure-")
 _BLANK = "".join(map(chr, range(33)))  # what parsers take away around names
 

@@ -25,6 +25,7 @@ from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 PASSWORD_CHECKS = 4  # passwords that are checked at once
+OF_AGENTS = "/api/x1/agents/"
 SAFE = ("GET", "HEAD", "OPTIONS")
 PAGE = ("x-trainmaster", "page")  # a header that asks other origins' pages for leave first, which they never get
 _KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
@@ -116,8 +117,11 @@ def admit(services: Services, connection: HTTPConnection) -> None:
     """Find out who calls before a large body is read; the answer is kept for the routers. Raises Unauthenticated."""
     if connection.scope["path"].startswith("/proxy/"):
         return  # passed on as it comes; what stands behind may ask for no log-in
-    if connection.scope["path"].startswith("/api/x1/agents/"):
-        agents.admit(services.clusters, bearer(connection))
+    if connection.scope["path"].startswith(OF_AGENTS):
+        agent_id, _, rest = connection.scope["path"].removeprefix(OF_AGENTS).partition("/")
+        if rest == "enrol":
+            raise Unauthenticated("An agent that enrols sends nothing but the key.")
+        agents.admit(services.clusters, agent_id, bearer(connection))
     else:
         connection.scope[_KNOWN] = _known(connection, services)
 

@@ -20,7 +20,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.auth import LoginRequest, enter
+from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
 from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.services import identity, tickets
@@ -29,6 +29,7 @@ from trainmaster.master.services.errors import Forbidden, Invalid, ServiceError
 router = APIRouter(tags=["auth"])
 
 LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: as long as it is good
+KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps what tells it from guessers
 FORM_LIFE = 3600  # seconds in which a form that was shown may be sent
 LONGEST_FORM = 16 * 1024  # bytes
 HOME = "/docs"
@@ -65,7 +66,7 @@ async def send_form(request: Request, services: UsesServices) -> Response:
     except HTTPException as error:
         return _form(services, request, to, str(error.detail), error.status_code)
     back = RedirectResponse(inside(to), 303)
-    _set_session(request, back, answer.token)
+    _set_session(request, back, answer)
     return back
 
 
@@ -80,7 +81,7 @@ async def begin(request: Request, body: LoginRequest, services: UsesServices) ->
         raise Forbidden("This is for the master's own page, which says so: X-Trainmaster: page.")
     answer = await enter(request, body, services, origin=_origin(request))
     shown = JSONResponse(SessionAnswer(user=answer.user).model_dump(mode="json", by_alias=True))
-    _set_session(request, shown, answer.token)
+    _set_session(request, shown, answer)
     return shown
 
 
@@ -176,8 +177,10 @@ def _origin(request: Request) -> str:
     return origin if origin.startswith(("http://", "https://")) and len(origin) < 300 else ""
 
 
-def _set_session(request: Request, answer: Response, token: str) -> None:
+def _set_session(request: Request, answer: Response, given: LoginAnswer) -> None:
     secure = "; Secure" if request.url.scheme == "https" else ""
-    # No path: see above. Starlette's own always has one.
-    cookie = f"{cookies.SESSION}={token}; Max-Age={LIFE}; HttpOnly; SameSite=Strict{secure}"
-    answer.headers.append("Set-Cookie", cookie)
+    words = ((cookies.SESSION, given.token, LIFE), (cookies.CLIENT, given.client_mark, KNOWN_FOR))
+    for name, word, life in words:
+        # No path: see above. Starlette's own always has one.
+        cookie = f"{name}={word}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
+        answer.headers.append("Set-Cookie", cookie)

@@ -15,7 +15,7 @@ class Rule(enum.Enum):
     OPEN = "everybody, also without logging in"
     ANYBODY = "everybody who has logged in; the service looks further where it is about others"
     OWN_JOB = "the job that it is about, and administrators"
-    AGENT = "agents, with the token of agents"
+    AGENT = "the agent that it is about, with its own secret; a new one with the key of agents"
     PROXY = "whoever may use the service that it leads to; some ask for credentials of their own"
 
 
@@ -86,6 +86,8 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"POST {V1}/agents/{{agent_id}}/disable": P.UPDATE_AGENTS,
     f"POST {V1}/agents/{{agent_id}}/slots/{{slot_id}}/enable": P.UPDATE_AGENTS,
     f"POST {V1}/agents/{{agent_id}}/slots/{{slot_id}}/disable": P.UPDATE_AGENTS,
+    f"DELETE {X1}/agent-secrets/{{agent_id}}": P.UPDATE_AGENTS,
+    f"POST {X1}/agents/{{agent_id}}/enrol": AGENT,
     f"POST {X1}/agents/{{agent_id}}/sync": AGENT,
     f"GET {X1}/agents/{{agent_id}}/orders": AGENT,
     f"GET {X1}/agents/{{agent_id}}/jobs/{{token}}/files": AGENT,

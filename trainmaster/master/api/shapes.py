@@ -306,7 +306,7 @@ class Checkpoint(Shape):
             resources=row.resources,
             metadata=row.ckpt_metadata,
             training=training,
-            storage=row.storage,
+            storage=masked(row.storage),
         )
 
 

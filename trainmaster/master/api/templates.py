@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape
@@ -24,7 +25,7 @@ class Template(Shape):
 
     @classmethod
     def of(cls, row: tables.Template) -> Template:
-        return cls(name=row.name, config=row.config, workspace_id=row.workspace_id)
+        return cls(name=row.name, config=masked(row.config), workspace_id=row.workspace_id)
 
 
 class TemplateAnswer(Shape):
@@ -78,23 +79,24 @@ def create(template_name: str, body: PostTemplate, services: UsesServices, calle
 @router.put("/templates/{template_name}")
 def put(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
     """Make it, or change the one that is there."""
-    row = templates.put(services.store, caller, template_name, body.config, body.workspace_id)
+    row = templates.put(services.store, services.clusters, caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 
 
 @router.patch("/templates/{template_name}")
 def set_config(template_name: str, body: Json, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
     """The body is the whole new configuration."""
-    return TemplateAnswer(template=Template.of(templates.set_config(services.store, template_name, body)))
+    row = templates.set_config(services.store, services.clusters, caller, template_name, body)
+    return TemplateAnswer(template=Template.of(row))
 
 
 @router.delete("/templates/{template_name}")
 def delete(template_name: str, services: UsesServices, caller: UserCaller) -> Json:
-    templates.remove(services.store, template_name)
+    templates.remove(services.store, services.clusters, caller, template_name)
     return {}
 
 
 @router.patch("/template/rename")
 def rename(body: RenameTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
-    row = templates.rename(services.store, caller, body.old_name, body.new_name)
+    row = templates.rename(services.store, services.clusters, caller, body.old_name, body.new_name)
     return TemplateAnswer(template=Template.of(row))

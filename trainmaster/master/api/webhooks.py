@@ -7,11 +7,14 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import Field
 
+from trainmaster.config.secrets import without_path
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Shape, Time
 from trainmaster.master.services import deliveries, webhooks
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"])
 Json = dict[str, Any]
@@ -42,12 +45,14 @@ class Webhook(Shape):
     failure: str
 
     @classmethod
-    def of(cls, view: webhooks.WebhookView) -> Webhook:
+    def of(cls, view: webhooks.WebhookView, caller: Caller) -> Webhook:
+        """Whoever knows the address of a webhook can often write there: only those who may edit it see all of it."""
         row = view.row
+        edits = caller.holds(Permission.EDIT_WEBHOOKS, row.workspace_id)
         return cls(
             id=row.id,
             name=row.name,
-            url=row.url,
+            url=row.url if edits else without_path(row.url),
             webhook_type=f"WEBHOOK_TYPE_{row.kind}",
             mode=f"WEBHOOK_MODE_{row.mode}",
             workspace_id=row.workspace_id,
@@ -108,7 +113,7 @@ class PostAlert(Body):
 
 @router.get("/webhooks")
 def list_webhooks(services: UsesServices, caller: UserCaller) -> WebhooksAnswer:
-    return WebhooksAnswer(webhooks=[Webhook.of(view) for view in webhooks.list_all(services.store, caller)])
+    return WebhooksAnswer(webhooks=[Webhook.of(view, caller) for view in webhooks.list_all(services.store, caller)])
 
 
 @router.post("/webhooks")
@@ -124,7 +129,7 @@ def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> Web
         ],
         workspace_id=body.workspace_id or None,
     )
-    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, wish)))
+    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, wish), caller))
 
 
 @router.post("/webhooks/custom")

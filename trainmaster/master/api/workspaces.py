@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
@@ -57,7 +58,7 @@ class Workspace(Shape):
             state=f"WORKSPACE_STATE_{row.state or 'UNSPECIFIED'}",
             error_message=row.error,
             agent_user_group=linked if row.agent_user is not None else None,
-            checkpoint_storage_config=row.checkpoint_storage,
+            checkpoint_storage_config=masked(row.checkpoint_storage) if row.checkpoint_storage is not None else None,
             default_compute_pool=row.compute_pool,
             default_aux_pool=row.aux_pool,
         )

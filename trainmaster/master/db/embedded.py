@@ -44,6 +44,7 @@ SETTINGS = {
     "autovacuum_naptime": "'10s'",
     "jit": "off",  # short statements only: compiling them costs more than it saves
     "log_min_messages": "warning",
+    "log_min_error_statement": "panic",  # a statement that failed holds what users sent, passwords and tokens too
     "log_destination": "stderr",
     "logging_collector": "off",
     "timezone": "'UTC'",
@@ -191,7 +192,8 @@ class EmbeddedServer:
         return pid if "postgres" in os.path.basename(program) else None
 
     def _launch(self, binaries: Binaries) -> None:
-        with self.log.open("ab") as log:
+        with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as log:
+            os.fchmod(log.fileno(), 0o600)  # one that an earlier version made
             self._process = subprocess.Popen(
                 [binaries.program("postgres"), "-D", str(self.data)],
                 stdin=subprocess.DEVNULL,

@@ -62,6 +62,7 @@ class Template(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     config: Mapped[Json]
     workspace_id: Mapped[int] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"))
+    owner_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))  # None: made before templates had owners
 
 
 class TrialSource(Base):

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import User, Workspace
-from trainmaster.master.services.clusters import Cluster
+from trainmaster.master.db.tables import Allocation, User, Workspace
+from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.store import Store
 
 FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
@@ -34,6 +36,28 @@ def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: i
         return None
     shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
     return shared or session.scalar(select(User.agent_user).where(User.id == user_id))
+
+
+def may_open(
+    store: Store, clusters: Clusters, caller: Caller, job: Allocation | None, owner_id: int, workspace_id: int
+) -> bool:
+    """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators
+    may. Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing
+    to gain then."""
+    if caller.owns(owner_id):
+        return True
+    if not caller.may_change(owner_id):
+        return False
+    if not clusters.run_as_users:
+        return True
+    if job is None or not job.dispatcher:
+        return False
+    try:
+        cluster = clusters.get(job.dispatcher)
+    except KeyError:
+        return False
+    with store.reading() as session:
+        return account_on(session, cluster, caller.user_id, workspace_id) == job.run_as
 
 
 def check_account(account: Account) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from trainmaster.dispatchers.hub import (
     AgentHub,
     AgentReport,
     AgentView,
+    AlreadyEnrolled,
     Displaced,
     NotLeading,
     Orders,
     SlotView,
     UnknownAgent,
+    WrongKey,
 )
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.clock import from_epoch
@@ -36,6 +39,8 @@ from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.queue import QueueRank
 from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -71,17 +76,48 @@ def yards(clusters: Clusters) -> list[Yard]:
     return [Yard(cluster, cluster.dispatcher) for cluster in clusters if isinstance(cluster.dispatcher, AgentHub)]
 
 
-def admit(clusters: Clusters, token: str) -> Yard:
-    """The cluster whose agents' token this is. Raises Unauthenticated, Unavailable."""
-    found = yards(clusters)
-    for yard in found:
-        if token and yard.hub.accepts(token):
+def admit(clusters: Clusters, agent_id: str, secret: str) -> Yard:
+    """The cluster of the agent whose secret this is. Raises Unauthenticated, NotFound."""
+    for yard in _yards(clusters):
+        if secret and yard.hub.accepts(agent_id, secret):
             return yard
+    raise Unauthenticated(f"This is not the secret of an agent {agent_id}: it never enrolled here, or was revoked.")
+
+
+def enrol(clusters: Clusters, agent_id: str, key: str) -> str:
+    """A new agent's secret. Raises Unauthenticated for a wrong key, Conflict for a name that is taken, Unavailable."""
+    refusal = WrongKey("There is no key.")
+    for yard in _yards(clusters):
+        try:
+            with _translated():
+                return yard.hub.enrol(agent_id, key)
+        except WrongKey as error:
+            refusal = error
+    raise Unauthenticated(str(refusal))
+
+
+def revoke(clusters: Clusters, caller: Caller, agent_id: str) -> None:
+    """Shut an agent out, as when its host was broken into. Its jobs count as lost when it stays away. Raises Forbidden,
+    NotFound, Unavailable."""
+    caller.require(Permission.UPDATE_AGENTS)
+    refusal = f"There is no agent {agent_id!r} that is enrolled."
+    for yard in _yards(clusters):
+        try:
+            yard.hub.revoke(agent_id)
+        except Rejected:
+            continue
+        except DispatcherError as error:
+            raise Unavailable(str(error)) from None
+        log.info("%s revoked the agent %s", caller.username, agent_id)
+        return
+    raise NotFound(refusal)
+
+
+def _yards(clusters: Clusters) -> list[Yard]:
+    found = yards(clusters)
     if not found:
         raise NotFound("This master has no cluster with agents: resource_manager.type must be docker for that.")
-    raise Unauthenticated(
-        "This is not the token of this master's agents; it stands in the file agent-token in the folder of its jobs."
-    )
+    return found
 
 
 def sync(yard: Yard, agent_id: str, report: AgentReport) -> Orders:
@@ -190,9 +226,12 @@ def _translated() -> Iterator[None]:
     """A hub's refusals as those of services."""
     try:
         yield
+    except WrongKey:  # another cluster's agents may enrol with it
+        raise
     except DispatcherError as error:
         kinds: dict[type[DispatcherError], type[ServiceError]] = {
             NotLeading: Unavailable,
+            AlreadyEnrolled: Conflict,
             Displaced: Conflict,
             UnknownAgent: NotFound,
             Rejected: Invalid,

@@ -175,6 +175,11 @@ class Clusters:
         return self._clusters[name]
 
     @property
+    def run_as_users(self) -> bool:
+        """Whether jobs run, on any cluster, as accounts of the people who ask for them."""
+        return any(cluster.runs_as_users for cluster in self)
+
+    @property
     def first(self) -> Cluster:
         return next(iter(self._clusters.values()))
 

@@ -155,8 +155,8 @@ def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_i
         config = unmasked(config, parent.config)
     if left := masks(config):
         raise Invalid(
-            f"environment.registry_auth.{left[0]} holds {MASK}, which experiments are shown with instead of the real "
-            "one: write that, or fork an experiment of yours."
+            f"{left[0]} holds {MASK}, which experiments are shown with instead of the real value: write that, or fork "
+            "an experiment of yours."
         )
     return config
 

@@ -59,6 +59,11 @@ class Caller:
         """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
         return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
 
+    def owns(self, owner_id: int) -> bool:
+        """Whether a thing of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
+        guards what others' jobs load, and what opens others' jobs."""
+        return self.allocation_id is None and (self.admin or self.user_id == owner_id)
+
     def holds(self, permission: Permission, workspace_id: int | None = None) -> bool:
         """In a workspace, or everywhere."""
         if self.allocation_id is not None:
@@ -143,6 +148,25 @@ def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool
     sent = password if is_hashed else client_hash(password)
     if not _verify(stored or _NOBODY, sent) or stored is None:
         raise Forbidden("The present password is wrong.")
+
+
+def new_mark(settings: Settings, username: str) -> str:
+    """What a client shows at later log-ins of the same user, so that others' wrong passwords do not hold it back. It
+    opens nothing."""
+    key = secrets.token_urlsafe(12)
+    return f"{key}.{_mark_of(settings, username, key)}"
+
+
+def known_mark(settings: Settings, username: str, shown: str) -> str:
+    """The mark, if it is one of this user's; else an empty text."""
+    key, _, mac = shown.partition(".")
+    good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), _mark_of(settings, username, key).encode())
+    return key if good else ""
+
+
+def _mark_of(settings: Settings, username: str, key: str) -> str:
+    text = f"client mark\0{username.strip().lower()}\0{key}".encode(errors="replace")
+    return hmac.new(settings.secret, text, hashlib.sha256).hexdigest()
 
 
 def log_out(store: Store, token: str) -> None:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from trainmaster.config.secrets import masked
+from trainmaster.config.secrets import for_job
 from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
 from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.clusters import ServedPool
 from trainmaster.master.services.identity import session_token
 from trainmaster.master.services.store import Settings
+from trainmaster.runtime.job import MASTER_CERTIFICATE
 
 SHARED_FS = "/determined_shared_fs"
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
@@ -81,6 +82,7 @@ def build(
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
             "secrets/token": StagedFile(secret.encode()),
             "runtime.zip": StagedFile(settings.runtime_zip),
+            **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
             **_login_file(kind, environment),
             **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
@@ -198,7 +200,7 @@ def work_for(
             "steps_completed": 0,
             "latest_checkpoint": latest,
         },
-        "config": masked(config),
+        "config": for_job(config),
         "entrypoint": launched(config["entrypoint"]),
         "environment": environment_for(config, slot_type),
         "checkpoint_storage": config["checkpoint_storage"],

@@ -2,8 +2,12 @@
 
 What is counted are attempts that did not succeed: of a name from an address, of a name from anywhere, and from an
 address under any names. Each count is free up to a number, and then doubles a wait with every attempt. The second and
-third leave alone whoever has logged in under this name from this address before, so neither a stranger who guesses at
-somebody's password nor one bad user behind the address of a portal locks anybody out.
+third leave alone whoever has logged in under this name from this address before.
+
+An address does not tell a guesser from the person who is guessed at: a login node and a portal have one for everybody.
+So whoever has logged in gets a mark, which the client keeps and shows at the next log-in (`client_mark`); attempts with
+it are counted by themselves. Nobody else's wrong passwords hold them back, from whichever address they come.
+(OWASP: device cookies.)
 
 The counts live in memory. A guess then costs the database nothing, and a master that is started again, or a second one
 beside it, gives a guesser a few dozen attempts more, which does not matter: good passwords take millions.
@@ -60,11 +64,12 @@ class PasswordGuesses:
         self._counts: OrderedDict[Key, _Count] = OrderedDict()
         self._good: OrderedDict[Key, None] = OrderedDict()
 
-    def begin(self, name: str, address: str) -> float:
-        """The seconds to wait before this attempt may be made; 0 when it may. It counts as failed until `succeeded`."""
+    def begin(self, name: str, address: str, mark: str = "") -> float:
+        """The seconds to wait before this attempt may be made; 0 when it may. It counts as failed until `succeeded`.
+        `mark`: one of this name's, already checked; empty where the client shows none."""
         with self._lock:
             now = self._clock()
-            rules = self._rules(name, address)
+            rules = self._rules(name, address, mark)
             waits = {key: self._left(key, rule, now) for key, rule in rules.items()}
             left = max(waits.values())
             if left > 0:
@@ -76,10 +81,10 @@ class PasswordGuesses:
                     log.warning("attempts to log in as %r from %s are held back", name, address)
             return 0.0
 
-    def succeeded(self, name: str, address: str) -> None:
+    def succeeded(self, name: str, address: str, mark: str = "") -> None:
         """The attempt that was begun was no guess."""
         with self._lock:
-            for key in self._rules(name, address):
+            for key in self._rules(name, address, mark):
                 if key[1] and key[0]:
                     self._counts.pop(key, None)
                 elif count := self._counts.get(key):
@@ -89,14 +94,16 @@ class PasswordGuesses:
             while len(self._good) > KEPT:
                 self._good.popitem(last=False)
 
-    def withdrawn(self, name: str, address: str) -> None:
+    def withdrawn(self, name: str, address: str, mark: str = "") -> None:
         """The attempt that was begun was not made."""
         with self._lock:
-            for key in self._rules(name, address):
+            for key in self._rules(name, address, mark):
                 if count := self._counts.get(key):
                     count.attempts -= 1
 
-    def _rules(self, name: str, address: str) -> dict[Key, Rule]:
+    def _rules(self, name: str, address: str, mark: str) -> dict[Key, Rule]:
+        if mark:
+            return {(name, f"mark {mark}"): PAIR}
         if (name, address) in self._good:
             return {(name, address): PAIR}
         return {(name, address): PAIR, (name, ""): NAME, ("", address): ADDRESS}

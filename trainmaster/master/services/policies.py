@@ -14,6 +14,7 @@ from trainmaster.config import policies
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.policies import Policy
+from trainmaster.config.secrets import MASK, masked, masks, unmasked
 from trainmaster.config.task import TaskConfig
 from trainmaster.master.db.policies import ClusterMessage, ConfigPolicy
 from trainmaster.master.db.tables import Workspace
@@ -48,7 +49,15 @@ def put(store: Store, caller: Caller, workload: str, workspace_id: int | None, t
         if row is None:
             row = ConfigPolicy(workload=workload, workspace_id=workspace_id)
             session.add(row)
-        row.invariant = dict(policy.invariant) if policy.invariant is not None else None
+        invariant = policy.invariant
+        if invariant is not None:
+            invariant = unmasked(invariant, row.invariant or {})
+            if left := masks(invariant):
+                raise Invalid(
+                    f"{policies.INVARIANT}.{left[0]} holds {MASK}, which policies are shown with instead of the real "
+                    "value: write that."
+                )
+        row.invariant = invariant
         row.constraints = dict(policy.constraints) if policy.constraints is not None else None
         row.updated_by, row.updated_at = caller.user_id, now()
         return _shown(row)
@@ -149,5 +158,6 @@ def _workspace(session: Session, workspace_id: int | None, *, lock: bool = False
 def _shown(row: ConfigPolicy | None) -> Json:
     if row is None:
         return {}
-    parts = {policies.INVARIANT: row.invariant, policies.CONSTRAINTS: row.constraints}
+    invariant = masked(row.invariant) if row.invariant is not None else None
+    parts = {policies.INVARIANT: invariant, policies.CONSTRAINTS: row.constraints}
     return {key: value for key, value in parts.items() if value is not None}

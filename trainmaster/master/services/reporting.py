@@ -83,6 +83,7 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
     if trial_id is None:
         raise NotFound(f"There is no task {new.task_id!r} with checkpoints.")
     with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        _check_owner(caller, trial, conductor.row)
         known = conductor.session.get(Checkpoint, key)
         if known is not None and known.trial_id != trial.id:
             raise Conflict(f"There is a checkpoint {key} of another trial.")
@@ -106,6 +107,7 @@ def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str,
     if trial_id is None:
         raise NotFound(f"There is no checkpoint {key}.")
     with _reporting(store, settings, caller, trial_id) as (conductor, trial):
+        _check_owner(caller, trial, conductor.row)
         row = conductor.session.get_one(Checkpoint, wanted, with_for_update=True)
         size, before = sum(left.values()), row.size
         gone = not left and row.state != "DELETED"
@@ -227,6 +229,12 @@ def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: i
     caller.require(Permission.UPDATE_EXPERIMENT, workspace_id)
     if not caller.may_change(experiment.owner_id):
         raise Forbidden(f"Trial {trial.id} belongs to somebody else.")
+
+
+def _check_owner(caller: Caller, trial: Trial, experiment: Experiment) -> None:
+    """What a trial goes on from is loaded as its owner: nobody else says what that is, whatever roles allow."""
+    if caller.allocation_id is None and not caller.owns(experiment.owner_id):
+        raise Forbidden(f"Trial {trial.id} belongs to somebody else, and so do its checkpoints.")
 
 
 def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +54,7 @@ class Settings:
     services_networks: tuple[Network, ...] = ()  # where jobs may say that they are, beside where they speak from
     open_services: bool = False  # whether services in jobs may do without a log-in
     webhook_networks: tuple[Network, ...] = ()  # inside the site, where webhooks may go
+    master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
 
 
 class Store:

@@ -164,9 +164,7 @@ def plan(
     fragments = [*shared, *defaults.of_pool(served.pool.name)]
     config = policies.govern(_parsed(given, fragments), governing).to_json()
     if left := masks(config):
-        raise Invalid(
-            f"environment.registry_auth.{left[0]} holds {MASK}, which tasks are shown with instead of the real one."
-        )
+        raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
     defaults.check(config)
     config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
     if order.kind != GENERIC:

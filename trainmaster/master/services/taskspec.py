@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.secrets import masked
+from trainmaster.config.secrets import for_job
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.services import archives
@@ -42,7 +42,7 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
     return {
         "task_type": task.kind,
         "trial": None,
-        "config": masked(task.config),
+        "config": for_job(task.config),
         "entrypoint": _in_folder(_work_dir(task.config, allocation, owner), _program(task)),
         "environment": environment_for(task.config, slot_type),
         "checkpoint_storage": {},

@@ -1,4 +1,8 @@
-"""Templates: named parts of configurations that a workspace shares."""
+"""Templates: named parts of configurations that a workspace shares.
+
+What a template says becomes part of other people's jobs. So only its owner and administrators change it; with roles,
+and where all jobs run as the master's account, everybody whom a role lets change templates.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,14 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document
 from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
 from trainmaster.master.services import workspaces
-from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
@@ -61,28 +67,29 @@ def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], w
         return _add(session, caller, name, config, workspace_id)
 
 
-def put(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+def put(
+    store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int
+) -> Template:
     """Make it or change it."""
     with store.transaction() as session:
         row = session.get(Template, name, with_for_update=True)
         if row is None:
             return _add(session, caller, name, config, workspace_id)
-        caller.check(row.workspace_id)
-        row.config = _checked(config)
+        _check_owner(clusters, caller, row)
+        row.config = _checked(unmasked(config, row.config))
         return row
 
 
-def set_config(store: Store, name: str, config: Mapping[str, Any]) -> Template:
+def set_config(store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any]) -> Template:
     with store.transaction() as session:
-        row = find(session, name, lock=True)
-        row.config = _checked(config)
+        row = _mine(session, clusters, caller, name)
+        row.config = _checked(unmasked(config, row.config))
         return row
 
 
-def rename(store: Store, caller: Caller, name: str, new: str) -> Template:
+def rename(store: Store, clusters: Clusters, caller: Caller, name: str, new: str) -> Template:
     with store.transaction() as session:
-        row = find(session, name, lock=True)
-        caller.check(row.workspace_id)
+        row = _mine(session, clusters, caller, name)
         new = _named(new)
         if new != name and session.get(Template, new) is not None:
             raise Conflict(f"There is a template {new!r} already.")
@@ -90,9 +97,9 @@ def rename(store: Store, caller: Caller, name: str, new: str) -> Template:
         return row
 
 
-def remove(store: Store, name: str) -> None:
+def remove(store: Store, clusters: Clusters, caller: Caller, name: str) -> None:
     with store.transaction() as session:
-        session.delete(find(session, name, lock=True))
+        session.delete(_mine(session, clusters, caller, name))
 
 
 def find(session: Session, name: str, *, lock: bool = False) -> Template:
@@ -106,12 +113,30 @@ def find(session: Session, name: str, *, lock: bool = False) -> Template:
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
+def _mine(session: Session, clusters: Clusters, caller: Caller, name: str) -> Template:
+    """One that the caller may change, under its lock. Raises NotFound, Forbidden."""
+    row = find(session, name, lock=True)
+    _check_owner(clusters, caller, row)
+    return row
+
+
+def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
+    caller.check(row.workspace_id)
+    if caller.admin or (row.owner_id is not None and caller.owns(row.owner_id)):
+        return
+    if caller.grants is None or clusters.run_as_users:
+        raise Forbidden(
+            f"The template {row.name!r} belongs to somebody else, and what it says becomes part of others' jobs: its "
+            "owner or an administrator can change it. Make one of your own under another name."
+        )
+
+
 def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
     home = workspaces.locked(session, workspace_id or UNCATEGORIZED)
     caller.check(home.id)
     if home.archived:
         raise Invalid(f"The workspace {home.name!r} is archived; unarchive it first.")
-    row = Template(name=_named(name), config=_checked(config), workspace_id=home.id)
+    row = Template(name=_named(name), config=_checked(config), workspace_id=home.id, owner_id=caller.user_id)
     session.add(row)
     session.flush()
     return row
@@ -125,6 +150,8 @@ def _named(name: str) -> str:
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    if left := masks(config):
+        raise Invalid(f"{left[0]} holds {MASK}, which templates are shown with instead of the real value: write that.")
     document = Document("template", dict(config))
     _, complaints = check(ExperimentConfig, document.data, document)
     if complaints and check(TaskConfig, document.data, document)[1]:  # it may be for commands, notebooks and the like

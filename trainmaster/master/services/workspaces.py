@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document
 from trainmaster.config.validation import check
 from trainmaster.master.db.access import RoleAssignment
@@ -253,7 +254,7 @@ def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
         row.agent_uid, row.agent_user = change.account.uid, change.account.user
         row.agent_gid, row.agent_group = change.account.gid, change.account.group
     if change.checkpoint_storage is not None:
-        row.checkpoint_storage = _checked_storage(change.checkpoint_storage)
+        row.checkpoint_storage = _checked_storage(unmasked(change.checkpoint_storage, row.checkpoint_storage or {}))
     if change.compute_pool is not None:
         row.compute_pool = change.compute_pool and clusters.resolve(change.compute_pool, 1).pool.name
     if change.aux_pool is not None:
@@ -263,6 +264,11 @@ def _apply(row: Workspace, clusters: Clusters, change: WorkspaceChange) -> None:
 def _checked_storage(storage: Mapping[str, Any]) -> dict[str, Any] | None:
     if not storage:
         return None
+    if left := masks(storage):
+        raise Invalid(
+            f"checkpointStorageConfig.{left[0]} holds {MASK}, which workspaces are shown with instead of the real "
+            "value: write that."
+        )
     document = Document("checkpointStorageConfig", {"checkpoint_storage": dict(storage)})
     _, complaints = check(ExperimentConfig, document.data, document)
     if complaints:

@@ -1,0 +1,103 @@
+"""Whose certificate a client believes: the file that DET_MASTER_CERT_FILE names, what a person has said yes to before,
+else what the system trusts.
+
+What was said yes to stands in `certs.json` beside the token store, `{<canonical URL>: <PEM>}`, where Determined's
+client keeps it too. Such a certificate is believed as it is, whoever vouches for it, for the names that are in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from trainmaster.client import credentials
+from trainmaster.client.errors import ClientError
+
+STORE = "certs.json"
+NOVERIFY = "noverify"
+ASKED = 10.0  # seconds to wait for a master that is asked for its certificate
+
+
+def context_for(url: str, certificate: str | None) -> ssl.SSLContext:
+    """What connections to the master at `url` are made with. `certificate`: a PEM file, `noverify`, or None. Raises
+    ClientError."""
+    if certificate is not None and certificate.lower() == NOVERIFY:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    try:
+        context = ssl.create_default_context()
+        if certificate:
+            context.load_verify_locations(cafile=certificate)
+    except OSError as error:
+        raise ClientError(
+            f"The certificates in {certificate} cannot be read ({error.strerror or error}). "
+            "Set DET_MASTER_CERT_FILE to a PEM file, or to noverify."
+        ) from None
+    if not certificate and (known := accepted(url)):
+        try:
+            context.load_verify_locations(cadata=known)
+        except (ssl.SSLError, ValueError):
+            raise ClientError(
+                f"The certificate of {url} in {credentials.folder() / STORE} cannot be read. Remove the file, and look "
+                "at the certificate again when you are asked."
+            ) from None
+        # The certificate itself is trusted, not whoever signed it. The default from Python 3.13 on.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def server_name(url: str) -> str:
+    """Which name the certificate must be for: DET_MASTER_CERT_NAME, or the address's host."""
+    return os.environ.get("DET_MASTER_CERT_NAME") or urlsplit(url).hostname or ""
+
+
+class HttpsConnection(http.client.HTTPSConnection):
+    """One whose certificate may be for another name than the address's."""
+
+    def __init__(self, url: str, certificate: str | None, timeout: float) -> None:
+        parts = urlsplit(url)
+        self._trusted, self._name = context_for(url, certificate), server_name(url)
+        super().__init__(parts.hostname or "", parts.port, timeout=timeout, context=self._trusted)
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._trusted.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def presented(url: str) -> str:
+    """The certificate (PEM) that the master shows, believed or not. Raises ClientError."""
+    parts = urlsplit(url)
+    try:
+        return ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=ASKED)
+    except OSError as error:
+        raise ClientError(f"The master at {url} shows no certificate ({error.strerror or error}).") from None
+
+
+def fingerprint(pem: str) -> str:
+    """SHA-256 as `openssl x509 -fingerprint -sha256` prints it."""
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).digest().hex(":").upper()
+
+
+def accepted(url: str) -> str | None:
+    """The certificate that somebody said yes to for this address."""
+    found = _read().get(url)
+    return found if isinstance(found, str) else None
+
+
+def accept(url: str, pem: str) -> None:
+    """Believe it from now on. Raises ClientError."""
+    credentials.store(STORE, lambda: {**_read(), url: pem})
+
+
+def _read() -> dict[str, Any]:
+    try:
+        found = json.loads((credentials.folder() / STORE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,130 @@
+"""What `trainmaster doctor` says about a master that more is open to than its administrator may think.
+
+Everything here works as configured; each finding names who could do what because of it, and the key that closes it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from trainmaster.config.master import MasterConfig
+from trainmaster.config.resource_managers import AgentManager, HpcManager
+from trainmaster.master.findings import Finding
+from trainmaster.master.tls import SOON, BadCertificate, load, read_certificate
+
+SUBJECT = "security"
+
+
+def findings(config: MasterConfig, data: Path) -> Iterator[Finding]:
+    yield from _wire(config)
+    yield from _certificate(config)
+    yield from _accounts(config)
+    yield from _leftovers(data)
+
+
+def _wire(config: MasterConfig) -> Iterator[Finding]:
+    """Passwords and tokens that everybody on the way can read."""
+    if config.security.tls is not None:
+        return
+    told = urlsplit(config.master_url or "")
+    if not _is_loopback(config.host):
+        yield Finding(
+            SUBJECT,
+            f"the master listens on {config.host} without TLS: whoever is on the network reads passwords, tokens and "
+            "what jobs report",
+            "Set security.tls (`trainmaster tls init` makes a certificate), or listen on 127.0.0.1 behind a reverse "
+            "proxy that has one.",
+        )
+    elif told.scheme == "http" and not _is_loopback(told.hostname or ""):
+        yield Finding(
+            SUBJECT,
+            f"jobs reach the master at {config.master_url} without TLS: whoever is on the network reads their tokens",
+            "Give the reverse proxy there a certificate, and write master_url with https.",
+        )
+
+
+def _certificate(config: MasterConfig) -> Iterator[Finding]:
+    tls = config.security.tls
+    if tls is None:
+        return
+    try:
+        found = read_certificate(tls.cert)
+        load(tls)
+    except BadCertificate as error:
+        yield Finding("certificate", str(error), "Correct security.tls.", bad=True)
+        return
+    left = found.ends - dt.datetime.now(dt.UTC)
+    names = ", ".join(found.names) or "no name at all"
+    mend = "Renew it; the master takes the new files over by itself." if left < SOON else ""
+    yield Finding("certificate", f"for {names}; good for {left.days} more days", mend)
+    host = urlsplit(config.master_url or "").hostname
+    if host and not any(host == name or _covers(name, host) for name in found.names):
+        yield Finding(
+            "certificate",
+            f"jobs reach the master as {host}, and the certificate is not for that name",
+            "Get one that is, or set master_url to a name that is in it.",
+            bad=True,
+        )
+    if tls.ca is None and len(found.chain) == 1 and found.roots:
+        yield Finding(
+            "certificate",
+            "it vouches for itself: jobs that run when it is replaced will not believe the new one",
+            "Use one that an authority signed (`trainmaster tls init` makes both), and name the authority's in "
+            "security.tls.ca.",
+        )
+
+
+def _accounts(config: MasterConfig) -> Iterator[Finding]:
+    if os.geteuid() == 0:
+        yield Finding(
+            SUBJECT,
+            "this is root: a master that runs as root gives its jobs everything, where they run as its own account",
+            "Run it as an ordinary account of its own.",
+        )
+    for manager in config.managers:
+        name = manager.cluster_name
+        if isinstance(manager, HpcManager):
+            if manager.impersonation == "none":
+                yield _shared(name, "Set impersonation, so that jobs run as the people who ask for them.")
+            elif not manager.require_user_link:
+                yield Finding(
+                    SUBJECT,
+                    f"jobs on {name} of users without a linked account run as the account of the master",
+                    "Set require_user_link.",
+                )
+        elif not isinstance(manager, AgentManager):
+            yield _shared(name, "Let in only people who may read and change each other's work, or use Slurm or PBS.")
+
+
+def _shared(name: str, mend: str) -> Finding:
+    return Finding(
+        SUBJECT,
+        f"all jobs on {name} run as one account, the master's: each user's jobs can read and change what belongs to "
+        "the others and to the master",
+        mend,
+    )
+
+
+def _leftovers(data: Path) -> Iterator[Finding]:
+    path = data / "initial-password"
+    if path.exists():
+        mend = "Change them (`det user change-password`) and remove it."
+        yield Finding(SUBJECT, f"{path} still holds the first passwords", mend)
+
+
+def _is_loopback(host: str) -> bool:
+    if host in ("localhost", ""):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _covers(name: str, host: str) -> bool:
+    return name.startswith("*.") and host.partition(".")[2] == name[2:]

@@ -1,0 +1,184 @@
+"""The certificate that the master answers TLS with: checked before it is used, taken over when its files change.
+
+A new pair of files counts once it is whole: it is read into a context of its own first, so that half a file that
+somebody is just writing, or a key of another certificate, changes nothing. Connections that are open go on with what
+they began with.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from trainmaster.config.master import Tls
+from trainmaster.master import authority
+
+log = logging.getLogger(__name__)
+
+LOOK = 60.0  # seconds between two looks at the files
+SOON = dt.timedelta(days=21)  # before the end of a certificate that is told
+
+
+class BadCertificate(RuntimeError):
+    """The certificate cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is in a certificate file: the master's own first, then those that vouch for it."""
+
+    chain: Sequence[x509.Certificate]
+
+    @property
+    def ends(self) -> dt.datetime:
+        return self.chain[0].not_valid_after_utc
+
+    @property
+    def names(self) -> list[str]:
+        """Hosts and addresses that it is for."""
+        try:
+            found = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            return []
+        return [str(one.value) for one in found if isinstance(one, x509.DNSName | x509.IPAddress)]
+
+    @property
+    def roots(self) -> list[x509.Certificate]:
+        """Those that vouch for themselves: nobody's system knows them."""
+        return [one for one in self.chain if one.issuer == one.subject]
+
+
+class ServedTls:
+    """The certificate of one master. Thread-safe."""
+
+    def __init__(self, config: Tls) -> None:
+        """Raises BadCertificate."""
+        self._config = config
+        self._live: ssl.SSLContext | None = None
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="certificate", daemon=True)
+        _renew(config)
+        self._anchors = self._read()
+        self._seen = self._stamps()
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Of the certificate and of its key."""
+        return self._config.cert, self._config.key
+
+    @property
+    def anchors(self) -> str:
+        """What jobs must trust to believe this master (PEM); empty where every system does already."""
+        return self._anchors
+
+    def serve(self, live: ssl.SSLContext) -> None:
+        """From now on keep the context that connections are answered with up to date."""
+        self._live = live
+        live.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def reload(self) -> None:
+        """Take over what the files hold now, or say in the log why not."""
+        with self._lock:
+            try:
+                _renew(self._config)
+                self._seen = self._stamps()
+                anchors = self._read()
+                if self._live is not None:
+                    self._live.load_cert_chain(*self.files)
+            except (BadCertificate, OSError) as error:
+                log.error("the certificate stays as it was: %s", error)
+            else:
+                self._anchors = anchors
+                log.info("the certificate was read again")
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK):
+            if authority.due(Path(self._config.cert).parent) or self._stamps() != self._seen:
+                self.reload()
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        found = []
+        for path in (*self.files, self._config.ca):
+            if path is not None:
+                try:
+                    facts = os.stat(path)
+                except OSError:
+                    continue
+                found.append((facts.st_ino, facts.st_mtime_ns))
+        return found
+
+    def _read(self) -> str:
+        """Check all files; the anchors."""
+        found = read_certificate(self._config.cert)
+        load(self._config)
+        left = found.ends - dt.datetime.now(dt.UTC)
+        if left < SOON:
+            log.warning("security.tls.cert: the certificate is good for %d more days", max(left.days, 0))
+        if self._config.ca is not None:
+            read_certificate(self._config.ca, "ca")
+            return Path(self._config.ca).read_text()
+        return "".join(_pem(one) for one in found.roots)
+
+
+def load(config: Tls) -> ssl.SSLContext:
+    """A context with certificate and key. Raises BadCertificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without a password of its own OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(config.cert, config.key, password=lambda: "")
+    except ssl.SSLError as error:
+        raise BadCertificate(
+            f"security.tls: {config.cert} and {config.key} do not go together ({error.reason or error}). The key must "
+            "be that of the first certificate, in PEM, without a password."
+        ) from None
+    except OSError as error:
+        raise BadCertificate(f"security.tls.key: {config.key} cannot be read: {error.strerror}.") from None
+    return context
+
+
+def read_certificate(path: str, key: str = "cert") -> Certificate:
+    """Raises BadCertificate for a file without a certificate that is good now."""
+    try:
+        chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
+    except OSError as error:
+        raise BadCertificate(f"security.tls.{key}: {path} cannot be read: {error.strerror}.") from None
+    except ValueError:
+        raise BadCertificate(f"security.tls.{key}: {path} holds no certificate in PEM.") from None
+    found = Certificate(chain)
+    now = dt.datetime.now(dt.UTC)
+    if not chain[0].not_valid_before_utc <= now < found.ends:
+        since, until = chain[0].not_valid_before_utc, found.ends
+        raise BadCertificate(
+            f"security.tls.{key}: {path} is good from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC, which is "
+            "not now. Replace it, or correct the clock."
+        )
+    return found
+
+
+def _renew(config: Tls) -> None:
+    """One that `trainmaster tls init` made is made again before it ends."""
+    folder = Path(config.cert).parent
+    if authority.due(folder):
+        authority.renew(folder)
+        log.info("the certificate in %s was renewed", folder)
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM).decode()
