@@ -179,7 +179,7 @@ def _origin(request: Request) -> str:
 
 def _set_session(request: Request, answer: Response, given: LoginAnswer) -> None:
     secure = "; Secure" if request.url.scheme == "https" else ""
-    words = ((cookies.SESSION, given.token, LIFE), (cookies.CLIENT, given.client_mark, KNOWN_FOR))
+    words = ((cookies.CLIENT, given.client_mark, KNOWN_FOR), (cookies.SESSION, given.token, LIFE))
     for name, word, life in words:
         # No path: see above. Starlette's own always has one.
         cookie = f"{name}={word}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
