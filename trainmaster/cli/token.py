@@ -37,7 +37,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     render.add_format_options(p)
     p = verbs.add("revoke", _revoke, "make a token useless, for ever", "det token revoke 3")
     p.add_argument("token_id", type=positive)
-    p = verbs.add("login", _login, "act as the owner of a token from now on", "det token login < nightly.token")
+    p = verbs.add("login", _login, "act as the owner of a token from now on", "det token login")
     p.add_argument("token", nargs="?", help="better left out: it is asked for, or read from a pipe")
 
 
