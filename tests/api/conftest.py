@@ -21,7 +21,15 @@ RULED = """
 security: {authz: {type: rbac, strict_job_queue_control: true}}
 resource_manager: {type: local, slots: 1, poll_interval: 0.2}
 """
-ONE_SLOT = "longest_poll: 10\nresource_manager: {type: local, slots: 1, poll_interval: 0.2}\n"
+ONE_SLOT = """
+longest_poll: 10
+webhooks: {allow_networks: [127.0.0.1]}
+resource_manager: {type: local, slots: 1, poll_interval: 0.2}
+"""
+WITH_SLOTS = """
+unauthenticated_services: true
+resource_manager: {type: local, slots: 4, poll_interval: 0.2}
+"""
 
 
 @pytest.fixture(scope="package")
@@ -39,7 +47,7 @@ def master() -> Iterator[MasterProcess]:
 @pytest.fixture(scope="package")
 def running() -> Iterator[MasterProcess]:
     """A master with slots for tasks that really run."""
-    with serving("resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n") as process:
+    with serving(WITH_SLOTS) as process:
         yield process
 
 

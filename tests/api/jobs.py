@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Engine, text
+
 from tests.api.http import Answer, Api
 from tests.e2e.master import MasterProcess, wait_for
 
@@ -27,8 +29,8 @@ def kept_in(root: Path, **keys: Any) -> str:
     return config(checkpoint_storage={"type": "shared_fs", "host_path": str(root)}, **keys)
 
 
-def create(api: Api, text: str | None = None, **body: Any) -> int:
-    answer = api.post("/api/v1/experiments", {"config": text or config(), "activate": True, **body})
+def create(api: Api, yaml: str | None = None, **body: Any) -> int:
+    answer = api.post("/api/v1/experiments", {"config": yaml or config(), "activate": True, **body})
     assert answer.status == 200, answer.content
     return int(answer.json["experiment"]["id"])
 
@@ -104,3 +106,11 @@ def _staged(master: MasterProcess, trial: Json, attempt: int) -> Job:
     folder = wait_for(find, f"the job folder of {allocation_id}")
     token = (folder / "secrets" / "token").read_text().strip()
     return Job(Api(master.url, token), allocation_id, trial["taskId"], trial["id"], trial["experimentId"], folder)
+
+
+def give_slots(engine: Engine, job: Job, slots: int) -> None:
+    """Let a job have so many slots, and nodes, which no cluster of a test's has."""
+    with engine.begin() as connection:
+        connection.execute(
+            text("UPDATE allocations SET slots = :slots WHERE id = :id"), {"slots": slots, "id": job.allocation_id}
+        )

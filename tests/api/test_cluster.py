@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
+from tests.api.jobs import Job, config, give_slots, jobs_of
 from tests.e2e.master import MasterProcess, wait_for
 
 DAY = dt.date(2021, 2, 28)
@@ -149,8 +149,11 @@ def test_what_is_heard(user: Api, job: Job) -> None:
         assert user.post(address).status == 403
 
 
-def test_a_rendezvous_waits_for_all_nodes(master: MasterProcess, user: Api, experiment: Callable[..., int]) -> None:
+def test_a_rendezvous_waits_for_all_nodes(
+    master: MasterProcess, user: Api, engine: Engine, experiment: Callable[..., int]
+) -> None:
     job = jobs_of(master, user, experiment())[0]
+    give_slots(engine, job, 2)
     address = f"/api/v1/allocations/{job.allocation_id}/resources/node-b/rendezvous"
     facts = {"num_nodes": 2, "addresses": ["10.0.0.1"]}
     assert job.lease(run_id="a", **facts).status == 200

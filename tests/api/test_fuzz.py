@@ -35,7 +35,9 @@ PATIENCE = 60.0  # seconds for an answer
 AGAINST_ONESELF = frozenset(
     {
         "POST /api/v1/auth/logout",
+        "DELETE /session",
         "POST /api/v1/users/{user_id}/password",
+        "POST /api/x1/users/{user_id}/password",
         "PATCH /api/v1/users/{user_id}",
         "PATCH /api/v1/users",
         "PATCH /api/v1/tokens/{token_id}",

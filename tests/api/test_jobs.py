@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
 from tests.api.http import Api
-from tests.api.jobs import Job, jobs_of
+from tests.api.jobs import Job, give_slots, jobs_of
 from tests.e2e.master import MasterProcess, wait_for
 
 AT_ONCE = 4.0  # seconds: before a long poll that nobody wakes looks again
@@ -102,7 +103,8 @@ def test_a_second_run_of_the_same_job_is_told_to_leave_and_ends_the_attempt(user
     assert sum("started the job again" in entry["log"] for entry in user.lines(path)) == 1
 
 
-def test_each_node_of_a_job_has_a_run_of_its_own(waiting: Job) -> None:
+def test_each_node_of_a_job_has_a_run_of_its_own(engine: Engine, waiting: Job) -> None:
+    give_slots(engine, waiting, 2)
     first = waiting.lease("4711", run_id="one", num_nodes=2)
     second = waiting.lease("4711", run_id="other", num_nodes=2, node_rank=1, node_name="node-b")
     assert first.status == second.status == 200

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
+from tests.api.browser import Browser
 from tests.api.http import Api
 from tests.api.people import give, person, workspace_of
 from tests.api.tasks import ended, generic, launch, lines, until_ready
@@ -101,10 +103,14 @@ def test_what_the_caller_shows_to_the_master_stays_there(runner: Api, mirror: tu
     assert runner.token not in answer.content.decode()
     assert answer.json["headers"]["cookie"] == "a=1; b=2"
     assert "x-mine" not in answer.json["headers"]
-    assert answer.headers["set-cookie"] == "mine=1"
+    assert answer.headers["set-cookie"] == f"mine=1; Path=/proxy/{task_id}:{port}/"
     assert "service-worker-allowed" not in answer.headers
-    by_cookie = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/", headers={"Cookie": f"auth={runner.token}"})
-    assert (by_cookie.status, "cookie" in by_cookie.json["headers"]) == (200, False)
+    led = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/?a=1", headers={"Cookie": f"auth={runner.token}"})
+    assert (led.status, led.headers["location"]) == (303, f"/proxy/{task_id}:{port}/?a=1")
+    cookie, *about = led.headers["set-cookie"].split("; ")
+    assert {"HttpOnly", f"Path=/proxy/{task_id}:{port}/", "SameSite=lax"} <= set(about)
+    by_pass = Api(runner.url).call("GET", f"/proxy/{task_id}:{port}/", headers={"Cookie": cookie})
+    assert (by_pass.status, "cookie" in by_pass.json["headers"]) == (200, False)
 
 
 def test_who_may_use_a_service(runner: Api, keeper: Api, mirror: tuple[str, int, int], other: Api) -> None:
@@ -114,30 +120,23 @@ def test_who_may_use_a_service(runner: Api, keeper: Api, mirror: tuple[str, int,
     assert [api.get(path).status for api in (runner, keeper, other, nobody)] == [200, 200, 403, 401]
     assert nobody.get(f"/proxy/{task_id}:{open_port}/").status == 200
     assert Api(runner.url, "no such token").get(path).status == 401
-    foreign = {"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}
-    assert nobody.call("POST", path, raw=b"", headers=foreign).status == 403
-    assert nobody.call("GET", path, headers=foreign).status == 200
-    password = {"Authorization": "Basic " + base64.b64encode(b"a:b").decode()}  # browsers show it by themselves, too
-    assert nobody.call("POST", path, raw=b"", headers={**foreign, **password}).status == 403
 
 
 def test_a_person_with_a_browser_is_asked_for_a_password(
     running: MasterProcess, runner: Api, mirror: tuple[str, int, int]
 ) -> None:
     task_id, port, _ = mirror
-    path, html = f"/proxy/{task_id}:{port}/", {"Accept": "text/html,*/*"}
-    nobody = Api(runner.url)
-    asked = nobody.call("GET", path, headers=html)
-    assert (asked.status, asked.headers["www-authenticate"][:5]) == (401, "Basic")
-    wrong = base64.b64encode(b"determined:guess").decode()
-    assert nobody.call("GET", path, headers={**html, "Authorization": f"Basic {wrong}"}).status == 403
-    right = {"Authorization": "Basic " + base64.b64encode(f"determined:{running.password}".encode()).decode()}
-    entered = nobody.call("GET", path, query={"a": 1}, headers={**html, **right})
+    path = f"/proxy/{task_id}:{port}/"
+    person = Browser(runner.url)
+    asked = person.get(f"{path}?a=1")
+    assert (asked.status, urlsplit(asked.headers["location"]).path) == (303, "/login")
+    assert "www-authenticate" not in asked.headers
+    refused = person.log_in(asked.headers["location"], "determined", "guess")
+    assert (refused.status, "is wrong" in refused.content.decode()) == (403, True)
+    entered = person.log_in(asked.headers["location"], "determined", running.password)
     assert (entered.status, entered.headers["location"]) == (303, f"{path}?a=1")
-    cookie = entered.headers["set-cookie"]
-    assert {"HttpOnly", "SameSite=lax"} <= {part.strip() for part in cookie.split(";")}
-    shown = nobody.call("GET", path, headers={**html, **right, "Cookie": cookie.partition(";")[0]})
-    assert shown.status == 200
+    shown = person.follow(entered)
+    assert (shown.status, shown.json["path"]) == (200, "/?a=1")
     assert {"authorization", "cookie"}.isdisjoint(shown.json["headers"])
 
 
@@ -351,7 +350,7 @@ def test_who_gets_no_websocket(runner: Api, other: Api, echo: str, case: str) ->
     headers, uri, expected = {
         "nobody": ({}, echo, 401),
         "somebody else": ({"Authorization": f"Bearer {other.token}"}, echo, 403),
-        "another site": ({"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}, echo, 403),
+        "another site": ({"Cookie": f"auth={runner.token}", "Origin": "https://elsewhere.example"}, echo, 401),
         "no such service": ({"Authorization": f"Bearer {runner.token}"}, echo.rstrip("/") + "x/", 404),
     }[case]
 

@@ -17,6 +17,7 @@ from sqlalchemy import Engine, text
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from tests.api.browser import Browser
 from tests.api.http import Api
 from tests.api.jobs import Job
 from tests.api.people import assigned, give, person, workspace_of
@@ -285,16 +286,15 @@ def test_a_session_that_ends_ends_what_it_hears(admin: Api, workspace: int, mast
     wait_for(lambda: f"no more updates for {someone.name}: " in master.log.read_text(), "a line in the log")
 
 
-def test_a_page_of_another_site_may_not_use_its_visitors_cookie(user: Api) -> None:
-    cookie = {"Cookie": f"auth={user.token}"}
-    own = f"http://{user.url.removeprefix('http://')}"
-    with following(Api(user.url), headers=cookie, origin=own) as follower:
+def test_a_page_of_another_site_may_not_use_its_visitors_cookie(user: Api, master: MasterProcess) -> None:
+    page = Browser(user.url)
+    page.log_in("/login", "determined", master.password)
+    cookie = {"Cookie": page.cookie_for("/stream")}
+    with following(Api(user.url), headers=cookie, origin=page.origin) as follower:
         assert follower.ask() == []
-    with (
-        pytest.raises(InvalidStatus, match="403"),
-        following(Api(user.url), headers=cookie, origin="http://evil.example"),
-    ):
-        pass
+    for elsewhere in ("http://evil.example", page.origin.replace("127.0.0.1", "localhost"), "null"):
+        with pytest.raises(InvalidStatus, match="403"), following(Api(user.url), headers=cookie, origin=elsewhere):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,11 @@ def test_users_are_made_and_changed(admin: Shell, ada: Shell, name: str) -> None
 
 
 def test_a_password_is_typed_twice_at_a_terminal(admin: Shell, ada: Shell, name: str) -> None:
+    old = f"Old password for user '{name}': "
     typed = {f"New password for user '{name}': ": "Another-horse-2", "Confirm password: ": "Another-horse-2"}
+    wrong = ada.at_terminal("user", "change-password", typed={old: "Guess-1234", **typed})
+    assert (wrong.status, "present password is wrong" in wrong.out) == (1, True)
+    typed[old] = PASSWORD
     done = ada.at_terminal("user", "change-password", typed=typed)
     assert (done.status, "other sessions have ended" in done.out, "horse" in done.out) == (0, True, False)
     assert ada.with_(DET_PASS="Another-horse-2").det("user", "login").out == f"Logged in as user '{name}'\n"

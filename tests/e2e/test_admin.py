@@ -69,8 +69,12 @@ def test_without_a_told_password_one_is_made_up_and_left_for_its_owner(own_maste
     assert stat.S_IMODE(left.stat().st_mode) == 0o600
     transport = Transport(own_master.url)
     try:
-        for user in ("admin", "determined"):
-            assert Master(transport).login(user, left.read_text().strip())
+        passwords = dict(line.split(": ") for line in left.read_text().splitlines())
+        assert set(passwords) == {"admin", "determined"}
+        for user, password in passwords.items():
+            assert Master(transport).login(user, password)
+        with pytest.raises(NotAllowed):
+            Master(transport).login("admin", passwords["determined"])
         with pytest.raises(NotAllowed):
             Master(transport).login("admin", "")
     finally:

@@ -40,7 +40,7 @@ class Size:
 def fill(engine: Engine, size: Size) -> None:
     """Fill an empty database of the present schema."""
     store = Store(engine)
-    bootstrap.prepare(store, "a password of the Test 1")
+    bootstrap.prepare(store, dict.fromkeys(("admin", "determined"), "a password of the Test 1"))
     with engine.begin() as connection:
         connection.execute(text("SET LOCAL synchronous_commit = off"))
         _experiments(connection, size)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainmaster.cli import admin_helper, admin_tls, agent_daemon
+from trainmaster.cli.terminal import protect
 
 if TYPE_CHECKING:
     from trainmaster.config.master import MasterConfig
@@ -22,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if getattr(args, "run", None) is None:
         (getattr(args, "parser", None) or parser).print_help()
         return 2
+    protect()
     try:
         return int(args.run(args) or 0)
     except KeyboardInterrupt:

@@ -56,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # names in any script, also where the terminal knows only one
+    from trainmaster.cli.terminal import protect
+
+    protect()
     try:
         status = _run(arguments)
         sys.stdout.flush()  # here, where a closed pipe can still be told apart from a failure

@@ -148,11 +148,12 @@ def _logs(args: argparse.Namespace, kind: Kind) -> None:
 
 def print_log(master: Master, args: argparse.Namespace, task_id: str, where: dict[str, Any]) -> None:
     """A task's log as the options want it."""
-    import json
 
     for line in master.cluster.task_log(task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
-        text = json.dumps(line, ensure_ascii=False) + "\n" if args.json else line["message"]
-        print(text, end="", flush=args.follow)
+        if args.json:
+            render.show_json_line(line, flush=args.follow)
+        else:
+            print(line["message"], end="", flush=args.follow)
 
 
 def follow_log(master: Master, task_id: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from trainmaster.cli.terminal import clean, unfiltered
 from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.experiment import PATIENCE, Experiment
 from trainmaster.client.master import Master
@@ -54,7 +55,8 @@ class _Display:
         if self._moving:
             import shutil
 
-            print(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+            shown = clean(line)[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[K{shown}", end="", file=unfiltered(sys.stderr), flush=True)
         else:
             print(line, file=sys.stderr, flush=True)
         self._shown, self._at = line, time.monotonic()

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from trainmaster.cli.terminal import unfiltered
+
 Row = Sequence[Any]
 NARROWEST = 8  # columns of a text that was cut
 
@@ -50,7 +52,12 @@ def show(args: argparse.Namespace, headers: Sequence[str], rows: Sequence[Row], 
 
 
 def show_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False), file=unfiltered(sys.stdout))
+
+
+def show_json_line(value: Any, *, flush: bool = False) -> None:
+    """One of several, a line each."""
+    print(json.dumps(value, ensure_ascii=False), file=unfiltered(sys.stdout), flush=flush)
 
 
 def save_csv(path: Path, headers: Sequence[str], rows: Sequence[Row]) -> None:

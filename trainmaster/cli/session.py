@@ -64,6 +64,24 @@ def ask(user: str) -> str:
         raise ClientError("No password was given.") from None
 
 
+def secret(question: str, what: str) -> str:
+    """A secret that is typed at the terminal, or the first line of what is piped in. Raises UsageError."""
+    if sys.stdin.isatty():
+        import getpass
+
+        given = getpass.getpass(question)
+    else:
+        given = sys.stdin.readline().rstrip("\r\n")
+    if not given:
+        raise UsageError(f"{what} is typed at a terminal, or piped in")
+    return given
+
+
+def warn_of_argument(what: str) -> None:
+    """Scripts that were written for Determined's client go on working."""
+    _warn(f"{what.lower()} stands in the list of processes and in the shell's history: leave it out, and pipe it in")
+
+
 def trusts_now(args: argparse.Namespace, error: NotTrusted) -> bool:
     """Whether the person at the terminal says yes to the master's certificate, which is believed from then on. Raises
     ClientError."""

@@ -87,8 +87,10 @@ def _logs(args: argparse.Namespace) -> None:
         where |= {"searchText": args.search, "enableRegex": args.regex or None}
     view = ClusterView(session(args))
     for line in view.task_log(args.task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
-        text = json.dumps(line, ensure_ascii=False) + "\n" if args.json else line["message"]
-        print(text, end="", flush=args.follow)
+        if args.json:
+            render.show_json_line(line, flush=args.follow)
+        else:
+            print(line["message"], end="", flush=args.follow)
 
 
 def _create(args: argparse.Namespace) -> None:

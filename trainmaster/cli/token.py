@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.cli import render
-from trainmaster.cli.session import master_url, session
+from trainmaster.cli.session import master_url, secret, session, warn_of_argument
 from trainmaster.cli.verbs import Verbs, positive
 from trainmaster.client import credentials
 from trainmaster.client.errors import NoSuchThing
@@ -37,8 +37,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     render.add_format_options(p)
     p = verbs.add("revoke", _revoke, "make a token useless, for ever", "det token revoke 3")
     p.add_argument("token_id", type=positive)
-    p = verbs.add("login", _login, "act as the owner of a token from now on", "det token login ey...")
-    p.add_argument("token")
+    p = verbs.add("login", _login, "act as the owner of a token from now on", "det token login")
+    p.add_argument("token", nargs="?", help="better left out: it is asked for, or read from a pipe")
 
 
 def _show(args: argparse.Namespace, tokens: list[wire.TokenInfo], raw: Any) -> None:
@@ -90,7 +90,12 @@ def _revoke(args: argparse.Namespace) -> None:
 def _login(args: argparse.Namespace) -> None:
     url = master_url(args)
     http = transport(url)
-    http.token = args.token
+    token = args.token
+    if token is None:
+        token = secret("Access token: ", "an access token")
+    else:
+        warn_of_argument("The token")
+    http.token = token
     user = Users(http).me()["username"]
-    credentials.remember(url, user, args.token, active=True)
+    credentials.remember(url, user, token, active=True)
     print(f"Logged in as user '{user}'")

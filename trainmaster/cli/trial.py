@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,7 +107,7 @@ def print_logs(master: Master, trial_id: int, args: argparse.Namespace) -> None:
     lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say_waiting, **where)
     for line in lines:
         if args.json:
-            print(json.dumps(line.raw, ensure_ascii=False), flush=args.follow)
+            render.show_json_line(line.raw, flush=args.follow)
         else:
             print(line.message, end="", flush=args.follow)
 

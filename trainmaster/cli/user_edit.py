@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from trainmaster.cli.session import UsageError, session
+from trainmaster.cli.session import UsageError, session, warn_of_argument
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.errors import ClientError
 from trainmaster.client.users import Users
@@ -29,6 +29,7 @@ def add_to(verbs: Verbs) -> None:
     p.add_argument("new_username", metavar="NAME")
     p = verbs.add("change-password", _change_password, "set a password", "det user change-password")
     p.add_argument("target_user", nargs="?", metavar="USER", help="default: oneself")
+    p.add_argument("--end-tokens", action="store_true", help="also revoke all of the user's access tokens")
     p = verbs.add("edit", _edit, "change a user", 'det user edit ada --display-name "Ada L."')
     p.add_argument("target_user", metavar="USER")
     p.add_argument("--display-name", metavar="TEXT", help="as lists show the user")
@@ -69,6 +70,8 @@ def _asked(name: str) -> str:
 
 def _create(args: argparse.Namespace) -> None:
     master = Users(session(args))
+    if args.password is not None:
+        warn_of_argument("The password")
     password = None if args.password is None else _strong(args.password)
     if not args.remote and password is None:
         password = _asked(args.username)
@@ -92,10 +95,18 @@ def _rename(args: argparse.Namespace) -> None:
 
 
 def _change_password(args: argparse.Namespace) -> None:
+    """At a terminal the old password is asked for before one's own is changed; in a pipe it may be left out."""
     master = Users(session(args))
-    found = master.user(args.target_user) if args.target_user else master.me()
-    master.set_password(found["id"], _asked(found["username"]))
-    print(f"Changed the password of user '{found['username']}'; their other sessions have ended")
+    me = master.me()
+    found = master.user(args.target_user) if args.target_user else me
+    old = None
+    if sys.stdin.isatty() and found["id"] == me["id"]:
+        import getpass
+
+        old = getpass.getpass(f"Old password for user '{found['username']}': ")
+    master.set_password(found["id"], _asked(found["username"]), old=old, end_tokens=args.end_tokens)
+    tokens = " and their access tokens" if args.end_tokens else ""
+    print(f"Changed the password of user '{found['username']}'; their other sessions{tokens} have ended")
 
 
 def _edit(args: argparse.Namespace) -> None:

@@ -37,8 +37,12 @@ class Users(Resource):
         found: wire.User = self._patch(f"users/{user_id}", given(**fields))["user"]
         return found
 
-    def set_password(self, user_id: int, password: str) -> None:
-        self._patch(f"users/{user_id}", {"password": hashed(password), "isHashed": True})
+    def set_password(self, user_id: int, password: str, *, old: str | None = None, end_tokens: bool = False) -> None:
+        """`old`: the caller's own present password, which is checked where it is given. `end_tokens`: access tokens
+        end too, not only other sessions. Raises Refused for a wrong one."""
+        body = {"password": hashed(password), "isHashed": True, "endAccessTokens": end_tokens}
+        present = given(currentPassword=None if old is None else hashed(old))
+        self._http.request("POST", f"/api/x1/users/{user_id}/password", body=body | present)
 
     # -- groups ---------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from .messages import Complaint, ConfigError
+from .networks import Network, ServicesUrl
 from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
 from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
 from .source import Document, read
@@ -120,12 +121,14 @@ class ResourcePool(AgentPool):
 
 
 class Webhooks(Section):
-    """What messages to webhooks are signed with."""
+    """What messages to webhooks are signed with, and which addresses they may go to."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"base_url"})
 
     signing_key: Line | None = None
     """None: a key that the master derives from its own secret."""
+    allow_networks: list[Network] = Field(default_factory=list)
+    """Networks inside the site that webhooks may reach; the internet's addresses need no leave."""
 
 
 class Retention(Section):
@@ -208,6 +211,17 @@ class MasterConfig(Section):
     log: Log = Log()
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
+    trusted_proxies: list[Network] = Field(default_factory=list)
+    """Reverse proxies in front of the master: only what these say of a caller in `X-Forwarded-*` is believed."""
+    services_url: ServicesUrl | None = None
+    """Where browsers find the services in jobs: a host name or a port of their own; None: on the master's own, under a
+    sandbox policy."""
+    services_port: Port | None = None
+    """A second port of the master that serves `/proxy` only; None: the one in `services_url`, where it names one."""
+    services_networks: list[Network] = Field(default_factory=list)
+    """Networks of compute nodes: a job may announce any address in them, not only those that it speaks from."""
+    unauthenticated_services: bool = False
+    """Whether `unauthenticated: true` in `proxy_ports` opens a service to everybody, without a log-in."""
     notebook_timeout: Natural | None = None
     """Seconds without use after which notebooks end that do not say it themselves; None or 0: they stay."""
     tensorboard_timeout: Natural = 300
@@ -232,6 +246,21 @@ class MasterConfig(Section):
     def managers(self) -> list[ResourceManager]:
         """All resource managers, the main one first."""
         return [self.resource_manager, *self.additional_resource_managers]
+
+    @property
+    def services_listener(self) -> int | None:
+        """The port of the second listener, where there is one."""
+        if self.services_port is not None or self.services_url is None:
+            return self.services_port
+        return self.services_url.own_port("https" if self.security.tls else "http", self.port)
+
+    @model_validator(mode="after")
+    def _services_apart(self) -> Self:
+        if self.services_port is not None and self.services_url is None:
+            raise wrong("needs services_url, which tells browsers where that is", "services_port")
+        if self.services_port is not None and self.services_port == self.port:
+            raise wrong("must be another port than the master's own", "services_port")
+        return self
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

@@ -31,6 +31,8 @@ from trainmaster.master.api import (
     limits,
     master,
     not_served,
+    pages,
+    passwords,
     policies,
     projects,
     proxy,
@@ -50,6 +52,7 @@ from trainmaster.master.api import (
     workspaces,
 )
 from trainmaster.master.api.dependencies import Services, admit
+from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.services.store import CHANNEL
@@ -63,6 +66,7 @@ PARTS = (
         reporting,
         auth,
         users,
+        passwords,
         roles,
         master,
         cluster,
@@ -80,7 +84,7 @@ PARTS = (
         files,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks, policies, updates, proxy, interactive),
+    *(registry, templates, webhooks, policies, updates, pages, proxy, interactive),
 )
 
 
@@ -113,6 +117,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         strict_content_type=False,  # Determined's clients send JSON without saying so
     )
     app.state.services = services
+    app.state.guard = Guard(services.store, services.wakeups)
     failures.install(app)
     app.add_middleware(
         limits.BodyLimit,

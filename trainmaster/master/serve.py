@@ -10,17 +10,20 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
+from starlette.types import ASGIApp
 
 from trainmaster.config.master import Database, MasterConfig
+from trainmaster.master.api.answers import Answers
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.doors import Apart, Forwarded
 from trainmaster.master.api.lane import Lane
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -30,6 +33,7 @@ from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.lease import FolderHeld, FolderLease
 from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.store import Settings, Store, Wakeups
@@ -62,14 +66,16 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
     gives then (it may raise ConfigError or OSError). Raises CannotServe."""
     _check_account()
     tls = _tls(config)
-    listener = _bind(place)
-    url = f"{'https' if tls else 'http'}://{shown(place.host)}:{listener.getsockname()[1]}"
-    with contextlib.closing(listener), database(config, place.data) as (engine, presence):
+    listeners = [_bind(place)]
+    if config.services_listener is not None:
+        listeners.append(_bind(replace(place, port=config.services_listener)))
+    url = f"{'https' if tls else 'http'}://{shown(place.host)}:{listeners[0].getsockname()[1]}"
+    with _closing(listeners), database(config, place.data) as (engine, presence):
         services, site = make_services(config, place.data, engine, presence, url, tls)
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, Lane(make_app(engine, services), services), tls)
+        server = _Server(services.wakeups, url, _application(config, engine, services), tls)
 
         def reload() -> None:
             reload_from(site, services.store, read, lambda new: set_level(new.log.level))
@@ -77,10 +83,28 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
                 tls.reload()
 
         with _reloading(reload):
-            server.run(sockets=[listener])
+            server.run(sockets=listeners)
         if tls is not None:
             tls.stop()
         services.clusters.close()
+
+
+def _application(config: MasterConfig, engine: Engine, services: Services) -> ASGIApp:
+    """All that a request passes through, the first last."""
+    app = make_app(engine, services)
+    entry: ASGIApp = Lane(Answers(app, app.state.guard), services)
+    if config.services_url is not None:
+        entry = Apart(entry, config.services_url, config.services_listener)
+    return Forwarded(entry, networks(config.trusted_proxies)) if config.trusted_proxies else entry
+
+
+@contextlib.contextmanager
+def _closing(listeners: Sequence[socket.socket]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 @contextlib.contextmanager
@@ -121,7 +145,7 @@ def make_services(
 ) -> tuple[Services, Site]:
     """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
     store = Store(engine, presence)
-    identity_ = bootstrap.prepare(store, _initial_password(config, data))
+    identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
     master_url = config.master_url or url
     try:
@@ -149,11 +173,23 @@ def make_services(
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
+        services_networks=networks(config.services_networks),
+        open_services=config.unauthenticated_services,
+        webhook_networks=networks(config.webhooks.allow_networks),
         master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
         data=data,
     )
     shown = config.model_dump(mode="json", exclude_none=True)
-    return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
+    made = Services(
+        store,
+        settings,
+        site.clusters,
+        site.defaults,
+        Wakeups(),
+        config=shown,
+        services_url=config.services_url,
+    )
+    return made, site
 
 
 def creators_role(config: MasterConfig) -> int | None:
@@ -199,20 +235,25 @@ def database_url(db: Database) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def _initial_password(config: MasterConfig, data: Path) -> str:
-    """The first users' password: told by the environment or the configuration, else made up and left in a file."""
+def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
+    """The first users' passwords by their names: one for all, told by the environment or the configuration, else one
+    for each, made up and left in a file."""
+    names = [name for name, _ in identity.FIRST_USERS]
     told = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
     if told:
-        return told
+        return dict.fromkeys(names, told)
     path = data / "initial-password"
     try:
-        return path.read_text().strip()
+        lines = path.read_text().splitlines()
     except FileNotFoundError:
-        password = identity.generate_password()
+        made = {name: identity.generate_password() for name in names}
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "w") as file:
-            file.write(password + "\n")
-        return password
+            file.writelines(f"{name}: {password}\n" for name, password in made.items())
+        return made
+    found = dict(line.split(": ", 1) for line in lines if ": " in line)
+    # An earlier version left one password for all.
+    return {name: found.get(name) or lines[0].strip() for name in names}
 
 
 def _bind(place: Place) -> socket.socket:
@@ -275,17 +316,19 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: object, tls: ServedTls | None) -> None:
+    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, tls: ServedTls | None) -> None:
         certificate, key = tls.files if tls is not None else (None, None)
         super().__init__(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]
+                app,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACEFUL,
+                proxy_headers=False,  # `doors.Forwarded` reads them, of those who are trusted
+                server_header=False,
             )
         )
         self._wakeups, self._url, self._tls = wakeups, url, tls

@@ -27,7 +27,10 @@ from trainmaster.master.services.store import Store
 log = logging.getLogger(__name__)
 
 Manager = LocalManager | SlurmManager | PbsManager | AgentManager | PluginManager
-FIXED = ("port", "host", "data", "db", "security", "cluster_name", "master_url")
+FIXED = (
+    *("port", "host", "data", "db", "security", "cluster_name", "master_url", "webhooks", "trusted_proxies"),
+    *("services_url", "services_port", "services_networks", "unauthenticated_services"),
+)
 """Keys that are read once, when the master starts."""
 
 
@@ -42,7 +45,9 @@ class Site:
         """`prefix`: what every token of this master starts with. Raises BadSite."""
         self._config, self._data, self._prefix, self._master_url = config, data, prefix, master_url
         self.clusters = Clusters([self._made(config, manager) for manager in config.managers])
-        self.defaults = SiteDefaults(lambda pool: defaults_of(self._config, self._data, pool))
+        self.defaults = SiteDefaults(
+            lambda pool: defaults_of(self._config, self._data, pool), open_services=config.unauthenticated_services
+        )
 
     def reload(self, config: MasterConfig, store: Store) -> list[str]:
         """Take over another configuration. What to know about it, in sentences. Raises BadSite, and then nothing has

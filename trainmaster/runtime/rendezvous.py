@@ -146,7 +146,7 @@ def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]
         address = by_interface.get(name)
         if address:
             return address, name
-    address = _beyond(_address_towards(master_url)) or _beyond(_address_of_name())
+    address = _beyond(address_towards(master_url)) or _beyond(_address_of_name())
     if address is None:
         return "127.0.0.1", "lo"
     owner = [name for name, known in by_interface.items() if known == address]
@@ -170,7 +170,8 @@ def interface_address(name: str) -> Optional[str]:
     return _socket.inet_ntoa(answer[20:24])
 
 
-def _address_towards(url: str) -> Optional[str]:
+def address_towards(url: str) -> Optional[str]:
+    """This machine's own address on the way to the master."""
     try:
         host = as_asked(split_url(url).host)
         family, kind, _, _, target = _socket.getaddrinfo(host, 9, type=_socket.SOCK_DGRAM)[0]

@@ -22,7 +22,7 @@ class Attempts:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.store = Store(engine)
-        bootstrap.prepare(self.store, "a password of the Test 1")
+        bootstrap.prepare(self.store, dict.fromkeys(("admin", "determined"), "a password of the Test 1"))
 
     def experiment(self, config: Mapping[str, Any] | None = None) -> int:
         job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=1)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from trainmaster.master.services import proxies
-from trainmaster.master.services.errors import Forbidden, Invalid
+from trainmaster.master.services.addresses import networks
+from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import ROLES
 from trainmaster.master.services.proxies import Service, enter
@@ -69,27 +70,37 @@ def test_a_job_enters_nothing() -> None:
 @pytest.mark.parametrize(
     ("address", "fine"),
     [
-        ("10.1.1.1", True),  # where it speaks from
-        ("10.2.2.2", True),  # another network of its node
+        ("10.1.1.1", True),  # where a node asked for its lease
         ("fd00::2", True),
-        ("10.3.3.3", False),
+        ("10.2.2.2", False),
+        ("10.3.3.3", True),  # a network that the site names
         ("127.0.0.1", False),
         ("169.254.169.254", False),
         ("::1", False),
         ("0.0.0.0", False),
         ("224.0.0.1", False),
         ("master.example", False),
+        ("::ffff:10.1.1.1", False),
+        ("64:ff9b::a01:101", False),
+        ("2002:a01:101::", False),
+        ("10.1.257", False),
+        ("0xa010101", False),
+        ("167837953", False),
+        ("010.1.1.1", False),
+        ("10.1.1.1 ", False),
+        ("fd00::2%eth0", False),
+        ("FD00::2", False),
+        ("fd00:0::2", False),
+        ("", False),
     ],
 )
 def test_what_a_job_may_name(address: str, fine: bool) -> None:
-    nodes = {"10.2.2.2", "fd00::2", "127.0.0.1", "169.254.169.254"}  # what it said with its lease
-    try:
-        proxies._check(address, "10.1.1.1", nodes)
-    except Invalid:
-        assert not fine
-    else:
-        assert fine
+    site = replace(BASIC, services_networks=networks(["10.3.0.0/16", "169.254.0.0/16", "127.0.0.0/8"]))
+    peers = {"10.1.1.1", "fd00::2", ""}
+    assert (proxies._refusal(site, address, peers) == "") == fine
 
 
 def test_a_job_on_the_masters_machine_may_name_the_loopback() -> None:
-    proxies._check("127.0.0.1", "127.0.0.1", set())
+    assert proxies._refusal(BASIC, "127.0.0.1", {"127.0.0.1"}) == ""
+    assert proxies._refusal(BASIC, "127.0.0.2", {"127.0.0.1"}) != ""
+    assert proxies._refusal(BASIC, "::ffff:127.0.0.1", {"::ffff:127.0.0.1"}) != ""

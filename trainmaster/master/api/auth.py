@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, bearer
+from trainmaster.master.api import cookies
+from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
-MARK_COOKIE = "trainmaster-client"  # where browsers keep what tells them from guessers at the same address
+T = TypeVar("T")
 LONGEST_NAME = 100  # characters of a name that are told apart; users' names have 80 at most
 
 
@@ -39,11 +41,34 @@ class UserAnswer(Shape):
 
 @router.post("/auth/login")
 async def login(request: Request, body: LoginRequest, services: UsesServices) -> LoginAnswer:
-    """A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
+    return await enter(request, body, services)
+
+
+async def enter(request: Request, body: LoginRequest, services: Services, *, origin: str = "") -> LoginAnswer:
+    """A new session. `origin`: of the page on which the password was typed, where that is a browser's.
+
+    A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
-    name = body.username.strip().lower()[:LONGEST_NAME] or "nobody"
+
+    name = _counted_name(body.username)
+    shown = body.client_mark or request.cookies.get(cookies.CLIENT, "")
+
+    def log_in() -> LoginAnswer:
+        token, user = identity.log_in(
+            services.store, body.username, body.password, is_hashed=body.is_hashed, origin=origin
+        )
+        known = identity.known_mark(services.settings, name, shown)
+        kept = shown if known else identity.new_mark(services.settings, name)
+        return LoginAnswer(token=token, user=User.of(user), client_mark=kept)
+
+    return await counted(request, services, body.username, log_in, shown)
+
+
+async def counted(request: Request, services: Services, username: str, check: Callable[[], T], shown: str = "") -> T:
+    """What `check` says of a password, as far as whoever asks may try one. `shown`: a mark of an earlier log-in, where
+    there is one. Raises HTTPException 429, and what `check` raises for a wrong one."""
+    name = _counted_name(username)
     address = request.client.host if request.client else ""
-    shown = body.client_mark or request.cookies.get(MARK_COOKIE, "")
     mark = identity.known_mark(services.settings, name, shown)
     if wait := services.guesses.begin(name, address, mark):
         seconds = math.ceil(wait)
@@ -53,19 +78,18 @@ async def login(request: Request, body: LoginRequest, services: UsesServices) ->
             headers={"Retry-After": str(seconds)},
         )
 
-    def log_in() -> LoginAnswer:
-        token, user = identity.log_in(services.store, body.username, body.password, is_hashed=body.is_hashed)
-        kept = shown if mark else identity.new_mark(services.settings, name)
-        return LoginAnswer(token=token, user=User.of(user), client_mark=kept)
-
     try:
         async with services.password_checks:
-            answer = await run_in_threadpool(log_in)
+            answer = await run_in_threadpool(check)
     except AWAY:
         services.guesses.withdrawn(name, address, mark)
         raise
     services.guesses.succeeded(name, address, mark)
     return answer
+
+
+def _counted_name(username: str) -> str:
+    return username.strip().lower()[:LONGEST_NAME] or "nobody"
 
 
 @router.post("/auth/logout")

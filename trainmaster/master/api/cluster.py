@@ -308,7 +308,8 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> PlainTextRespo
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows([_cell(cell) for cell in row] for row in rows)
-    return PlainTextResponse(text.getvalue(), media_type="text/csv")
+    saved = {"Content-Disposition": 'attachment; filename="export.csv"'}
+    return PlainTextResponse(text.getvalue(), media_type="text/csv", headers=saved)
 
 
 def _cell(value: Any) -> Any:

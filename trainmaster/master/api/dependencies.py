@@ -10,8 +10,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from trainmaster.config.networks import Origin
+from trainmaster.master.api import cookies
+from trainmaster.master.api.doors import SERVICES
+from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.permissions import ENDPOINTS
-from trainmaster.master.services import agents, identity, locations, roles
+from trainmaster.master.services import addresses, agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.experiments import SiteDefaults
@@ -23,6 +27,8 @@ from trainmaster.master.services.user_files import UserFiles
 
 PASSWORD_CHECKS = 4  # passwords that are checked at once
 OF_AGENTS = "/api/x1/agents/"
+SAFE = ("GET", "HEAD", "OPTIONS")
+PAGE = ("x-trainmaster", "page")  # a header that asks other origins' pages for leave first, which they never get
 _KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
 
 
@@ -37,6 +43,7 @@ class Services:
     wakeups: Wakeups
     features: Sequence[str] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
+    services_url: Origin | None = None  # where browsers find services in jobs, if not here
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
 
@@ -56,12 +63,60 @@ UsesServices = Annotated[Services, Depends(_services)]
 
 
 def bearer(request: HTTPConnection) -> str:
-    """The token of the request: a header of Determined's clients, or the WebUI's cookie. Empty when there is none."""
+    """The token of the request: a header of Determined's clients, or the cookie of a page. Empty when there is none.
+
+    A browser sends the cookie along with whatever any page has it send. So by the cookie alone nothing is changed
+    without the header that pages of other origins cannot set. Raises Forbidden.
+    """
+    return in_header(request) or _in_cookie(request)
+
+
+def in_header(request: HTTPConnection) -> str:
+    """The token that a program shows; empty when there is none."""
     for header in ("authorization", "grpc-metadata-x-allocation-token", "x-user-token"):
         scheme, _, token = request.headers.get(header, "").partition(" ")
         if scheme.lower() == "bearer" and token:
             return token.strip()
-    return request.cookies.get("auth", "")
+    return ""
+
+
+def _in_cookie(request: HTTPConnection) -> str:
+    token = session_cookie(request)
+    if not token or request.scope.get("method", "GET") in SAFE:
+        return token
+    if request.headers.get(PAGE[0]) != PAGE[1]:
+        raise Forbidden("A page that changes something with its user's cookie says so: X-Trainmaster: page.")
+    has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if has_body and kind != "application/json":
+        raise Forbidden("What a page sends with its user's cookie is JSON, with Content-Type: application/json.")
+    return token
+
+
+def session_cookie(request: HTTPConnection) -> str:
+    """The token in the master's cookie; empty when there is none. Raises Forbidden for several: one is not ours."""
+    if SERVICES in request.scope:
+        return ""  # ports of one host share cookies
+    found = cookies.shown(request, cookies.SESSION)
+    if len(found) > 1:
+        raise Forbidden(f"There are {len(found)} cookies {cookies.SESSION!r}: remove this site's cookies, and log in.")
+    return found[0] if found else ""
+
+
+def same_page(connection: HTTPConnection, services: Services, caller: Caller) -> bool:
+    """Whether a browser that shows a cookie sends this from a page of ours: where its user logged in, or where services
+    have their own origin, from there. What the request says of the host does not count: portals rewrite it."""
+    origin = connection.headers.get("origin")
+    if origin is None:
+        return True  # no browser leaves it out where it matters
+    if SERVICES in connection.scope:
+        return origin == str(services.services_url)
+    return caller.session_id is not None and origin == identity.origin_of(services.store, caller.session_id) != ""
+
+
+def peer_of(connection: HTTPConnection) -> str:
+    """The address that a connection comes from, in its canonical spelling; empty when it has none."""
+    return addresses.seen(connection.client.host) if connection.client else ""
 
 
 def admit(services: Services, connection: HTTPConnection) -> None:
@@ -81,7 +136,10 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
     token = bearer(connection)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    return identity.authenticate(services.store, services.settings, token)
+    caller = identity.authenticate(services.store, services.settings, token)
+    if caller.session_id is not None:
+        connection.scope[SCOPE_KEY] = Behind(caller.user_id, caller.session_id)
+    return caller
 
 
 def _caller(request: Request, services: UsesServices) -> Caller:
@@ -133,6 +191,15 @@ def user_of(services: Services, token: str) -> Caller:
     caller = identity.authenticate(services.store, services.settings, token)
     if caller.allocation_id is not None:
         raise Forbidden("A job's token cannot do this.")
+    return with_roles(services, caller)
+
+
+def user_of_session(services: Services, session_id: int) -> Caller:
+    """The same for a session that is known by its number. Raises Unauthenticated."""
+    return with_roles(services, identity.by_session(services.store, session_id))
+
+
+def with_roles(services: Services, caller: Caller) -> Caller:
     if not services.settings.roles:
         return caller
     return replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))

@@ -15,6 +15,7 @@ from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.store import Store
 
 router = APIRouter(tags=["files"])
+SAVED = {"Content-Disposition": 'attachment; filename="context.tar.gz"'}  # no browser shows users' files as ours
 
 
 @router.get("/api/x1/allocations/{allocation_id}/context", response_class=StreamingResponse)
@@ -24,7 +25,7 @@ def of_allocation(allocation_id: str, services: UsesServices, caller: AnyCaller)
     key = archives.key_of_allocation(services.store, allocation_id)
     size = _size(services.store, key)
     pieces = archives.pieces(services.store, key, size)
-    return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Length": str(size)})
+    return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Length": str(size), **SAVED})
 
 
 @router.get("/api/v1/tasks/{task_id}/context_directory")

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.failures import envelope
 from trainmaster.master.api.shapes import Body
 from trainmaster.master.services import harness, proxies
@@ -62,8 +62,8 @@ def proxy_address(
 ) -> Json:
     """Where the services in a job are reached."""
     own_allocation(caller, allocation_id)
-    peer = request.client.host if request.client else ""
-    proxies.announce(services.store, allocation_id, body.proxy_address, body.port, body.user, peer)
+    told = proxies.Told(body.proxy_address or peer_of(request), body.port, body.user)
+    proxies.announce(services.store, services.settings, allocation_id, told)
     return {}
 
 

@@ -8,12 +8,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices, own_allocation, own_trial
+from trainmaster.master.api.dependencies import (
+    AnyCaller,
+    Services,
+    UsesServices,
+    own_allocation,
+    own_trial,
+    peer_of,
+)
 from trainmaster.master.api.shapes import Body, Storable
 from trainmaster.master.services import allocations, archives, barriers, intake, last_words, leases, trials
 from trainmaster.master.services.errors import Conflict
@@ -42,8 +49,14 @@ class Lease(Storable):
     num_nodes: int = Field(1, ge=1, le=MAX_NODES)
     node_name: str = ""
     slot_ids: list[int] = []  # noqa: RUF012
-    addresses: list[str] = []  # noqa: RUF012
+    addresses: list[Annotated[str, Field(max_length=256)]] = Field([], max_length=64)
     fetches_context: bool = False  # the runtimes of jobs that an older master submitted expect it in the answer
+    _peer: str = PrivateAttr("")
+
+    def from_peer(self, peer: str) -> Lease:
+        """Note where the job speaks from, which no job says of itself."""
+        self._peer = peer
+        return self
 
 
 class Reports(Storable):
@@ -70,10 +83,10 @@ class ExitRecord(Storable):
 
 
 @router.post("/api/x1/allocations/{allocation_id}/lease")
-def lease(allocation_id: str, body: Lease, services: UsesServices, caller: AnyCaller) -> Json:
+def lease(allocation_id: str, body: Lease, request: Request, services: UsesServices, caller: AnyCaller) -> Json:
     """Bind the allocation to this job. 409: another job has it, or an earlier run of this one, or it is over."""
     own_allocation(caller, allocation_id)
-    return give_lease(services, allocation_id, body)
+    return give_lease(services, allocation_id, body.from_peer(peer_of(request)))
 
 
 def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
@@ -100,6 +113,7 @@ def _request(body: Lease) -> LeaseRequest:
         body.node_name,
         body.slot_ids,
         body.addresses,
+        body._peer,
     )
 
 

@@ -20,10 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api import jobs
-from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.answers import USUAL
+from trainmaster.master.api.dependencies import Services, peer_of
 from trainmaster.master.api.limits import OF_STRANGERS
 from trainmaster.master.services import identity
 from trainmaster.master.services.identity import Caller
@@ -36,6 +38,7 @@ KNOWN_FOR = 60.0  # seconds for which a job's token is not asked about again
 MOST_KNOWN = 10_000
 _PATH = re.compile("/api/x1/allocations/([^/]+)/(lease|reports|exit)")
 _SCHEME = b"bearer alloc:"
+_HEADERS = ((b"content-type", b"application/json"), *USUAL)
 
 Json = dict[str, Any]
 
@@ -73,7 +76,7 @@ class Lane:
         if answer is None:
             await self._app(scope, _again(read, receive), send)
             return
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(answer))]
+        headers = [*_HEADERS, (b"content-length", b"%d" % len(answer))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
@@ -91,7 +94,7 @@ class Lane:
             return None
         if (body := await _body(receive, read, longest)) is None:
             return None
-        call = _Call(allocation_id, verb, token, body)
+        call = _Call(allocation_id, verb, token, body, scope)
         self._gates[verb].add(call)
         return await call.answer
 
@@ -138,7 +141,8 @@ class Lane:
         known = self._known.get(call.token)
         if known is None or known[1].allocation_id != call.allocation_id:
             raise PermissionError(call.allocation_id)
-        return _VERBS[call.verb].body.model_validate_json(call.body)
+        body = _VERBS[call.verb].body.model_validate_json(call.body)
+        return body.from_peer(peer_of(HTTPConnection(call.scope))) if isinstance(body, jobs.Lease) else body
 
     def _know(self, tokens: Sequence[str]) -> None:
         """Several threads may ask for the same one; the last one's answer is kept."""
@@ -188,8 +192,9 @@ class _Gate:
 class _Call:
     """One request on its way; made in the event loop, whose future is settled from threads."""
 
-    def __init__(self, allocation_id: str, verb: str, token: str, body: bytes) -> None:
+    def __init__(self, allocation_id: str, verb: str, token: str, body: bytes, scope: Scope) -> None:
         self.allocation_id, self.verb, self.token, self.body = allocation_id, verb, token, body
+        self.scope = scope
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[bytes | None] = self.loop.create_future()
 

@@ -7,13 +7,10 @@ master takes for its own.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, FastAPI, Request, WebSocket
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
@@ -22,11 +19,15 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
-from trainmaster.master.api.auth import LoginRequest, login
-from trainmaster.master.api.dependencies import Services, UsesServices, bearer, user_of
+from trainmaster.master.api import cookies
+from trainmaster.master.api.answers import PASSED_ON
+from trainmaster.master.api.dependencies import Services, UsesServices, in_header
+from trainmaster.master.api.doors import SERVICES
 from trainmaster.master.api.failures import envelope
-from trainmaster.master.services import idle, proxies
-from trainmaster.master.services.errors import Forbidden, NotFound, ServiceError, Unauthenticated
+from trainmaster.master.api.guard import SCOPE_KEY, Guard
+from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
+from trainmaster.master.services import idle
+from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
 from trainmaster.master.services.proxies import Service
 from trainmaster.master.services.store import Store
 
@@ -36,14 +37,13 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["proxy"])
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
-COOKIE = "auth"  # the master's own, with a user's token
-SESSION = 7 * 86400  # seconds that a browser keeps it: as long as it is good
+SANDBOX = b"sandbox allow-scripts allow-forms allow-popups allow-downloads"
 REACH_WITHIN = 10.0  # seconds for a connection to a job
 PIECE = 64 * 1024  # bytes
 LARGEST_MESSAGE = 128 * 2**20  # bytes
-NORMAL = 1000  # RFC 6455, 7.4.1
+NORMAL, POLICY = 1000, 1008  # RFC 6455, 7.4.1
+ENDED = "The session has ended."
 _UNSENDABLE = (1005, 1006, 1015)
-NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
 
 # RFC 9110, 7.6.1: between two neighbours only.
 _HOP = frozenset(
@@ -70,35 +70,6 @@ _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-trans
 _lately_used: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
 
 
-# -- who ----------------------------------------------------------------------------------------------------------
-
-
-def _admit(services: Services, connection: HTTPConnection, name: str) -> Service:
-    """The service that `name` stands for, when the caller may use it. Raises Unauthenticated, Forbidden, NotFound."""
-    service = proxies.find(services.store, services.settings, name)
-    if service is not None and service.open:
-        return service
-    token = bearer(connection)
-    if not token:
-        raise Unauthenticated("Log in first: `det user login`.")
-    caller = user_of(services, token)
-    _refuse_other_sites(connection)
-    if service is None:
-        raise NotFound(NOT_THERE.format(name))
-    proxies.enter(services.settings, service, caller)
-    return service
-
-
-def _refuse_other_sites(connection: HTTPConnection) -> None:
-    """A browser sends its cookie along with any page's requests; those that do something, and WebSockets, must come
-    from a page of ours. Raises Forbidden."""
-    origin = connection.headers.get("origin")
-    by_cookie = not connection.headers.get("authorization", "").lower().startswith("bearer ")
-    harmless = connection.scope.get("method") in ("GET", "HEAD", "OPTIONS")
-    if origin and by_cookie and not harmless and urlsplit(origin).netloc != connection.headers.get("host"):
-        raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
-
-
 def _note_use(store: Store, task_id: str) -> None:
     time_now = time.monotonic()
     if time_now - _lately_used.get(task_id, -idle.GRAIN) >= idle.GRAIN:
@@ -108,50 +79,22 @@ def _note_use(store: Store, task_id: str) -> None:
         idle.used(store, task_id)
 
 
-async def _ask_browser(request: Request, services: Services, error: Unauthenticated) -> Response:
-    """A person who comes with a browser is asked for name and password, and has a session from then on. Raises what
-    the log-in raises."""
-    if "text/html" not in request.headers.get("accept", "") or request.method != "GET":
-        raise error
-    name, password = _basic(request.headers.get("authorization", ""))
-    if not name:
-        return envelope(401, error.message, headers={"WWW-Authenticate": 'Basic realm="trainmaster", charset="UTF-8"'})
-    answer = await login(request, LoginRequest(username=name, password=password), services)
-    query = f"?{request.url.query}" if request.url.query else ""
-    back = RedirectResponse(f"{request.url.path}{query}", 303)
-    secure = request.url.scheme == "https"
-    back.set_cookie(COOKIE, answer.token, max_age=SESSION, httponly=True, samesite="lax", secure=secure)
-    return back
-
-
-def _basic(header: str) -> tuple[str, str]:
-    """RFC 7617; empty texts for anything else."""
-    scheme, _, word = header.partition(" ")
-    try:
-        name, _, password = base64.b64decode(word, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return "", ""
-    return (name, password) if scheme.lower() == "basic" else ("", "")
-
-
 # -- headers --------------------------------------------------------------------------------------------------------
 
 
 def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tuple[str, str]]:
     """The caller's headers as the job gets them."""
-    token = bearer(connection)
+    token = in_header(connection)
     dropped = _HOP | _CREDENTIALS | _named(connection.headers.get("connection", ""))
     kept = []
     for key, value in connection.headers.items():
-        if key in dropped or key.startswith("x-forwarded-"):
+        if key in dropped or key == "cookie" or key.startswith("x-forwarded-"):
             continue
-        if key == "authorization" and (service.secret or (token and token in value) or _is_ours(service, value)):
+        if key == "authorization" and (service.secret or (token and token in value) or _is_password(value)):
             continue
-        if key == "cookie":
-            value = "; ".join(part for part in value.split("; ") if part.partition("=")[0].strip() != COOKIE)
-            if not value:
-                continue
         kept.append((key, value))
+    if cookie := cookies.for_services(connection):
+        kept.append(("cookie", cookie))
     if service.secret:
         kept.append(("authorization", f"token {service.secret}"))
     kept.append(("x-forwarded-for", connection.client.host if connection.client else ""))
@@ -161,22 +104,38 @@ def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tup
     return kept
 
 
-def _is_ours(service: Service, value: str) -> bool:
-    """A browser that was asked for a password here shows it with every request."""
-    return not service.open and value.lower().startswith("basic ")
+def _is_password(value: str) -> bool:
+    """A browser that was ever asked for a password at this address shows it with every request: no job gets one."""
+    return not value.strip().lower().startswith("bearer ") and not value.strip().lower().startswith("token ")
 
 
-def _back(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """A service's headers as the caller gets them."""
+def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:
+    """A service's headers as the caller gets them. No browser asks for a password on a job's behalf, and cookies stay
+    with the service."""
     found = [(key.lower(), value) for key, value in headers]
     listed = _named(b",".join(value for key, value in found if key == b"connection").decode("latin-1"))
     dropped = _HOP | _OF_SITE | listed
-    return [
-        (key, value)
-        for key, value in found
-        if key.decode("latin-1") not in dropped
-        and not (key == b"set-cookie" and value.partition(b"=")[0].strip() == COOKIE.encode())
-    ]
+    kept = []
+    for key, value in found:
+        if key.decode("latin-1") in dropped:
+            continue
+        if key == b"www-authenticate" and not value.strip().lower().startswith(b"bearer"):
+            continue
+        if key == b"set-cookie":
+            cookie = cookies.of_service(value.decode("latin-1"), f"/proxy/{name}/")
+            if cookie is None:
+                continue
+            value = cookie.encode("latin-1")
+        kept.append((key, value))
+    return kept
+
+
+def _rules(services: Services, request: Request, visit: Visit) -> list[tuple[bytes, bytes]]:
+    """What browsers are told about a service's answer, beside what it says itself: on the master's own origin it may
+    show, and do nothing in its visitor's name, unless it is the visitor's own."""
+    if SERVICES in request.scope or visit.by_owner:
+        return [(b"cross-origin-resource-policy", b"same-origin")]
+    return [(b"content-security-policy", SANDBOX)]
 
 
 def _named(connection: str) -> frozenset[str]:
@@ -189,7 +148,7 @@ def _target(connection: HTTPConnection, service: Service, name: str) -> str:
     path: str = raw.decode("latin-1")
     if not service.prefixed:
         path = path[len("/proxy/") + path[len("/proxy/") :].index("/") :]
-    query = connection.scope["query_string"].decode("latin-1")
+    query = query_of(connection)
     return f"{path}?{query}" if query else path
 
 
@@ -209,9 +168,13 @@ def without_slash(service_id: str, request: Request) -> Response:
 @router.api_route("/proxy/{service_id}/{path:path}", methods=METHODS, include_in_schema=False)
 async def http(service_id: str, path: str, request: Request, services: UsesServices) -> Response:
     try:
-        service = await run_in_threadpool(_admit, services, request, service_id)
+        visit = await run_in_threadpool(admit, services, request, service_id)
     except Unauthenticated as error:
-        return await _ask_browser(request, services, error)
+        return await run_in_threadpool(lead_in, services, request, service_id, error)
+    if visit.caller is not None and ticket_of(request) and request.method == "GET":
+        return with_pass(services, request, service_id, visit.caller, asked_for(request))
+    service = visit.service
+    request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
         return envelope(426, "Bytes for this service go over a WebSocket.", headers={"Upgrade": "websocket"})
     await run_in_threadpool(_note_use, services.store, service.task_id)
@@ -224,7 +187,8 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
         why = str(error) or type(error).__name__
         return envelope(502, f"The service in the task {service.task_id} does not answer: {why}.")
     streamed = StreamingResponse(_pieces(answer), answer.status_code)
-    streamed.raw_headers = _back(answer.headers.raw)
+    request.scope[PASSED_ON] = True
+    streamed.raw_headers = [*_back(answer.headers.raw, service_id), *_rules(services, request, visit)]
     return streamed
 
 
@@ -241,12 +205,13 @@ def _request(request: Request, service: Service, name: str) -> httpx.Request:
 
 
 def _transport(request: Request) -> httpx.AsyncHTTPTransport:
-    """One for the application: connections are kept. No client around it, which would keep cookies too."""
+    """One for the application. Connections are not kept: whose they lead to is looked at before each. No client around
+    it, which would keep cookies."""
     import httpx
 
     state = request.app.state
     if not hasattr(state, "proxy_transport"):
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=15.0)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         state.proxy_transport = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
     found: httpx.AsyncHTTPTransport = state.proxy_transport
     return found
@@ -274,26 +239,30 @@ async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
 async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     services: Services = socket.app.state.services
     try:
-        service = await run_in_threadpool(_admit, services, socket, service_id)
+        visit = await run_in_threadpool(admit, services, socket, service_id)
     except ServiceError as error:
         status = 401 if isinstance(error, Unauthenticated) else 404 if isinstance(error, NotFound) else 403
         await socket.send_denial_response(envelope(status, error.message))
         return
 
+    service = visit.service
+
     async def used() -> None:
         await run_in_threadpool(_note_use, services.store, service.task_id)
 
     await used()
-    if service.tcp:
-        await _bytes_through(socket, service, used)
-    else:
-        await _messages_through(socket, service, service_id, used)
+    guard: Guard = socket.app.state.guard
+    with guard.watching(visit.behind) as ended:
+        if service.tcp:
+            await _bytes_through(socket, service, used, ended)
+        else:
+            await _messages_through(socket, service, service_id, used, ended)
 
 
 Noting = Callable[[], Awaitable[None]]
 
 
-async def _bytes_through(socket: WebSocket, service: Service, used: Noting) -> None:
+async def _bytes_through(socket: WebSocket, service: Service, used: Noting, ended: asyncio.Event) -> None:
     try:
         async with asyncio.timeout(REACH_WITHIN):
             reader, writer = await asyncio.open_connection(service.address, service.port)
@@ -313,13 +282,13 @@ async def _bytes_through(socket: WebSocket, service: Service, used: Noting) -> N
 
     await socket.accept()
     try:
-        await _until_one_ends(up(), down())
+        await _until_one_ends(up(), down(), _until(ended))
     finally:
         writer.close()
-    await _close(socket, NORMAL, "")
+    await _close(socket, *((POLICY, ENDED) if ended.is_set() else (NORMAL, "")))
 
 
-async def _messages_through(socket: WebSocket, service: Service, name: str, used: Noting) -> None:
+async def _messages_through(socket: WebSocket, service: Service, name: str, used: Noting, ended: asyncio.Event) -> None:
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidHandshake, InvalidStatus
 
@@ -357,10 +326,17 @@ async def _messages_through(socket: WebSocket, service: Service, name: str, used
 
     await socket.accept(job.subprotocol)
     try:
-        await _until_one_ends(up(), down())
+        await _until_one_ends(up(), down(), _until(ended))
     finally:
         await job.close()
-    await _close(socket, job.close_code or NORMAL, job.close_reason or "")
+    if ended.is_set():
+        await _close(socket, POLICY, ENDED)
+    else:
+        await _close(socket, job.close_code or NORMAL, job.close_reason or "")
+
+
+async def _until(ended: asyncio.Event) -> None:
+    await ended.wait()
 
 
 async def _from(socket: WebSocket) -> AsyncIterator[str | bytes]:

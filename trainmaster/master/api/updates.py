@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, WebSocket
 from pydantic import BaseModel, Field, ValidationError
@@ -22,13 +21,22 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
-from trainmaster.master.api.dependencies import Services, UserCaller, bearer, user_of
+from trainmaster.master.api.dependencies import (
+    Services,
+    UserCaller,
+    bearer,
+    in_header,
+    same_page,
+    user_of,
+    user_of_session,
+)
 from trainmaster.master.api.failures import envelope, explained, note_refusal
 from trainmaster.master.api.shapes import rfc3339
+from trainmaster.master.api.visits import TICKET
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
-from trainmaster.master.services import updates
+from trainmaster.master.services import tickets, updates
 from trainmaster.master.services.errors import Forbidden, ServiceError, Unauthenticated
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.ranges import Ranges
@@ -96,17 +104,15 @@ def without_websocket(_: UserCaller) -> None:
 @router.websocket("/stream")
 async def follow(socket: WebSocket) -> None:
     services: Services = socket.app.state.services
-    token = bearer(socket)
     try:
-        _same_site(socket)
-        caller = await run_in_threadpool(_caller, services, token)
+        caller = await run_in_threadpool(_admit, services, socket)
     except (ServiceError, *AWAY) as error:
         status, sentence = explained(error)
         note_refusal(socket, sentence)
         await socket.send_denial_response(envelope(status, sentence))
         return
     await socket.accept()
-    session = _Session(socket, services, token, caller.username)
+    session = _Session(socket, services, caller)
     try:
         code, reason = await session.run()
     except WebSocketDisconnect:
@@ -116,25 +122,28 @@ async def follow(socket: WebSocket) -> None:
             await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
-def _same_site(socket: WebSocket) -> None:
-    """A browser sends its cookie along with any page's WebSocket, so the page must be ours. Raises Forbidden."""
-    origin = socket.headers.get("origin")
-    by_cookie = not socket.headers.get("authorization", "").lower().startswith("bearer ")  # browsers add Basic, too
-    if origin and by_cookie and urlsplit(origin).netloc != socket.headers.get("host"):
-        raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
-
-
-def _caller(services: Services, token: str) -> Caller:
+def _admit(services: Services, socket: WebSocket) -> Caller:
+    """By a header, by a ticket, or by the cookie of a page of ours: a browser sends it along with any page's WebSocket.
+    Raises Unauthenticated, Forbidden."""
+    if ticket := socket.query_params.get(TICKET):
+        return user_of_session(services, tickets.redeem(services.store, ticket, tickets.STREAM))
+    token = bearer(socket)
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
-    return user_of(services, token)
+    caller = user_of(services, token)
+    if not in_header(socket) and not same_page(socket, services, caller):
+        origin = socket.headers.get("origin")
+        raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
+    return caller
 
 
 class _Session:
     """One connection: what is wanted of it, and what it has been told."""
 
-    def __init__(self, socket: WebSocket, services: Services, token: str, name: str) -> None:
-        self._socket, self._services, self._token, self._name = socket, services, token, name
+    def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
+        assert caller.session_id is not None  # a user's
+        self._socket, self._services = socket, services
+        self._session_id, self._name = caller.session_id, caller.username
         self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # who asks faster than we answer, waits
         self._followers: list[tuple[_Words, Follower]] = []
         self._over: tuple[int, str] | None = None
@@ -169,7 +178,7 @@ class _Session:
         opening = None if self._asked.empty() else self._asked.get_nowait()
         if opening is None and not self._followers:
             return
-        caller = await run_in_threadpool(_caller, self._services, self._token)
+        caller = await run_in_threadpool(user_of_session, self._services, self._session_id)
         await run_in_threadpool(updates.give_numbers, self._services.store)
         if opening is None:
             await self._tell(caller)

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
+from trainmaster.master.api.passwords import UserAnswer, refuse_pages
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time, User
 from trainmaster.master.db.tables import UserSession
 from trainmaster.master.services import groups, identity, tokens, users
@@ -20,10 +21,6 @@ from trainmaster.master.services.users import Password, UserChange, UserQuery
 
 router = APIRouter(prefix="/api/v1", tags=["users"])
 Json = dict[str, Any]
-
-
-class UserAnswer(Shape):
-    user: User
 
 
 class UsersAnswer(Shape):
@@ -223,6 +220,8 @@ def get(user_id: int, services: UsesServices, caller: UserCaller) -> UserAnswer:
 @router.patch("/users/{user_id}")
 def patch(user_id: int, body: PatchUser, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
     """Users change their own password and display name, administrators everything."""
+    if body.password is not None:
+        refuse_pages(request)
     row = users.patch(services.store, caller, user_id, body.change(), token=bearer(request))
     return UserAnswer(user=User.of(row))
 
@@ -230,6 +229,7 @@ def patch(user_id: int, body: PatchUser, request: Request, services: UsesService
 @router.post("/users/{user_id}/password")
 async def set_password(user_id: int, request: Request, services: UsesServices, caller: UserCaller) -> UserAnswer:
     """The body is the password, a JSON text, hashed the way Determined's clients do."""
+    refuse_pages(request)
     try:
         text = await request.json()
     except ValueError:

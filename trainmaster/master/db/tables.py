@@ -99,8 +99,19 @@ class UserSession(Base):
     created_at: Mapped[Time] = _now()
     expires_at: Mapped[Time]
     kind: Mapped[str] = mapped_column(default="USER_SESSION")  # or ACCESS_TOKEN
+    origin: Mapped[str] = mapped_column(default="", server_default="")  # of the page that logged in, as a browser says
     description: Mapped[str] = mapped_column(default="")
     revoked: Mapped[bool] = mapped_column(default=False)
+
+
+class Ticket(Base):
+    """Admits the user of a session once, within seconds, to one thing; only its SHA-256 is stored."""
+
+    __tablename__ = "tickets"
+    ticket_hash: Mapped[bytes] = mapped_column(primary_key=True)
+    session_id: Mapped[int] = mapped_column(ForeignKey("user_sessions.id", ondelete="CASCADE"), index=True)
+    purpose: Mapped[str]
+    expires_at: Mapped[Time] = mapped_column(index=True)
 
 
 class Workspace(Base):
@@ -340,7 +351,8 @@ class Node(Base):
     run_id: Mapped[str] = mapped_column(server_default="")  # the runtime process; no other may take its place
     name: Mapped[str]
     slot_ids: Mapped[list[int]]
-    addresses: Mapped[list[str]]
+    addresses: Mapped[list[str]]  # as the job says; told to its own nodes, and believed for nothing else
+    peer: Mapped[str] = mapped_column(default="", server_default="")  # whence it asked for its lease, as seen here
     joined_at: Mapped[Time] = _now()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -22,15 +23,16 @@ class Identity:
     fresh: bool
 
 
-def prepare(store: Store, password: str) -> Identity:
-    """Make the cluster's identity, the first users and the Uncategorized project, unless they are there."""
+def prepare(store: Store, passwords: Mapping[str, str]) -> Identity:
+    """Make the cluster's identity, the first users and the Uncategorized project, unless they are there. `passwords`:
+    of the first users, by their names."""
     with store.transaction() as session:
         cluster = session.get(Cluster, 1, with_for_update=True)
         if cluster is None:
             cluster = Cluster(id=1, cluster_id=uuid.uuid4(), secret=random_secret())
             session.add(cluster)
             session.flush()
-        fresh = ensure_first_users(session, password)
+        fresh = ensure_first_users(session, passwords)
         if fresh:
             _first_project(session)
         return Identity(str(cluster.cluster_id), cluster.secret, fresh)

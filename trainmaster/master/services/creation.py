@@ -122,6 +122,7 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     )
     if resolved["reproducibility"]["experiment_seed"] is None:
         resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+    defaults.check(resolved)
     resolved["resources"]["resource_pool"] = served.pool.name
     resolved["name"] = resolved.get("name") or pet_name("Experiment")
     return _Plan(resolved, served, project.id, workspace.id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 import hmac
 import http.client
 import logging
+import socket
 import ssl
 import time
 import uuid
@@ -16,7 +18,7 @@ from urllib.parse import urlsplit
 from sqlalchemy import delete, func, select, update
 
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery
-from trainmaster.master.services import webhooks
+from trainmaster.master.services import addresses, webhooks
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.identity import Caller
@@ -30,11 +32,15 @@ LEAST = 400  # statuses from here on are refusals
 
 
 class NotDelivered(Exception):
-    """Why, in words. `final`: asking again would get the same answer."""
+    """One sentence for whoever made the webhook, whatever went wrong: it is not to tell what else answers on the
+    master's network. `detail` is for the master's log. `final`: asking again would get the same answer."""
 
-    def __init__(self, why: str, *, final: bool = False) -> None:
-        super().__init__(why)
-        self.final = final
+    def __init__(self, where: str, detail: str, *, final: bool = False) -> None:
+        super().__init__(
+            f"{where} did not take the message. It must answer with a status below 300, and be on the internet or in "
+            "webhooks.allow_networks of the master's configuration; the master's log says more"
+        )
+        self.detail, self.final = detail, final
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ def next_due(store: Store) -> float | None:
 def deliver(store: Store, settings: Settings, letter: Letter) -> None:
     """Make an attempt and write down how it went."""
     try:
-        post(letter.url, letter.body.encode(), settings.webhook_key)
+        post(settings, letter.url, letter.body.encode())
     except NotDelivered as error:
         _failed(store, letter, error)
         return
@@ -95,12 +101,13 @@ def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> N
     hook = webhooks.get(store, caller, webhook_id)
     event = webhooks.Event(webhooks.CUSTOM, {}, {"data": "test"}, "This is a test of a webhook; nothing has happened.")
     try:
-        post(hook.url, webhooks.body_of(hook, event, uuid.uuid4()).encode(), settings.webhook_key)
+        post(settings, hook.url, webhooks.body_of(hook, event, uuid.uuid4()).encode())
     except NotDelivered as error:
+        log.info("the test of webhook %r by %s failed: %s", hook.name, caller.username, error.detail)
         raise Invalid(f"The webhook {hook.name!r} cannot be told anything: {error}.") from None
 
 
-def post(url: str, body: bytes, key: str) -> None:
+def post(settings: Settings, url: str, body: bytes) -> None:
     """Signed as Determined signs. Redirects are not followed. Raises NotDelivered."""
     parts = urlsplit(url)
     stamp = str(int(time.time()))
@@ -108,27 +115,49 @@ def post(url: str, body: bytes, key: str) -> None:
         "Content-Type": "application/json; charset=UTF-8",
         "User-Agent": "trainmaster",
         "X-Determined-AI-Signature-Timestamp": stamp,
-        "X-Determined-AI-Signature": signature(key, stamp, body),
+        "X-Determined-AI-Signature": signature(settings.webhook_key, stamp, body),
     }
     assert parts.hostname
-    connection: http.client.HTTPConnection
-    if parts.scheme == "https":
-        trusted = ssl.create_default_context()
-        connection = http.client.HTTPSConnection(parts.hostname, parts.port, timeout=TIMEOUT, context=trusted)
-    else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT)
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", path, body=body, headers=headers)
-        status = connection.getresponse().status
+        address = _allowed(settings, parts.hostname, port)
+        with contextlib.closing(_connection(parts.scheme, parts.hostname, port, address)) as connection:
+            connection.request("POST", path, body=body, headers=headers)
+            status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as error:
-        why = str(error) or type(error).__name__
-        raise NotDelivered(f"{parts.scheme}://{parts.netloc} does not answer ({why})") from None
-    finally:
-        connection.close()
+        raise NotDelivered(where, f"{where} does not answer ({error or type(error).__name__})") from None
     if status >= 300:
         final = LEAST <= status < 500 and status not in (408, 425, 429)
-        raise NotDelivered(f"{parts.scheme}://{parts.netloc} answers with status {status}", final=final)
+        raise NotDelivered(where, f"{where} answers with status {status}", final=final)
+
+
+def _allowed(settings: Settings, host: str, port: int) -> str:
+    """The address that is connected to: the first of the host's that webhooks may go to. Raises OSError when there is
+    none."""
+    found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    for text in found:
+        address = addresses.canonical(text)
+        if address is None:
+            continue
+        if addresses.within(address, settings.webhook_networks) or addresses.is_public(address):
+            return text
+    raise OSError(f"none of its addresses ({', '.join(found)}) is on the internet or in webhooks.allow_networks")
+
+
+def _connection(scheme: str, host: str, port: int, address: str) -> http.client.HTTPConnection:
+    """To the host at the address that was looked at: what its name means next does not matter."""
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=ssl.create_default_context())
+        if scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+    )
+    # http.client asks this for its socket; TLS goes on to check the certificate against the host's name.
+    connection._create_connection = lambda _, *more: socket.create_connection(  # type: ignore[attr-defined]
+        (address, port), *more
+    )
+    return connection
 
 
 def signature(key: str, stamp: str, body: bytes) -> str:
@@ -140,7 +169,13 @@ def _failed(store: Store, letter: Letter, error: NotDelivered) -> None:
     level = logging.WARNING if over else logging.INFO
     what = "given up" if over else "tried again later"
     log.log(
-        level, "event %s for webhook %r, attempt %d: %s; %s", letter.event_id, letter.name, letter.attempt, error, what
+        level,
+        "event %s for webhook %r, attempt %d: %s; %s",
+        letter.event_id,
+        letter.name,
+        letter.attempt,
+        error.detail,
+        what,
     )
     with store.transaction() as session:
         session.execute(

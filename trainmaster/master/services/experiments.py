@@ -36,6 +36,17 @@ class SiteDefaults:
     name stands for what holds everywhere."""
 
     of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
+    open_services: bool = False
+
+    def check(self, config: Mapping[str, Any]) -> None:
+        """Raises Invalid for a configuration that would open more than the site allows."""
+        ports = config["environment"].get("proxy_ports") or ()
+        wide = [str(entry["proxy_port"]) for entry in ports if entry.get("unauthenticated")]
+        if wide and not self.open_services:
+            raise Invalid(
+                f"environment.proxy_ports: port {', '.join(wide)} is to be open to everybody (unauthenticated: true), "
+                "which this site does not allow. Leave it out, or ask the administrator for unauthenticated_services."
+            )
 
 
 @dataclass(frozen=True)

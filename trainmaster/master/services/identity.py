@@ -14,17 +14,18 @@ from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error
-from sqlalchemy import ARRAY, Text, any_, bindparam, delete, select
+from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
 from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Settings, Store, wake
 
 log = logging.getLogger(__name__)
 
+SESSIONS = "sessions"  # the subject that wakes whoever watches over what is open
 SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
 SESSION_LIFE = dt.timedelta(days=7)
 LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
@@ -52,6 +53,7 @@ class Caller:
     trial_id: int | None = None
     grants: Mapping[Permission, frozenset[int] | None] | None = None
     workspaces: frozenset[int] | None = None
+    session_id: int | None = None  # of a user's session or access token
 
     def may_change(self, owner_id: int) -> bool:
         """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
@@ -104,12 +106,12 @@ def client_hash(password: str) -> str:
     return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
 
 
-def ensure_first_users(session: Session, password: str) -> bool:
+def ensure_first_users(session: Session, passwords: Mapping[str, str]) -> bool:
     """Create `admin` and `determined` in an empty database. True when they were created."""
     if session.scalar(select(User.id).limit(1)) is not None:
         return False
-    hashed = _hasher.hash(client_hash(password))
-    session.add_all(User(username=name, admin=admin, password_hash=hashed) for name, admin in FIRST_USERS)
+    hashes = {name: _hasher.hash(client_hash(passwords[name])) for name, _ in FIRST_USERS}
+    session.add_all(User(username=name, admin=admin, password_hash=hashes[name]) for name, admin in FIRST_USERS)
     session.flush()
     return True
 
@@ -122,8 +124,9 @@ def generate_password() -> str:
             return word
 
 
-def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tuple[str, User]:
-    """A new bearer token. Raises Forbidden for a wrong name or password (the same sentence for both)."""
+def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
+    """A new bearer token. `origin`: of the page where a browser's user typed this, as the browser says. Raises
+    Forbidden for a wrong name or password (the same sentence for both)."""
     sent = password if is_hashed else client_hash(password)
     with store.transaction() as session:
         user = session.scalar(select(User).where(User.username == username.strip().lower()))
@@ -132,9 +135,19 @@ def log_in(store: Store, username: str, password: str, *, is_hashed: bool) -> tu
         if not _verify(stored, sent) or user is None or user.password_hash is None or not user.active:
             raise Forbidden("The user name or the password is wrong.")
         token = secrets.token_urlsafe(32)
-        session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=now() + SESSION_LIFE))
+        ends = now() + SESSION_LIFE
+        session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
         user.last_auth_at = now()
     return token, user
+
+
+def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
+    """Raises Forbidden for another password than the user's."""
+    with store.reading() as session:
+        stored = session.scalar(select(User.password_hash).where(User.id == user_id))
+    sent = password if is_hashed else client_hash(password)
+    if not _verify(stored or _NOBODY, sent) or stored is None:
+        raise Forbidden("The present password is wrong.")
 
 
 def new_mark(settings: Settings, username: str) -> str:
@@ -161,6 +174,7 @@ def log_out(store: Store, token: str) -> None:
     mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
     with store.transaction() as session:
         session.execute(delete(UserSession).where(*mine))
+        wake(session, SESSIONS)
 
 
 def get_user(store: Store, user_id: int) -> User:
@@ -194,11 +208,40 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
     """Who presents `token`: a user's session or a job. Raises Unauthenticated."""
     if token.startswith("alloc:"):
         return _authenticate_job(store, settings, token)
+    return _user_of(store, UserSession.token_hash == digest(token))
+
+
+def by_session(store: Store, session_id: int) -> Caller:
+    """Whose session it is, while it is good. Raises Unauthenticated."""
+    return _user_of(store, UserSession.id == session_id)
+
+
+def origin_of(store: Store, session_id: int) -> str:
+    """Of the page on which a browser's user logged in; empty for sessions of programs."""
+    with store.reading() as session:
+        return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Numbers of users who are active, and of sessions that are good."""
+
+    users: frozenset[int]
+    sessions: frozenset[int]
+
+
+def still_there(store: Store, sessions: Collection[int], users: Collection[int]) -> Alive:
+    """Of these, those that still count."""
+    good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
+    with store.transaction() as session:
+        active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
+        return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))))
+
+
+def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
     with store.reading() as session:
         row = session.execute(
-            select(User, UserSession)
-            .join(UserSession, UserSession.user_id == User.id)
-            .where(UserSession.token_hash == digest(token))
+            select(User, UserSession).join(UserSession, UserSession.user_id == User.id).where(which)
         ).first()
     if row is None:
         raise Unauthenticated(LOG_IN_AGAIN)
@@ -206,7 +249,7 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
         what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
         log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
         raise Unauthenticated(LOG_IN_AGAIN)
-    return Caller(row.User.id, row.User.username, row.User.admin)
+    return Caller(row.User.id, row.User.username, row.User.admin, session_id=row.UserSession.id)
 
 
 def _refusal(user: User, session: UserSession) -> str:

@@ -16,7 +16,7 @@ from trainmaster.master.lifecycle.allocation import later
 from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import archives, jobspec, logs, taskspec
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.sightings import DOUBLES
 from trainmaster.master.services.store import Store, wake
 
@@ -34,7 +34,8 @@ class LeaseRequest:
     num_nodes: int
     node_name: str
     slot_ids: Sequence[int]
-    addresses: Sequence[str]
+    addresses: Sequence[str]  # as the job says
+    peer: str = ""  # where it speaks from, as seen here
 
 
 def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]) -> Json:
@@ -51,6 +52,8 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
         allocation: Allocation = found.Allocation
         if refusal := _refusal(allocation, request):
             raise Conflict(refusal)
+        if refusal := _miscount(allocation, request):
+            raise Invalid(refusal)
         new = bool(_join(session, {allocation_id: request}))
         if new or _run_of(session, allocation_id, request.node_rank) == request.run_id:
             joined = _grant(session, allocation, request)
@@ -92,7 +95,10 @@ def lease_together(
 
 
 def _is_usual(found: Row[Any], request: LeaseRequest) -> bool:
-    return found.Trial is not None and request.num_nodes == 1 and not _refusal(found.Allocation, request)
+    allocation = found.Allocation
+    if found.Trial is None or request.num_nodes != 1:
+        return False
+    return not _refusal(allocation, request) and not _miscount(allocation, request)
 
 
 def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
@@ -106,6 +112,22 @@ def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
     return ""
 
 
+def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
+    """Why this cannot be one of the job's nodes; empty when it can. How many there are its scheduler says; before that
+    has been seen there is a slot for each of them; and the first lease decides."""
+    if allocation.leased_at is not None:
+        if request.num_nodes != allocation.num_nodes:
+            return f"Job {request.job_id} has {allocation.num_nodes} nodes, not {request.num_nodes}."
+    else:
+        known = len((allocation.observed or {}).get("nodes") or ())
+        most = known or max(allocation.slots, 1)
+        if request.num_nodes > most:
+            return f"Job {request.job_id} cannot have {request.num_nodes} nodes: it was given {most}."
+    if request.node_rank >= request.num_nodes:
+        return f"A job of {request.num_nodes} nodes has none of rank {request.node_rank}."
+    return ""
+
+
 def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
     """The attempts on whose nodes these runs are the first."""
     rows = [
@@ -116,6 +138,7 @@ def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
             "name": request.node_name,
             "slot_ids": list(request.slot_ids),
             "addresses": list(request.addresses),
+            "peer": request.peer,
         }
         for allocation_id, request in requests.items()
     ]

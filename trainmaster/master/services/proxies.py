@@ -1,13 +1,13 @@
 """The services in jobs: where they say that they listen, and who may reach them through the master.
 
-A job names the address; it must be one that the master would reach the job at anyway, so that nobody is led elsewhere.
+A job names the address; it must be one from which it asked for its lease, and on the master's own machine what listens
+there must be the job's, so that nobody is led elsewhere.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +16,25 @@ from sqlalchemy import func, select, update
 
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Node, Project, Trial
-from trainmaster.master.services import logs
+from trainmaster.master.services import addresses, logs
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller, session_token
+from trainmaster.master.services.listeners import LISTENERS
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.task_conductor import NOTEBOOK, SERVICES, SHELL, TENSORBOARD
 
 TRIAL = "TRIAL"
+NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where a job says that it is reached. `port` and `user` are of the service that it is for."""
+
+    address: str
+    port: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,39 +47,63 @@ class Service:
     workspace_id: int
     address: str
     port: int
+    allocation_id: str = ""
+    account: str | None = None  # that the job runs as; None: the master's
     tcp: bool = False  # bytes over a WebSocket instead of HTTP
     open: bool = False  # it asks for its own credentials, or for none
     prefixed: bool = False  # it wants whole paths, with what stands for it at the master
     secret: str = ""
 
 
-def announce(store: Store, allocation_id: str, address: str, port: int, user: str, peer: str) -> None:
-    """A job says where it is reached. `peer` is where it speaks from, as seen here, and what an empty address stands
-    for. Raises Invalid, NotFound."""
-    if not 0 <= port <= 65535:
-        raise Invalid(f"port: {port} is none.")
+def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -> None:
+    """A job says where it is reached. Raises Invalid, NotFound."""
+    if not 0 <= told.port <= 65535:
+        raise Invalid(f"port: {told.port} is none.")
     with store.transaction() as session:
         row = session.get(Allocation, allocation_id, with_for_update=True)
         if row is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
-        nodes = session.scalars(select(Node.addresses).where(Node.allocation_id == allocation_id))
-        address = address or peer
-        _check(address, peer, {known for addresses in nodes for known in addresses})
-        row.proxy = {"address": address, "port": port, "user": user[:64]}
+        peers = set(session.scalars(select(Node.peer).where(Node.allocation_id == allocation_id)))
+        if refusal := _refusal(settings, told.address, peers):
+            raise Invalid(f"proxyAddress: {refusal}")
+        row.proxy = {"address": told.address, "port": told.port, "user": told.user[:64]}
 
 
-def _check(address: str, peer: str, known: set[str]) -> None:
-    try:
-        where = ipaddress.ip_address(address)
-    except ValueError:
-        raise Invalid(f"proxyAddress: {address!r} is not the number of an address.") from None
-    if address == peer:
+def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
+    """Why the master is not led to an address by a job whose nodes asked for their leases from `peers`; empty when it
+    is."""
+    where = addresses.canonical(address)
+    if where is None:
+        return f"{address!r} is not the number of an address, as it is usually written."
+    if addresses.is_nobody(where):
+        return f"{address} is no machine's own address."
+    if address in peers:
+        return ""
+    if addresses.is_here(where):
+        known = [found for found in map(addresses.canonical, peers) if found is not None]
+        if not where.is_loopback and any(addresses.is_here(one) for one in known):
+            return ""  # another address of the machine that both are on; what listens there is looked at each time
+    elif addresses.within(where, settings.services_networks):
+        return ""
+    seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
+    return (
+        f"{address} is not where this job asked for its lease from ({seen}). Where nodes have several networks, the "
+        "administrator names theirs in services_networks."
+    )
+
+
+def check_listener(service: Service) -> None:
+    """On the master's own machine a job shows only what it listens on itself. Raises NotFound while nothing listens,
+    Forbidden for what is another's. Asked before each connection."""
+    where = addresses.canonical(service.address)
+    if where is None:
+        raise NotFound(NOT_THERE.format(service.task_id))
+    if not addresses.is_here(where):
         return
-    inside = where.is_loopback or where.is_link_local or where.is_multicast or where.is_unspecified
-    if inside or address not in known:
-        raise Invalid(
-            f"proxyAddress: {address} is not where this job speaks from ({peer}), and not an address of its nodes."
-        )
+    if not LISTENERS.there(where, service.port):
+        raise NotFound(NOT_THERE.format(service.task_id))
+    if not LISTENERS.are_of(service.allocation_id, service.account, where, service.port):
+        raise Forbidden(f"What listens on port {service.port} of the master's machine is not of {service.task_id}.")
 
 
 def ready(store: Store, allocation_id: str) -> None:
@@ -87,9 +122,10 @@ def find(store: Store, settings: Settings, name: str) -> Service | None:
     if port and not (port.isdigit() and len(port) <= 5):
         return None
     workspace = func.coalesce(Project.workspace_id, Standalone.workspace_id)
+    peers = select(func.array_agg(Node.peer)).where(Node.allocation_id == Allocation.id).scalar_subquery()
     config = func.coalesce(Experiment.config, Standalone.config, type_=Standalone.config.type)
     query = (
-        select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"])
+        select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"], peers)
         .outerjoin(Trial, Trial.id == Allocation.trial_id)
         .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
         .outerjoin(Project, Project.id == Experiment.project_id)
@@ -105,7 +141,9 @@ def find(store: Store, settings: Settings, name: str) -> Service | None:
         row = session.execute(query.order_by(Allocation.attempt.desc()).limit(1)).first()
     if row is None:
         return None
-    allocation, kind, workspace_id, ports = row
+    allocation, kind, workspace_id, ports, seen_at = row
+    if _refusal(settings, str((allocation.proxy or {}).get("address") or ""), set(seen_at or ())):
+        return None
     return _service(settings, allocation, kind or TRIAL, workspace_id, ports or (), int(port or 0))
 
 
@@ -115,17 +153,19 @@ def _service(
     told = row.proxy or {}
     own = int(told.get("port") or 0)
     facts = (row.task_id, kind, row.owner_id, workspace_id, str(told.get("address") or ""))
+    job = (row.id, row.run_as)
     if kind in SERVICES and own and port in (0, own):
         token = session_token(settings, row.id, row.token)
         secret = service_secret(token) if kind == NOTEBOOK else ""
         shell = kind == SHELL
-        return Service(*facts, own, tcp=shell, open=shell, prefixed=not shell, secret=secret)
+        return Service(*facts, own, *job, tcp=shell, open=shell, prefixed=not shell, secret=secret)
     wanted = [entry for entry in ports if entry["proxy_port"] == port or (not port and entry.get("default_service_id"))]
     if not wanted:
         return None
     entry: Mapping[str, Any] = wanted[0]
-    tcp, unauthenticated = bool(entry.get("proxy_tcp")), bool(entry.get("unauthenticated"))
-    return Service(*facts, int(entry["proxy_port"]), tcp=tcp, open=unauthenticated)
+    tcp = bool(entry.get("proxy_tcp"))
+    unauthenticated = settings.open_services and bool(entry.get("unauthenticated"))
+    return Service(*facts, int(entry["proxy_port"]), *job, tcp=tcp, open=unauthenticated)
 
 
 def service_secret(token: str) -> str:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from trainmaster.master.db.engine import notify, without_transaction
 from trainmaster.master.db.presence import Presence
+from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.errors import Invalid
 
 CHANNEL = "trainmaster"
@@ -51,6 +52,9 @@ class Settings:
     webhook_key: str = ""  # signs what webhooks are told
     notebook_timeout: float = 0.0  # seconds without use after which a notebook ends that does not say it; 0: never
     tensorboard_timeout: float = 300.0
+    services_networks: tuple[Network, ...] = ()  # where jobs may say that they are, beside where they speak from
+    open_services: bool = False  # whether services in jobs may do without a log-in
+    webhook_networks: tuple[Network, ...] = ()  # inside the site, where webhooks may go
     master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
     data: Path | None = None  # the master's own folder, in which nothing of users' is touched
 

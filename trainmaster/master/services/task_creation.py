@@ -165,6 +165,7 @@ def plan(
     config = policies.govern(_parsed(given, fragments), governing).to_json()
     if left := masks(config):
         raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
+    defaults.check(config)
     config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
     if order.kind != GENERIC:
         config["resources"]["is_single_node"] = True

@@ -16,7 +16,7 @@ from trainmaster.master.db import changes
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, NotFound
-from trainmaster.master.services.identity import ACCESS_TOKEN, Caller, digest
+from trainmaster.master.services.identity import ACCESS_TOKEN, SESSIONS, Caller, digest
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Settings, Store, wake
@@ -103,7 +103,7 @@ def patch(store: Store, caller: Caller, token_id: int, description: str | None, 
             row.description = description
         if revoke and not row.revoked:
             row.revoked = True
-            wake(session, changes.SUBJECT)
+            wake(session, changes.SUBJECT, SESSIONS)
             log.info("%s revoked access token %d of user %d", caller.username, row.id, row.user_id)
         return row
 

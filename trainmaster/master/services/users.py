@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, delete, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound, ServiceError
-from trainmaster.master.services.identity import SESSION, Caller, digest, hash_password
+from trainmaster.master.services.identity import ACCESS_TOKEN, SESSION, SESSIONS, Caller, digest, hash_password
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store, wake
@@ -49,6 +49,7 @@ class UserChange:
     remote: bool | None = None
     password: Password | None = None
     account: Account | None = None
+    end_tokens: bool = False  # with a new password, access tokens end too
 
     @property
     def words(self) -> str:
@@ -160,9 +161,14 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
             _end_sessions(session, user_id, but="")
         elif change.password is not None:
             _end_sessions(session, user_id, but=token)
+        if change.end_tokens:
+            tokens = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
+            session.execute(
+                update(UserSession).where(*tokens, UserSession.token_hash != digest(token)).values(revoked=True)
+            )
         row.modified_at = now()
         session.flush()
-        wake(session, changes.SUBJECT)  # who follows what changes may have lost a session
+        wake(session, changes.SUBJECT, SESSIONS)  # who follows what changes may have lost a session
         log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
         return row
 

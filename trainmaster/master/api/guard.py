@@ -1,0 +1,80 @@
+"""Ends what stays open (followed logs, proxied connections, shells) when the session or the user behind it ends.
+
+One question to the database for all of them, a few seconds apart, or as soon as sessions change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.db.presence import AWAY
+from trainmaster.master.services import identity
+from trainmaster.master.services.store import Store, Wakeups
+
+log = logging.getLogger(__name__)
+
+PERIOD = 10.0  # seconds between two looks when nothing woke us
+PAUSE = 0.2  # seconds in which changes wait for more
+SCOPE_KEY = "trainmaster.behind"  # in a request's scope: who is behind it
+
+
+class Behind(NamedTuple):
+    """Who a connection is open for. `session_id`: None where a service lets in whoever knows its key; then `user_id`
+    is the task's owner."""
+
+    user_id: int
+    session_id: int | None = None
+
+
+class Guard:
+    def __init__(self, store: Store, wakeups: Wakeups) -> None:
+        self._store, self._wakeups = store, wakeups
+        self._open: dict[Behind, set[asyncio.Event]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def watching(self, behind: Behind) -> Iterator[asyncio.Event]:
+        """Inside the block the event is set once whoever is behind may no longer be there."""
+        ended = asyncio.Event()
+        self._open.setdefault(behind, set()).add(ended)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+        try:
+            yield ended
+        finally:
+            self._open[behind].discard(ended)
+            if not self._open[behind]:
+                del self._open[behind]
+
+    async def _run(self) -> None:
+        """As long as anything is open."""
+        with self._wakeups.listening(identity.SESSIONS) as woken:
+            while self._open and not self._wakeups.closed:
+                woken.clear()
+                try:
+                    await self._look()
+                except AWAY:
+                    pass  # nothing is known: what is open stays so until there is an answer
+                except Exception:  # the next look may go better; without one nothing would ever end
+                    log.exception("whether sessions last could not be looked up")
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), PERIOD)
+                await asyncio.sleep(PAUSE)
+
+    async def _look(self) -> None:
+        asked = list(self._open)
+        sessions = {behind.session_id for behind in asked if behind.session_id is not None}
+        users = {behind.user_id for behind in asked}
+        alive = await run_in_threadpool(identity.still_there, self._store, sessions, users)
+        for behind in asked:
+            if behind.user_id in alive.users and (behind.session_id is None or behind.session_id in alive.sessions):
+                continue
+            for ended in self._open.get(behind, ()):
+                ended.set()

@@ -1,0 +1,186 @@
+"""How a browser gets and loses its session, and tickets for what takes no header.
+
+`/login` is a form without scripts, for whoever comes with a browser and no session; `/session` is for the page, which
+never sees a token. Both set the cookie without a path: a browser then scopes it to the master's root, under whatever
+prefix a portal has put it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import html
+import secrets
+from typing import Literal
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+
+from trainmaster.master.api import cookies
+from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
+from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer
+from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.services import identity, tickets
+from trainmaster.master.services.errors import Forbidden, Invalid, ServiceError
+
+router = APIRouter(tags=["auth"])
+
+LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: as long as it is good
+KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps what tells it from guessers
+FORM_LIFE = 3600  # seconds in which a form that was shown may be sent
+LONGEST_FORM = 16 * 1024  # bytes
+HOME = "/docs"
+_STYLE = "body{font:16px sans-serif;max-width:22em;margin:15vh auto}input,button{font:inherit;width:100%;margin:.2em 0 1em;padding:.4em;box-sizing:border-box}"  # noqa: E501
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Log in</title>
+<style>{style}</style></head>
+<body><h1>Log in</h1><p role="alert">{said}</p>
+<form method="post" action="/login" autocomplete="on">
+<label>Name <input name="username" autocomplete="username" required autofocus></label>
+<label>Password <input name="password" type="password" autocomplete="current-password"></label>
+<input type="hidden" name="to" value="{to}"><input type="hidden" name="form" value="{form}">
+<button>Log in to {cluster}</button></form>
+<p><a href="{to}">I have logged in here before: go on</a></p></body></html>
+"""
+
+
+@router.get("/login", include_in_schema=False)
+def form(services: UsesServices, request: Request, to: str = HOME) -> HTMLResponse:
+    return _form(services, request, to)
+
+
+@router.post("/login", include_in_schema=False)
+async def send_form(request: Request, services: UsesServices) -> Response:
+    """The form as browsers send it; 303 to where its user wanted to go."""
+    given = await _given(request)
+    to = given.get("to", HOME)
+    _check_form(services, request, given.get("form", ""))
+    body = LoginRequest(username=given.get("username", ""), password=given.get("password", ""))
+    try:
+        answer = await enter(request, body, services, origin=_origin(request))
+    except ServiceError as error:
+        return _form(services, request, to, error.message, 403)
+    except HTTPException as error:
+        return _form(services, request, to, str(error.detail), error.status_code)
+    back = RedirectResponse(inside(to), 303)
+    _set_session(request, back, answer)
+    return back
+
+
+class SessionAnswer(Shape):
+    user: User
+
+
+@router.post("/session")
+async def begin(request: Request, body: LoginRequest, services: UsesServices) -> Response:
+    """Log a page's user in: like `/api/v1/auth/login`, with the token in a cookie only."""
+    if request.headers.get(PAGE[0]) != PAGE[1]:
+        raise Forbidden("This is for the master's own page, which says so: X-Trainmaster: page.")
+    answer = await enter(request, body, services, origin=_origin(request))
+    shown = JSONResponse(SessionAnswer(user=answer.user).model_dump(mode="json", by_alias=True))
+    _set_session(request, shown, answer)
+    return shown
+
+
+@router.delete("/session")
+def end(request: Request, services: UsesServices, caller: UserCaller) -> Response:
+    """Log a page's user out."""
+    del caller
+    identity.log_out(services.store, bearer(request))
+    gone = JSONResponse({})
+    gone.headers["Set-Cookie"] = f"{cookies.SESSION}=; Max-Age=0; HttpOnly; SameSite=Strict"
+    return gone
+
+
+class PostTicket(Body):
+    """What a ticket is for: `/stream`, or the WebSockets of one task's services."""
+
+    purpose: Literal["stream", "service"]
+    task_id: str = ""
+
+
+class TicketAnswer(Shape):
+    ticket: str
+    seconds: float
+
+
+@router.post("/api/x1/tickets")
+def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> TicketAnswer:
+    """Admits a WebSocket once, as `?trainmaster-ticket=`, where no header can be sent."""
+    if body.purpose == "service" and not body.task_id:
+        raise Invalid("taskId: name the task whose service the ticket is for.")
+    purpose = tickets.STREAM if body.purpose == "stream" else tickets.service_of(body.task_id)
+    return TicketAnswer(ticket=tickets.issue(services.store, caller, purpose), seconds=tickets.LIFE)
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def inside(to: str) -> str:
+    """`to` where it is a path of the master's, else where people start: a form leads nowhere else."""
+    fine = to.startswith("/") and not to.startswith("//") and to.isascii() and to.isprintable() and "\\" not in to
+    return to if fine and len(to) < 4096 else HOME
+
+
+def _form(services: Services, request: Request, to: str, said: str = "", status: int = 200) -> HTMLResponse:
+    nonce = secrets.token_urlsafe(24)
+    cluster = services.settings.cluster_name or "the master"
+    words = {"said": said, "to": inside(to), "form": _mac(services, nonce), "cluster": cluster}
+    text = _PAGE.format(style=_STYLE, **{key: html.escape(word) for key, word in words.items()})
+    style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    # Browsers hold the form's target against all redirects that follow.
+    targets = " ".join(filter(None, ("'self'", str(services.services_url or ""))))
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{style}'; form-action {targets}; "
+        "frame-ancestors 'none'; base-uri 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, "X-Frame-Options": "DENY", "Cache-Control": "no-store"}
+    page = HTMLResponse(text, status, headers)
+    secure = request.url.scheme == "https"
+    page.set_cookie(cookies.FORM, nonce, max_age=FORM_LIFE, httponly=True, samesite="strict", secure=secure)
+    return page
+
+
+async def _given(request: Request) -> dict[str, str]:
+    """A small form's fields; of several with one name the first."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise Invalid("This takes the form at /login; programs log in at /api/v1/auth/login.")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST_FORM:
+            raise Invalid("The form is too long.")
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    return {name: values[0] for name, values in fields.items()}
+
+
+def _check_form(services: Services, request: Request, told: str) -> None:
+    """Raises Forbidden unless the form was shown to this browser and comes from its page: nobody is logged in as
+    somebody else by another site."""
+    nonces = cookies.shown(request, cookies.FORM)
+    shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), told.encode())
+    if not shown or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Forbidden("This form was not shown to this browser, or too long ago: go back, load it anew, and send it.")
+
+
+def _mac(services: Services, nonce: str) -> str:
+    return hmac.new(services.settings.secret, f"form\0{nonce}".encode(), "sha256").hexdigest()
+
+
+def _origin(request: Request) -> str:
+    """Of the page that sends this, as its browser says; empty where none is said, or a sandboxed page's `null`."""
+    origin = request.headers.get("origin", "")
+    return origin if origin.startswith(("http://", "https://")) and len(origin) < 300 else ""
+
+
+def _set_session(request: Request, answer: Response, given: LoginAnswer) -> None:
+    secure = "; Secure" if request.url.scheme == "https" else ""
+    words = ((cookies.CLIENT, given.client_mark, KNOWN_FOR), (cookies.SESSION, given.token, LIFE))
+    for name, word, life in words:
+        # No path: see above. Starlette's own always has one.
+        cookie = f"{name}={word}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}"
+        answer.headers.append("Set-Cookie", cookie)

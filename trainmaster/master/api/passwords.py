@@ -1,0 +1,56 @@
+"""New passwords, for pages and for our `det`: whoever sets one says the present one."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.api.auth import counted
+from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer, in_header
+from trainmaster.master.api.shapes import Body, Shape, User
+from trainmaster.master.services import identity, users
+from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services.users import Password, UserChange
+
+router = APIRouter(prefix="/api/x1", tags=["users"])
+
+
+class UserAnswer(Shape):
+    user: User
+
+
+class NewPassword(Body):
+    """`current_password`: the caller's own, hashed like the new one."""
+
+    password: str
+    is_hashed: bool = False
+    current_password: str | None = None
+    end_access_tokens: bool = False
+
+
+@router.post("/users/{user_id}/password")
+async def change_password(
+    user_id: int, body: NewPassword, request: Request, services: UsesServices, caller: UserCaller
+) -> UserAnswer:
+    """Set a password. A page always says its user's present one. The user's other sessions end, with
+    `endAccessTokens` the access tokens too."""
+    if body.current_password is None:
+        refuse_pages(request)
+    else:
+        present = body.current_password
+
+        def check() -> None:
+            identity.check_password(services.store, caller.user_id, present, is_hashed=body.is_hashed)
+
+        await counted(request, services, caller.username, check)
+    change = UserChange(password=Password(body.password, body.is_hashed), end_tokens=body.end_access_tokens)
+    row = await run_in_threadpool(users.patch, services.store, caller, user_id, change, token=bearer(request))
+    return UserAnswer(user=User.of(row))
+
+
+def refuse_pages(request: Request) -> None:
+    """Whoever finds a browser open does not get the account. Raises Forbidden."""
+    if not in_header(request):
+        raise Forbidden(
+            "A page sets a password with POST /api/x1/users/ID/password, and its user's present one in currentPassword."
+        )

@@ -1,0 +1,151 @@
+"""Who comes to a service in a job, and how a browser gets there.
+
+Programs show a token in a header. A browser shows a pass, a cookie that is good for one task's services and nothing
+else; it gets one with the cookie of its session or, where services have an origin of their own, with a ticket.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
+from starlette.requests import HTTPConnection
+
+from trainmaster.master.api import cookies
+from trainmaster.master.api.dependencies import (
+    SAFE,
+    Services,
+    in_header,
+    same_page,
+    session_cookie,
+    user_of,
+    user_of_session,
+)
+from trainmaster.master.api.doors import SERVICES
+from trainmaster.master.api.guard import Behind
+from trainmaster.master.services import proxies, tickets
+from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
+from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.proxies import NOT_THERE, Service
+
+TICKET = "trainmaster-ticket"  # in a query
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Somebody at a service. `caller`: None where the service asks for credentials of its own, or for none."""
+
+    service: Service
+    caller: Caller | None = None
+
+    @property
+    def behind(self) -> Behind:
+        """For whom the connection is kept open."""
+        if self.caller is None:
+            return Behind(self.service.owner_id)
+        return Behind(self.caller.user_id, self.caller.session_id)
+
+    @property
+    def by_owner(self) -> bool:
+        return self.caller is not None and self.caller.user_id == self.service.owner_id
+
+
+def admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
+    """Who comes to which service, when they may use it. Raises Unauthenticated, Forbidden, NotFound."""
+    service = proxies.find(services.store, services.settings, name)
+    open_to_all = service is not None and service.open
+    caller = _caller(services, connection, name)
+    if caller is None and not open_to_all:
+        raise Unauthenticated("Log in first: `det user login`.")
+    if service is None:
+        raise NotFound(NOT_THERE.format(name))
+    if caller is not None and not open_to_all:
+        proxies.enter(services.settings, service, caller)
+    proxies.check_listener(service)
+    return Visit(service, caller)
+
+
+def _caller(services: Services, connection: HTTPConnection, name: str) -> Caller | None:
+    """By a header, by a ticket, or by a pass to this task; the session's own cookie is never enough. Raises
+    Unauthenticated, Forbidden."""
+    if token := in_header(connection):
+        return user_of(services, token)
+    task_id = name.partition(":")[0]
+    if ticket := ticket_of(connection):
+        return user_of_session(services, tickets.redeem(services.store, ticket, tickets.service_of(task_id)))
+    if services.services_url is not None and SERVICES not in connection.scope:
+        return None  # ports of one host share cookies: a pass counts only where it was given
+    shown = cookies.shown(connection, cookies.PASS)
+    number = tickets.session_in(services.settings, shown[0], task_id) if len(shown) == 1 else None
+    if number is None:
+        return None
+    try:
+        caller = user_of_session(services, number)
+    except Unauthenticated:
+        return None  # like no pass: log in again
+    harmless = connection.scope.get("method") in SAFE
+    if not harmless and not same_page(connection, services, caller):
+        origin = connection.headers.get("origin")
+        raise Forbidden(f"A page of {origin} may not use this task with its visitor's cookie.")
+    return caller
+
+
+def ticket_of(connection: HTTPConnection) -> str:
+    return connection.query_params.get(TICKET, "")
+
+
+# -- browsers on their way in ---------------------------------------------------------------------------------------
+
+
+def lead_in(services: Services, request: Request, name: str, error: Unauthenticated) -> Response:
+    """A browser that comes without a pass is led to one: by the form to a session, by its session's cookie to a
+    pass or, where services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
+    if request.method != "GET" or in_header(request):
+        raise error
+    here = asked_for(request)
+    if SERVICES in request.scope:
+        raise Unauthenticated("Open this from the master's own page or with `det`: you have no pass to it here.")
+    if token := session_cookie(request):
+        try:
+            return _pass_on(services, request, name, user_of(services, token), here)
+        except Unauthenticated:
+            pass  # the session has ended
+    if "text/html" not in request.headers.get("accept", ""):
+        raise error
+    return RedirectResponse(f"/login?{urlencode({'to': here})}", 303)
+
+
+def _pass_on(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
+    task_id = name.partition(":")[0]
+    if services.services_url is None:
+        return with_pass(services, request, name, caller, here)
+    ticket = tickets.issue(services.store, caller, tickets.service_of(task_id))
+    joint = "&" if "?" in here else "?"
+    return RedirectResponse(f"{services.services_url}{here}{joint}{TICKET}={ticket}", 303)
+
+
+def with_pass(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
+    assert caller.session_id is not None
+    back = RedirectResponse(here, 303)
+    word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
+    secure = request.url.scheme == "https"
+    path = f"/proxy/{quote(name, safe=':')}/"
+    # Lax: the way here began on the master's page, or on any other that has a link.
+    back.set_cookie(cookies.PASS, word, path=path, httponly=True, samesite="lax", secure=secure)
+    return back
+
+
+def asked_for(request: HTTPConnection) -> str:
+    """The path and query that were asked for, without a ticket, as they were sent."""
+    raw = request.scope.get("raw_path") or request.scope["path"].encode()
+    path: str = raw.decode("latin-1")
+    query = query_of(request)
+    return f"{path}?{query}" if query else path
+
+
+def query_of(connection: HTTPConnection) -> str:
+    """As it was sent, without a ticket."""
+    parts = connection.scope["query_string"].decode("latin-1").split("&")
+    return "&".join(part for part in parts if part.partition("=")[0] != TICKET)

@@ -1,0 +1,85 @@
+"""Network addresses: which one a text means, and which of them the master may be sent to.
+
+An address has one spelling here, the canonical one; every other (short, octal, decimal, IPv4 in IPv6, a zone behind it)
+is refused, so that no check and no connection can mean different machines by the same text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# IPv6 addresses that stand for an IPv4 one: compatible (RFC 4291, 2.5.5.1), mapped (2.5.5.2), NAT64 (RFC 6052, RFC
+# 8215), 6to4 (RFC 3056), Teredo (RFC 4380).
+_FOURS = tuple(
+    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32"))
+)
+_ONES_OWN = (ipaddress.IPv6Address("::"), ipaddress.IPv6Address("::1"))  # in ::/96, and plain IPv6
+
+
+def canonical(text: str) -> Address | None:
+    """The address that `text` is the canonical spelling of; None for everything else."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if str(found) != text or "%" in text or _stands_for_four(found):
+        return None
+    return found
+
+
+def seen(peer: str) -> str:
+    """The canonical spelling of an address that the kernel gave, such as a connection's other end: a listener for IPv6
+    that also takes IPv4 sees mapped addresses. A text that is none stays as it is."""
+    try:
+        found = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    return str(getattr(found, "ipv4_mapped", None) or found)
+
+
+def _stands_for_four(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address) or address in _ONES_OWN:
+        return False
+    return any(address in network for network in _FOURS)
+
+
+def networks(told: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(map(ipaddress.ip_network, told))
+
+
+def within(address: Address, allowed: Iterable[Network]) -> bool:
+    return any(address.version == network.version and address in network for network in allowed)
+
+
+def is_nobody(address: Address) -> bool:
+    """No single machine has it, or each has it: link-local, multicast, unspecified, reserved, deprecated."""
+    return (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or (address.is_reserved and not address.is_loopback)
+        or bool(getattr(address, "is_site_local", False))
+    )
+
+
+def is_here(address: Address) -> bool:
+    """Whether this machine itself has the address."""
+    if address.is_loopback:
+        return True
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))  # a datagram socket sends nothing; the kernel only looks for the way
+        except OSError:
+            return False
+        return seen(str(probe.getsockname()[0])) == str(address)  # the way to oneself starts where it ends
+
+
+def is_public(address: Address) -> bool:
+    """Somewhere in the internet, and not on this machine."""
+    return address.is_global and not is_nobody(address) and not is_here(address)
