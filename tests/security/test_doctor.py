@@ -25,6 +25,10 @@ def told(text: str, data: Path) -> list[str]:
         ("host: login1.cluster", "listens on login1.cluster without TLS"),
         ("master_url: http://login1:80", "jobs reach the master at http://login1:80 without TLS"),
         ("", "all jobs on default run as one account, the master's"),
+        ("unauthenticated_services: true", "may ask for no log-in"),
+        ("host: 0.0.0.0", "share the master's origin"),
+        ("trusted_proxies: [10.0.0.0/8]", "trusted_proxies names a whole network"),
+        ("webhooks: {allow_networks: [10.1.2.3/32]}", "webhooks reach inside (10.1.2.3/32)"),
         (f"{SLURM}}}", "all jobs on default run as one account, the master's"),
         (f"{SLURM}, impersonation: sudo}}", "users without a linked account run as the account of the master"),
     ],
@@ -42,6 +46,7 @@ def test_nothing_is_named_that_is_closed(tmp_path: Path) -> None:
     text = f"""
 host: 0.0.0.0
 master_url: https://login1:8443
+services_url: https://services.login1
 security: {{tls: {{{tls}}}}}
 {SLURM}, impersonation: sudo, require_user_link: true}}
 """

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from tests.api.conftest import log_in
 from tests.api.http import Api
@@ -14,6 +15,8 @@ from tests.api.jobs import config, create, jobs_of
 from tests.api.people import Person, give, person, workspace_of
 from tests.api.tasks import launch
 from tests.e2e.master import MasterProcess, serving
+from trainmaster.master.db.embedded import EmbeddedServer
+from trainmaster.master.db.engine import make_engine
 
 Json = dict[str, Any]
 EDITOR = 5
@@ -65,8 +68,6 @@ def test_a_colleagues_template_is_neither_changed_nor_removed_nor_renamed(
 def test_a_template_of_before_there_were_owners_is_an_administrators(
     user: Api, admin: Api, template: str, engine: Any
 ) -> None:
-    from sqlalchemy import text
-
     with engine.begin() as connection:
         connection.execute(text("UPDATE templates SET owner_id = NULL WHERE name = :name"), {"name": template})
     path = f"/api/v1/templates/{template}"
@@ -146,3 +147,31 @@ def test_an_editor_says_nothing_of_the_checkpoints_that_a_colleagues_trial_goes_
 def checkpoints(api: Api, number: int) -> list[Json]:
     found: list[Json] = api.get(f"/api/v1/experiments/{number}/checkpoints").json["checkpoints"]
     return found
+
+
+def test_an_editor_runs_nothing_in_a_colleagues_notebook_where_jobs_run_as_users(
+    boss: Api, as_users: MasterProcess
+) -> None:
+    """Not the notebook itself is needed: who may enter is asked before it is reached."""
+    workspace, victim, mallory = colleagues(boss)
+    wish = {"resources": {"resource_pool": "default", "slots": 0}}
+    notebook = launch(victim.api, "notebook", config=wish, workspaceId=workspace)
+    engine = make_engine(EmbeddedServer(as_users.data).url, pool_size=2)
+    try:
+        with engine.begin() as connection:
+            play = (
+                "UPDATE allocations SET lease_job = 'played', run_as = 'victim', proxy = cast(:proxy AS jsonb)"
+                " WHERE task_id = :task"
+            )
+            proxy = '{"address": "203.0.113.7", "port": 1, "user": ""}'
+            connection.execute(text(play), {"task": notebook["id"], "proxy": proxy})
+            node = (
+                "INSERT INTO allocation_nodes (allocation_id, node_rank, run_id, name, slot_ids, addresses, peer)"
+                " SELECT id, 0, 'r', 'n', '[]', '[]', '203.0.113.7' FROM allocations WHERE task_id = :task"
+            )
+            connection.execute(text(node), {"task": notebook["id"]})
+        refused = mallory.api.get(f"/proxy/{notebook['id']}/")
+        assert (refused.status, "belongs to somebody else" in refused.sentence) == (403, True)
+    finally:
+        engine.dispose()
+        boss.post(f"/api/v1/notebooks/{notebook['id']}/kill")

@@ -24,6 +24,7 @@ def findings(config: MasterConfig, data: Path) -> Iterator[Finding]:
     yield from _wire(config)
     yield from _certificate(config)
     yield from _accounts(config)
+    yield from _pages(config)
     yield from _leftovers(data)
 
 
@@ -108,6 +109,37 @@ def _shared(name: str, mend: str) -> Finding:
         "the others and to the master",
         mend,
     )
+
+
+def _pages(config: MasterConfig) -> Iterator[Finding]:
+    """What services in jobs, and those who forward requests, could do to who uses the page."""
+    if config.unauthenticated_services:
+        yield Finding(
+            SUBJECT,
+            "services in jobs may ask for no log-in (`unauthenticated` in proxy_ports): everybody who reaches the "
+            "master uses them",
+            "Remove unauthenticated_services unless something needs it.",
+        )
+    if config.services_url is None and not _is_loopback(config.host):
+        yield Finding(
+            SUBJECT,
+            "notebooks and TensorBoards share the master's origin: pages of colleagues' tasks are shown in a sandbox, "
+            "where they hardly work",
+            "Give services an origin of their own with services_url.",
+        )
+    if any(ipaddress.ip_network(network).num_addresses > 2**16 for network in config.trusted_proxies):
+        yield Finding(
+            SUBJECT,
+            "trusted_proxies names a whole network: everybody in it chooses the address that log-ins are counted under",
+            "Name the reverse proxy's own address.",
+        )
+    if config.webhooks.allow_networks:
+        yield Finding(
+            SUBJECT,
+            f"webhooks reach inside ({', '.join(config.webhooks.allow_networks)}): whoever may make one can "
+            "send requests there",
+            "Name only the hosts that are to be told something.",
+        )
 
 
 def _leftovers(data: Path) -> Iterator[Finding]:

@@ -113,8 +113,10 @@ def _tensorboard(view: TaskView) -> Json:
 def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
     """The key that opens a shell is for those who may run programs in it."""
     row = view.row
+    latest = view.latest
+    where = (latest.dispatcher, latest.run_as) if latest else ()
     opens = caller.holds(Permission.UPDATE_NSC, row.workspace_id) and accounts.may_open(
-        services.store, services.clusters, caller, view.latest, row.owner_id, row.workspace_id
+        services.store, services.clusters, caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
     found = row.secrets or {} if opens else {}
     user = ((view.latest.proxy or {}).get("user") or view.latest.run_as) if view.latest else None

@@ -62,7 +62,7 @@ def admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
     if service is None:
         raise NotFound(NOT_THERE.format(name))
     if caller is not None and not open_to_all:
-        proxies.enter(services.settings, service, caller)
+        proxies.enter(services.store, services.settings, services.clusters, service, caller)
     proxies.check_listener(service)
     return Visit(service, caller)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.master.db.tables import Allocation, User, Workspace
+from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.identity import Caller
@@ -38,26 +38,31 @@ def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: i
     return shared or session.scalar(select(User.agent_user).where(User.id == user_id))
 
 
-def may_open(
-    store: Store, clusters: Clusters, caller: Caller, job: Allocation | None, owner_id: int, workspace_id: int
-) -> bool:
-    """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators
-    may. Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing
-    to gain then."""
-    if caller.owns(owner_id):
+@dataclass(frozen=True)
+class RunsAs:
+    """Whose job it is, and the account that it runs as. `cluster`: empty while it is not known where it will run."""
+
+    owner_id: int
+    workspace_id: int
+    cluster: str = ""
+    account: str | None = None
+
+
+def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> bool:
+    """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators may.
+    Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing to
+    gain then."""
+    if caller.owns(job.owner_id):
         return True
-    if not caller.may_change(owner_id):
+    if not caller.may_change(job.owner_id):
         return False
     if not clusters.run_as_users:
         return True
-    if job is None or not job.dispatcher:
-        return False
-    try:
-        cluster = clusters.get(job.dispatcher)
-    except KeyError:
+    cluster = next((one for one in clusters if one.name == job.cluster), None)
+    if cluster is None:
         return False
     with store.reading() as session:
-        return account_on(session, cluster, caller.user_id, workspace_id) == job.run_as
+        return account_on(session, cluster, caller.user_id, job.workspace_id) == job.account
 
 
 def check_account(account: Account) -> None:

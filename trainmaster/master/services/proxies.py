@@ -17,6 +17,8 @@ from sqlalchemy import func, select, update
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, Experiment, Node, Project, Trial
 from trainmaster.master.services import addresses, logs
+from trainmaster.master.services.accounts import RunsAs, may_open
+from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller, session_token
 from trainmaster.master.services.listeners import LISTENERS
@@ -49,6 +51,7 @@ class Service:
     port: int
     allocation_id: str = ""
     account: str | None = None  # that the job runs as; None: the master's
+    cluster: str = ""  # on which it runs
     tcp: bool = False  # bytes over a WebSocket instead of HTTP
     open: bool = False  # it asks for its own credentials, or for none
     prefixed: bool = False  # it wants whole paths, with what stands for it at the master
@@ -153,7 +156,7 @@ def _service(
     told = row.proxy or {}
     own = int(told.get("port") or 0)
     facts = (row.task_id, kind, row.owner_id, workspace_id, str(told.get("address") or ""))
-    job = (row.id, row.run_as)
+    job = (row.id, row.run_as, row.dispatcher)
     if kind in SERVICES and own and port in (0, own):
         token = session_token(settings, row.id, row.token)
         secret = service_secret(token) if kind == NOTEBOOK else ""
@@ -173,12 +176,13 @@ def service_secret(token: str) -> str:
     return hmac.new(token.encode(), b"service", hashlib.sha256).hexdigest()
 
 
-def enter(settings: Settings, service: Service, caller: Caller) -> None:
+def enter(store: Store, settings: Settings, clusters: Clusters, service: Service, caller: Caller) -> None:
     """Whether the caller may use a service. A TensorBoard shows; everything else runs what it is told, as the job's
     account. Raises Forbidden."""
     shows = service.kind == TENSORBOARD
     if settings.roles:
         usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC
         caller.require(Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual, service.workspace_id)
-    elif not shows and not caller.may_change(service.owner_id):
+    job = RunsAs(service.owner_id, service.workspace_id, service.cluster, service.account)
+    if not shows and not may_open(store, clusters, caller, job):
         raise Forbidden(f"The task {service.task_id} belongs to somebody else.")
