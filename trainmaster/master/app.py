@@ -19,6 +19,7 @@ from trainmaster.master.api import (
     cluster,
     commands,
     docs,
+    errands,
     experiment_edits,
     experiment_search,
     experiments,
@@ -116,9 +117,10 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     failures.install(app)
     app.add_middleware(
         limits.BodyLimit,
-        limit=services.settings.max_request_bytes,
+        limit=services.settings.limits.request_mb * 2**20,
         admit=lambda scope: admit(services, HTTPConnection(scope)),
     )
+    app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them
     docs.install(app)
     for part in PARTS:
         app.include_router(part.router)

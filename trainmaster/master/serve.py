@@ -19,6 +19,7 @@ import uvicorn
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 
+from trainmaster.config import source
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.api.lane import Lane
@@ -32,6 +33,7 @@ from trainmaster.master.db.presence import Presence
 from trainmaster.master.services import bootstrap, identity
 from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
+from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.runtime.archive import build_runtime_zip
@@ -139,14 +141,15 @@ def make_services(
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
-        max_context_bytes=config.limits.context * 2**20,
-        max_request_bytes=config.limits.request_mb * 2**20,
+        limits=config.limits,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
     )
+    source.BOUNDS.set(config.limits)
+    shares = Shares(config.limits.waiting)
     shown = config.model_dump(mode="json", exclude_none=True)
-    return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown), site
+    return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown, shares=shares), site
 
 
 def creators_role(config: MasterConfig) -> int | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.api.permissions import ENDPOINTS
 from trainmaster.master.services import agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
@@ -18,6 +20,7 @@ from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.password_guesses import PasswordGuesses
 from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 PASSWORD_CHECKS = 4  # passwords that are checked at once
@@ -36,6 +39,7 @@ class Services:
     features: Sequence[str] = ()
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
+    shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
 
 
@@ -128,13 +132,26 @@ def user_of(services: Services, token: str) -> Caller:
     return replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
 
 
-async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _shared(
+    request: Request, services: UsesServices, caller: Annotated[Caller, Depends(_caller)]
+) -> AsyncIterator[Caller]:
+    """The caller, while the endpoint works in a thread with a place of his share. What waits in the event loop, long
+    polls and streams, holds none."""
+    if iscoroutinefunction(request.scope["route"].endpoint):
+        yield caller
+        return
+    key = (caller.user_id, caller.allocation_id is not None)  # a user's jobs do not wait for their owner
+    async with services.shares.one_of(key, services.settings.limits.share, "share"):
+        yield caller
+
+
+async def _user(caller: Annotated[Caller, Depends(_shared, scope="function")]) -> Caller:
     if caller.allocation_id is not None:
         raise Forbidden("A job's token cannot do this.")
     return caller
 
 
-AnyCaller = Annotated[Caller, Depends(_caller)]
+AnyCaller = Annotated[Caller, Depends(_shared, scope="function")]
 UserCaller = Annotated[Caller, Depends(_user)]
 
 

@@ -46,6 +46,8 @@ _STATUS = {
     errors.NotServed: 501,
     errors.Unavailable: 503,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
+    errors.Busy: 429,
 }
 
 DATABASE_AWAY = "The database does not answer now; try again in a moment."

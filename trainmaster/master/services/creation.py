@@ -29,6 +29,7 @@ from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.projects import open_for
+from trainmaster.master.services.search_limits import refuse_excess
 from trainmaster.master.services.store import Settings, Store
 
 UNCATEGORIZED = 1  # the project of experiments that name none
@@ -63,8 +64,9 @@ def create(
 ) -> Experiment:
     """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
     plan = _plan(store, clusters, defaults, caller, order)
+    refuse_excess(settings.limits, plan.config)
     refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
-    archive = pack(order.files, settings.max_context_bytes)
+    archive = pack(order.files, settings.limits.context * 2**20)
     source = order.parent_id if not order.files else None
     with store.transaction() as session:
         size = len(archive) if source is None else archives.size(session, source)

@@ -84,7 +84,7 @@ def create(
     Invalid, NotFound, Forbidden, Conflict."""
     found = plan(store, settings, clusters, defaults, caller, order)
     refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
-    archive = pack(order.files, settings.max_context_bytes)
+    archive = pack(order.files, settings.limits.context * 2**20)
     source = ""  # whose files it gets
     task_id = str(uuid.uuid4())
     config = found.config

@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
-from trainmaster.config.source import Document
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.source import Document, check_size
 from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
@@ -125,6 +126,10 @@ def _named(name: str) -> str:
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        check_size(config, "template")
+    except ConfigError as error:
+        raise Invalid(str(error)) from None
     document = Document("template", dict(config))
     _, complaints = check(ExperimentConfig, document.data, document)
     if complaints and check(TaskConfig, document.data, document)[1]:  # it may be for commands, notebooks and the like
