@@ -90,8 +90,8 @@ class Limits(Section):
     """What a job may leave in its folder for the master to read after its end."""
     spool_records: _Count = 5_000_000
     """Records in it."""
-    spool_lines: _Count = 10_000
-    """Of these, records that cannot be read."""
+    spool_unreadable: _Count = 1_000
+    """Lines in it that are no records."""
     job_rate: Annotated[Whole, Field(ge=1, le=4096)] = 16
     """MB a second that one job may report; more waits for its turn."""
 
