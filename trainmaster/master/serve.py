@@ -18,10 +18,13 @@ from types import FrameType
 import uvicorn
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
+from starlette.types import ASGIApp
 
 from trainmaster.config import source
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.door import Door, raise_descriptors
+from trainmaster.master.api.failures import steady
 from trainmaster.master.api.lane import Lane
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -74,7 +77,8 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, Lane(make_app(engine, services), services))
+        door = Door(config.limits, raise_descriptors())
+        server = _Server(services.wakeups, url, steady(Lane(make_app(engine, services), services)), door)
         with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
             server.run(sockets=[listener])
         services.clusters.close()
@@ -261,10 +265,11 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: object) -> None:
+    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, door: Door) -> None:
         super().__init__(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
+                http=door.protocol,
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,

@@ -12,6 +12,7 @@ from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from trainmaster.config.limits import Limits
+from trainmaster.master.api.door import greet
 from trainmaster.master.api.permissions import ENDPOINTS
 from trainmaster.master.services import agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
@@ -79,8 +80,9 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
 
 
 def _caller(request: Request, services: UsesServices) -> Caller:
-    found: Caller | None = request.scope.get(_KNOWN)
-    return _allowed(request, services, found or _known(request, services))
+    found: Caller = request.scope.get(_KNOWN) or _known(request, services)
+    greet(request.scope, found.allocation_id or found.user_id)
+    return _allowed(request, services, found)
 
 
 def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
