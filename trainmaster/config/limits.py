@@ -1,5 +1,7 @@
 """The `limits` section: how much a user, a request, a configuration, a search or a job may bring.
 
+Services find them in their settings; what has none (a text that is read, the shape of a request) asks `in_force`.
+
 Every key has a default that honest work does not meet. Whoever meets one reads `excess`: what is too much, how much it
 is, how much is allowed, and which key an administrator raises.
 """
@@ -25,6 +27,9 @@ class Limits(Section):
     request: _Megabytes | None = None
     """The body of any request; None: what takes the largest context."""
 
+    request_values: _Count = 1_000_000
+    """Values in the JSON of a request: about as many as it has commas and brackets."""
+
     config: Annotated[Whole, Field(ge=1, le=64)] = 1
     """The text of a configuration, a template or a policy."""
     config_values: _Count = 100_000
@@ -46,6 +51,8 @@ class Limits(Section):
 
     metric_names: _Count = 2_000
     """Names of metrics in one group of a trial."""
+    metric_groups: _Count = 200
+    """Groups of metrics of a trial."""
     metric_name: _Count = 1_000
     """Characters in such a name."""
     report_values: _Count = 100_000
@@ -94,7 +101,7 @@ class Limits(Section):
     """Records in it."""
     spool_unreadable: _Count = 1_000
     """Lines in it that are no records."""
-    job_rate: Annotated[Whole, Field(ge=1, le=4096)] = 16
+    job_rate: Annotated[Whole, Field(ge=1, le=4096)] = 32
     """MB a second that one job may report; more waits for its turn."""
 
     @property
@@ -120,3 +127,16 @@ class Limits(Section):
     def over(self, key: str, found: int, what: str) -> str | None:
         """The sentence of `excess` where `found` is more than the key allows."""
         return self.excess(key, what, found) if found > getattr(self, key) else None
+
+
+_in_force = [Limits()]
+
+
+def in_force() -> Limits:
+    """Of this process: a master's own, elsewhere the defaults."""
+    return _in_force[0]
+
+
+def enforce(limits: Limits) -> None:
+    """Make them those of this process."""
+    _in_force[0] = limits

@@ -19,26 +19,11 @@ from typing import Any
 
 import yaml
 
-from .limits import Limits
+from .limits import in_force
 from .messages import Complaint, ConfigError, Path
 
 MAX_DEPTH = 100
 MOST_COMPLAINTS = 50  # nobody reads more, and a text may be wrong in every line
-
-
-@dataclass
-class Bounds:
-    """How much one text may bring: of the whole process, since configurations are read in many places. A master sets
-    them to its `limits` section."""
-
-    text: int = Limits().config * 2**20  # bytes
-    values: int = Limits().config_values
-
-    def set(self, limits: Limits) -> None:
-        self.text, self.values = limits.config * 2**20, limits.config_values
-
-
-BOUNDS = Bounds()
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _ESCAPED_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -148,7 +133,7 @@ class _Composer(yaml.composer.Composer, _Tags):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._depth += 1
         self._nodes += 1
-        if self._depth > MAX_DEPTH or self._nodes > 2 * BOUNDS.values:  # keys are nodes too
+        if self._depth > MAX_DEPTH or self._nodes > 2 * in_force().config_values:  # keys are nodes too
             mark = getattr(self, "peek_event")().start_mark  # noqa: B009 - of the parser beside it
             what = f"nested more than {MAX_DEPTH} deep" if self._depth > MAX_DEPTH else _too_many("it has")
             raise yaml.composer.ComposerError(None, None, what, mark)
@@ -192,14 +177,14 @@ def _compose(text: str) -> yaml.Node | None:
 
 def _too_many(verb: str) -> str:
     return (
-        f"{verb} more than {BOUNDS.values} values; write fewer, or ask the administrator for a larger "
+        f"{verb} more than {in_force().config_values} values; write fewer, or ask the administrator for a larger "
         "limits.config_values"
     )
 
 
 def check_size(data: object, source: str) -> None:
     """Hold what came as JSON to what texts are held to. Raises ConfigError."""
-    left, level = BOUNDS.values, [data]
+    left, level = in_force().config_values, [data]
     for _ in range(MAX_DEPTH):
         level = [
             inner
@@ -215,10 +200,11 @@ def check_size(data: object, source: str) -> None:
 
 
 def _refuse_long(text: str, source: str) -> None:
-    size = len(text) if len(text) > BOUNDS.text else len(text.encode(errors="replace"))
-    if size > BOUNDS.text:
+    most = in_force().config * 2**20
+    size = len(text) if len(text) > most else len(text.encode(errors="replace"))
+    if size > most:
         message = (
-            f"the text has {size} bytes; at most {BOUNDS.text} ({BOUNDS.text // 2**20} MB) are allowed. Write less, or "
+            f"the text has {size} bytes; at most {most} ({most // 2**20} MB) are allowed. Write less, or "
             "ask the administrator for a larger limits.config"
         )
         raise ConfigError([Complaint((), message, source=source)], source)
@@ -247,7 +233,7 @@ class _Reader:
         self.marks: dict[Path, tuple[int, int]] = {}
         self.complaints: list[Complaint] = []
         self._open: set[int] = set()
-        self._left = BOUNDS.values
+        self._left = in_force().config_values
 
     def value(self, node: yaml.Node, path: Path) -> Any:
         self._count(node, path)

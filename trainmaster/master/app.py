@@ -117,7 +117,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     failures.install(app)
     app.add_middleware(
         limits.BodyLimit,
-        limit=services.settings.limits.request_mb * 2**20,
+        limits=services.settings.limits,
         admit=lambda scope: admit(services, HTTPConnection(scope)),
     )
     app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them

@@ -20,7 +20,7 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 from starlette.types import ASGIApp
 
-from trainmaster.config import source
+from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.dependencies import Services
 from trainmaster.master.api.door import Door, raise_descriptors
@@ -150,7 +150,7 @@ def make_services(
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
     )
-    source.BOUNDS.set(config.limits)
+    enforce(config.limits)
     shares = Shares(config.limits.waiting)
     shown = config.model_dump(mode="json", exclude_none=True)
     return Services(store, settings, site.clusters, site.defaults, Wakeups(), config=shown, shares=shares), site
@@ -268,8 +268,8 @@ class _Server(uvicorn.Server):
     def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, door: Door) -> None:
         super().__init__(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]
-                http=door.protocol,
+                app,
+                http=door.protocol,  # type: ignore[arg-type]
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.api.failures import envelope, explained, note_refusal
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services.errors import ServiceError
@@ -37,8 +38,9 @@ class BodyLimit:
     it. So the answer goes out, and what still comes is read for a while before the connection is closed.
     """
 
-    def __init__(self, app: ASGIApp, limit: int, admit: Callable[[Scope], None]) -> None:
-        self._app, self._limit, self._admit = app, limit, admit
+    def __init__(self, app: ASGIApp, limits: Limits, admit: Callable[[Scope], None]) -> None:
+        limit = limits.request_mb * 2**20
+        self._app, self._limits, self._limit, self._admit = app, limits, limit, admit
         self._places = asyncio.Semaphore(LARGE_AT_ONCE)
         self._sentence = (
             f"The body of a request may have {limit} bytes ({limit // 2**20} MB), and this one has more. Send less, or "
@@ -64,6 +66,12 @@ class BodyLimit:
                 counted.when_large = lambda: until_answered.enter_async_context(self._places)
             await self._app(scope, counted.receive, counted.send)
 
+    def check_values(self, count: int) -> None:
+        """Raises HTTPException for JSON of which so many objects would be made that they take fifty times its room, and
+        seconds in which nobody else is served."""
+        if excess := self._limits.over("request_values", count, "The request's JSON holds {} values or more"):
+            raise HTTPException(413, excess, headers=_CLOSE)
+
     async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
         """Whether a request that has this many bytes by now has been admitted. Raises HTTPException."""
         if size > self._limit:
@@ -84,6 +92,8 @@ class _Counted:
 
     def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
         self._rule, self._scope, self._size = rule, scope, 0
+        self._values = 0
+        self._passed_on = scope["path"].startswith(_PASSED_ON)
         self._admitted, self._refused = False, False
         self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when all of a large body is there
         self._receive, self._send = receive, send
@@ -95,9 +105,13 @@ class _Counted:
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._size += len(message.get("body", b""))
+            body = message.get("body", b"")
+            self._size += len(body)
+            if not self._passed_on and self._size > OF_STRANGERS // 2:
+                self._values += body.count(b",") + body.count(b"[") + body.count(b"{")
             try:
                 await self.expect(self._size)
+                self._rule.check_values(self._values)
             except HTTPException:
                 self._refused = True
                 raise
