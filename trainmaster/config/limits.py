@@ -66,7 +66,7 @@ class Limits(Section):
     """Things that one request names."""
     name: _Count = 1_000
     """Characters of a name or a label."""
-    text: _Count = 200_000
+    text: _Count = 2_000_000
     """Characters of a description or a note."""
     labels: _Count = 500
     """Labels of one thing."""

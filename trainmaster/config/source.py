@@ -312,8 +312,8 @@ class _Reader:
         if not isinstance(node, yaml.ScalarNode):
             self._complain(node, path, "a key must be a text, not a list or a mapping")
             return None
-        self._check_characters(node, path)
-        return str(node.value)
+        # One that holds such characters is in no path of a complaint: nobody could write that down.
+        return str(node.value) if self._check_characters(node, path) else None
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         self._check_characters(node, path)
@@ -334,9 +334,11 @@ class _Reader:
             self._complain(node, path, str(error))
             return None
 
-    def _check_characters(self, node: yaml.ScalarNode, path: Path) -> None:
-        if found := _ESCAPED_CONTROL.search(node.value):
+    def _check_characters(self, node: yaml.ScalarNode, path: Path) -> bool:
+        found = _ESCAPED_CONTROL.search(node.value)
+        if found:
             self._complain(node, path, f"control character {_code(found.group())}: remove it")
+        return found is None
 
     def _complain(self, node: yaml.Node, path: Path, message: str) -> None:
         self.complaints.append(Complaint(path, message, *_place(node), None, self.source))

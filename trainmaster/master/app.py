@@ -50,7 +50,7 @@ from trainmaster.master.api import (
     webhooks,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Services, admit
+from trainmaster.master.api.dependencies import Senders, Services, admit
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
 from trainmaster.master.services.store import CHANNEL
@@ -119,6 +119,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         limits.BodyLimit,
         limits=services.settings.limits,
         admit=lambda scope: admit(services, HTTPConnection(scope)),
+        senders=Senders(services),
     )
     app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them
     docs.install(app)

@@ -45,6 +45,9 @@ from trainmaster.version import VERSION
 log = logging.getLogger(__name__)
 
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
+# Seconds for which a thread that works on something large may keep the others waiting. A small request takes twenty
+# turns: with Python's 5 ms each they would be a tenth of a second.
+SWITCH = 0.0005
 GRACEFUL = 5  # seconds that open requests get when the master stops
 
 
@@ -292,6 +295,7 @@ class _Server(uvicorn.Server):
 def _spare_the_collector() -> None:
     """What was imported and wired by now lives as long as the process: half a million objects, over which a full
     collection of garbage holds up every thread for 0.2 s. Collections to come pass over them."""
+    sys.setswitchinterval(SWITCH)
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)  # requests make many objects that are freed at once without it

@@ -324,8 +324,10 @@ def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int)
             offset = _ends(file, 0, line, size)
             if offset < 0:
                 return Piece(b"", line, -1, False, size == most)  # it has fewer lines
+        if offset > size:
+            return Piece(b"", line, offset, False, False)
         file.seek(offset)
-        content = file.read(max(0, min(room, size - offset)))
+        content = file.read(min(room, size - offset))
         end = content.rfind(b"\n") + 1
         if end:
             content = content[:end]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
 from trainmaster.config.limits import Limits
 from trainmaster.master.api.door import greet
@@ -24,6 +26,7 @@ from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
+RECEIVED = 50e6  # bytes of a large body that cost the master a second
 PASSWORD_CHECKS = 4  # passwords that are checked at once
 _KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
 
@@ -70,6 +73,34 @@ def admit(services: Services, connection: HTTPConnection) -> None:
         agents.admit(services.clusters, bearer(connection))
     else:
         connection.scope[_KNOWN] = _known(connection, services)
+
+
+class Senders:
+    """Of large bodies, once they are admitted (`limits.Senders`)."""
+
+    def __init__(self, services: Services) -> None:
+        self._shares = services.shares
+
+    async def rest(self, scope: Scope) -> None:
+        if (who := self._who(scope)) is not None:
+            await self._shares.rest(who)
+
+    @asynccontextmanager
+    async def turn(self, scope: Scope) -> AsyncIterator[None]:
+        """Of one sender's bodies one is worked on at a time."""
+        if (who := self._who(scope)) is None:  # an agent's
+            yield
+            return
+        async with self._shares.one_of((who, "large"), 1, "share"):
+            yield
+
+    def charge(self, scope: Scope, size: int) -> None:
+        if (who := self._who(scope)) is not None:
+            self._shares.charge(who, size / RECEIVED)
+
+    def _who(self, scope: Scope) -> int | str | None:
+        caller: Caller | None = scope.get(_KNOWN)
+        return None if caller is None else caller.allocation_id or caller.user_id
 
 
 def _known(connection: HTTPConnection, services: Services) -> Caller:

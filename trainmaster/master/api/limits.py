@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -30,16 +32,37 @@ _PASSED_ON = "/proxy/"  # nothing is made of these bodies
 _CLOSE = {"Connection": "close"}
 
 
+class Senders(Protocol):
+    """What is known of those who send large bodies, once they are admitted."""
+
+    async def rest(self, scope: Scope) -> None:
+        """Before a body is received: whoever has kept the master busy waits."""
+
+    def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """In the block a body may be worked on. Raises Busy."""
+
+    def charge(self, scope: Scope, size: int) -> None:
+        """So many bytes were received."""
+
+
 class BodyLimit:
     """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it comes. For a body of
-    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known.
+    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known. What is made of
+    it waits for the `turn` of its sender: of one user's one is worked on at a time.
 
     Most clients read the answer only when they have sent everything, and a connection that is closed before loses
     it. So the answer goes out, and what still comes is read for a while before the connection is closed.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, admit: Callable[[Scope], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        admit: Callable[[Scope], None],
+        senders: Senders,
+    ) -> None:
         limit = limits.request_mb * 2**20
+        self._senders = senders
         self._app, self._limits, self._limit, self._admit = app, limits, limit, admit
         self._places = asyncio.Semaphore(LARGE_AT_ONCE)
         self._sentence = (
@@ -64,7 +87,11 @@ class BodyLimit:
         async with contextlib.AsyncExitStack() as until_answered:
             if not scope["path"].startswith(_PASSED_ON):
                 counted.when_large = lambda: until_answered.enter_async_context(self._places)
-            await self._app(scope, counted.receive, counted.send)
+                counted.when_known = lambda: until_answered.enter_async_context(self._senders.turn(scope))
+            try:
+                await self._app(scope, counted.receive, counted.send)
+            finally:
+                self._senders.charge(scope, counted.size)
 
     def check_values(self, count: int) -> None:
         """Raises HTTPException for JSON of which so many objects would be made that they take fifty times its room, and
@@ -84,6 +111,8 @@ class BodyLimit:
             status, sentence = explained(error)
             note_refusal(HTTPConnection(scope), sentence)
             raise HTTPException(status, sentence, headers=_CLOSE) from None
+        if not scope["path"].startswith(_PASSED_ON):
+            await self._senders.rest(scope)
         return True
 
 
@@ -91,11 +120,13 @@ class _Counted:
     """A request whose body is counted as it comes; over a limit, whoever reads it gets the refusal."""
 
     def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
-        self._rule, self._scope, self._size = rule, scope, 0
+        self._rule, self._scope = rule, scope
+        self.size = 0  # bytes so far
         self._values = 0
         self._passed_on = scope["path"].startswith(_PASSED_ON)
         self._admitted, self._refused = False, False
         self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when all of a large body is there
+        self.when_known: Callable[[], Awaitable[None]] | None = None  # the same, when it is more than a stranger's
         self._receive, self._send = receive, send
 
     async def expect(self, size: int) -> None:
@@ -106,16 +137,23 @@ class _Counted:
         message = await self._receive()
         if message["type"] == "http.request":
             body = message.get("body", b"")
-            self._size += len(body)
-            if not self._passed_on and self._size > OF_STRANGERS // 2:
+            self.size += len(body)
+            if not self._passed_on and self.size > OF_STRANGERS // 2:
                 self._values += body.count(b",") + body.count(b"[") + body.count(b"{")
             try:
-                await self.expect(self._size)
+                await self.expect(self.size)
                 self._rule.check_values(self._values)
             except HTTPException:
                 self._refused = True
                 raise
-            if self._size > LARGE and not message.get("more_body", False) and self.when_large is not None:
+            if self._admitted and not message.get("more_body", False) and self.when_known is not None:
+                turn, self.when_known = self.when_known(), None
+                try:
+                    await turn
+                except ServiceError as error:
+                    self._refused = True
+                    raise HTTPException(*explained(error), headers=_CLOSE) from None
+            if self.size > LARGE and not message.get("more_body", False) and self.when_large is not None:
                 waiting, self.when_large = self.when_large(), None
                 await waiting
         return message

@@ -19,6 +19,7 @@ class Errand:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds  # for each statement
+        self.counted = False  # whether its time is counted as its user's
         self.gone = False  # set once nobody waits for the answer any more
 
     def over(self, waited: float) -> bool:
@@ -26,7 +27,8 @@ class Errand:
         return self.gone or waited > self.seconds
 
 
-ERRAND: ContextVar[Errand] = ContextVar("errand", default=Errand(OF_OURSELVES))  # noqa: B039 - nobody changes this one
+OURS = Errand(OF_OURSELVES)
+ERRAND: ContextVar[Errand] = ContextVar("errand", default=OURS)
 
 
 @contextmanager

@@ -1,19 +1,28 @@
 """A fair share for everybody: so many requests of one user are worked on at a time, and more of them wait for these.
 
 The master has forty threads for requests and as many connections to its database. Without shares one user's forty slow
-requests are everybody's wait.
+requests are everybody's wait. And it has one interpreter: whoever has kept it busy for long waits, while others are
+there, so that in the long run his requests are worked on for a QUARTER of the time, one by one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+import contextlib
+import time
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from itertools import islice
 
-from trainmaster.master.db.errand import ERRAND
+from trainmaster.master.db.errand import ERRAND, OURS
 from trainmaster.master.services.errors import Busy, TooSlow
 
+QUARTER = 0.25
+FREE = 1.5  # seconds of work that nobody waits for
+LONGEST_REST = 10.0
+TOGETHER = 3.0  # seconds after a request for which its user counts as being there
+MOST_KNOWN = 10_000
 GONE = "Whoever asked this has gone."
 
 
@@ -23,11 +32,15 @@ class Shares:
     def __init__(self, waiting: int) -> None:
         self._most_waiting = waiting
         self._held: dict[Hashable, int] = defaultdict(int)
+        self._paid: dict[Hashable, float] = {}  # until when the user's work so far would have taken
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were there last, the latest at the end
+        self._files: dict[Hashable, asyncio.Lock] = {}
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def one_of(self, key: Hashable, most: int, limit: str) -> AsyncIterator[None]:
-        """In the block one of `most` places of `key` is held. `limit` names the configuration's key.
+    async def one_of(self, key: tuple[Hashable, Hashable], most: int, limit: str) -> AsyncIterator[None]:
+        """In the block one of `most` places of `key` is held, a user (or a job) and what for. `limit` names the
+        configuration's key.
 
         Raises Busy when too many wait already, TooSlow when nobody waits for the answer any more."""
         if self._held[key] >= most:
@@ -35,11 +48,66 @@ class Shares:
         else:
             self._held[key] += 1
         try:
-            if ERRAND.get().gone:
-                raise TooSlow(GONE)
-            yield
+            errand = ERRAND.get()
+            if errand.counted:
+                yield
+                return
+            async with self._counted(key[0]):
+                if errand.gone:
+                    raise TooSlow(GONE)
+                errand.counted = errand is not OURS
+                yield
         finally:
             self._leave(key)
+
+    @asynccontextmanager
+    async def _counted(self, user: Hashable) -> AsyncIterator[None]:
+        """The time in the block is the user's. Who owes some waits before it, and one request after the other."""
+        async with contextlib.AsyncExitStack() as until_over:
+            if not self._alone(user) and self._debt(user):
+                await until_over.enter_async_context(self._single_file(user))
+                await asyncio.sleep(min(self._debt(user), LONGEST_REST))
+            began = time.monotonic()
+            try:
+                yield
+            finally:
+                self.charge(user, time.monotonic() - began)
+
+    async def rest(self, user: Hashable) -> None:
+        """Before something large of a user's is received: whoever owes time waits."""
+        if not self._alone(user) and self._debt(user):
+            async with self._single_file(user):
+                await asyncio.sleep(min(self._debt(user), LONGEST_REST))
+
+    def charge(self, user: Hashable, seconds: float) -> None:
+        """Count so much work as the user's."""
+        at = time.monotonic()
+        self._paid[user] = max(self._paid.get(user, at), at) + seconds / QUARTER
+
+    def _alone(self, user: Hashable) -> bool:
+        """Whether nobody else is there. Notes that the user is."""
+        at = time.monotonic()
+        alone = all(name == user or at - seen > TOGETHER for name, seen in islice(reversed(self._seen.items()), 2))
+        self._seen[user] = at
+        self._seen.move_to_end(user)
+        if len(self._seen) > MOST_KNOWN:
+            self._paid.pop(self._seen.popitem(last=False)[0], None)
+        return alone
+
+    def _debt(self, user: Hashable) -> float:
+        """Seconds until what the user has had is paid off."""
+        at = time.monotonic()
+        return max(0.0, self._paid.get(user, at) - at - FREE / QUARTER)
+
+    @asynccontextmanager
+    async def _single_file(self, user: Hashable) -> AsyncIterator[None]:
+        lock = self._files.setdefault(user, asyncio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked():
+                self._files.pop(user, None)
 
     async def _turn(self, key: Hashable, limit: str) -> None:
         queue = self._queues.setdefault(key, deque())
