@@ -9,17 +9,17 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.api.http import Api
 from tests.api.jobs import config
 from tests.e2e import trainings
-from tests.e2e.master import files, wait_for
+from tests.e2e.master import files
 
 LADDER = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 7))
 WIDE = json.dumps(
@@ -45,15 +45,11 @@ SLOW = "(a|b|ab)*c{1,200}.*(x|xx|xxx)+y$"
 
 
 class Attackers:
-    """One user's, each in threads, against one master. In the block they attack. `pause`: seconds between two of one
-    thread."""
+    """One user's, each in threads, against one master."""
 
-    def __init__(self, url: str, token: str, pause: float = 0.0) -> None:
-        self._api, self._pause = Api(url, token), pause
-        self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+    def __init__(self, url: str, token: str) -> None:
+        self._api = Api(url, token)
         self._open: list[socket.socket] = []
-        self._flood = 0
         trial = self._unmanaged()
         logs, report = f"/api/v1/trials/{trial}/logs", f"/api/v1/trials/{trial}/metrics"
         create, preview, find = "/api/v1/experiments", "/api/v1/preview-hp-search", "/api/v1/experiments-search"
@@ -79,34 +75,22 @@ class Attackers:
         }
         self.answers: dict[str, Counter[int]] = {name: Counter() for name in self.attacks}
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """From now on, until the process ends: what is under way by then is not waited for."""
         order = _experiment(trainings.experiment(keys={"max_restarts": 5})) | {"activate": True}
         made = self._api.post("/api/v1/experiments", order | {"modelDefinition": files(train__py=FLOODING)})
-        self._flood = int(made.json["experiment"]["id"])
+        assert made.status == 200, made.content
         for name, attack in self.attacks.items():
-            self._threads += [threading.Thread(target=self._go_on, args=(name, attack)) for _ in range(2)]
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        for client in self._open:
-            client.close()
-        self._api.post(f"/api/v1/experiments/{self._flood}/kill")
+            for _ in range(2):
+                threading.Thread(target=self._go_on, args=(name, attack), daemon=True).start()
 
     def _go_on(self, name: str, attack: Callable[[], int]) -> None:
-        while not self._stop.is_set():
+        while True:
             try:
                 status = attack()
             except (OSError, HTTPException):  # the master closed the connection
                 status = 0
             self.answers[name][status] += 1
-            self._stop.wait(self._pause)
 
     def _posting(self, path: str, body: Any) -> Callable[[], int]:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()  # once: an attacker is in no hurry either
@@ -122,7 +106,7 @@ class Attackers:
                 self._open.append(client)
         while len(self._open) > 600:
             self._open.pop(0).close()
-        self._stop.wait(0.5)
+        time.sleep(0.5)  # no faster than this
         return 0
 
     def _unmanaged(self) -> int:
@@ -149,15 +133,15 @@ def _report(measured: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def attacking(url: str, token: str, pause: float = 0.0) -> Iterator[dict[str, dict[str, int]]]:
-    """Attackers in a process of their own, so that whoever measures has his own interpreter. In the block each kind has
-    had an answer; behind it, what is given says how often each had which."""
-    command = [sys.executable, "-m", "tests.security.attacks", url, token, str(pause)]
+def attacking(url: str, token: str) -> Iterator[dict[str, dict[str, int]]]:
+    """Attackers in a process of their own, so that whoever measures has his own interpreter. Behind the block, what is
+    given says how often each kind had which answer."""
+    command = [sys.executable, "-m", "tests.security.attacks", url, token]
     found: dict[str, dict[str, int]] = {}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
-            assert process.stdout.readline() == "all have begun\n"
+            assert process.stdout.readline() == "they have begun\n"
             yield found
         finally:
             said, _ = process.communicate("\n", timeout=120)
@@ -166,10 +150,10 @@ def attacking(url: str, token: str, pause: float = 0.0) -> Iterator[dict[str, di
 
 def main() -> None:
     os.nice(10)  # on a site they have machines of their own
-    with Attackers(sys.argv[1], sys.argv[2], float(sys.argv[3])) as attackers:
-        wait_for(lambda: all(attackers.answers.values()), "each attack to have had an answer")
-        print("all have begun", flush=True)
-        sys.stdin.readline()
+    attackers = Attackers(sys.argv[1], sys.argv[2])
+    attackers.start()
+    print("they have begun", flush=True)
+    sys.stdin.readline()
     print(json.dumps(attackers.answers))
 
 

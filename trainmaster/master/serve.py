@@ -81,7 +81,7 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
         door = Door(config.limits, raise_descriptors())
-        server = _Server(services.wakeups, url, steady(Lane(make_app(engine, services), services)), door)
+        server = _Server(services, url, steady(Lane(make_app(engine, services), services)), door)
         with _reloading(lambda: reload_from(site, services.store, read, lambda new: set_level(new.log.level))):
             server.run(sockets=[listener])
         services.clusters.close()
@@ -268,7 +268,7 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, door: Door) -> None:
+    def __init__(self, services: Services, url: str, app: ASGIApp, door: Door) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -279,7 +279,7 @@ class _Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACEFUL,
             )
         )
-        self._wakeups, self._url = wakeups, url
+        self._services, self._url = services, url
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -288,7 +288,8 @@ class _Server(uvicorn.Server):
             print(f"listening on {self._url}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._wakeups.close()
+        self._services.wakeups.close()
+        self._services.shares.close()
         super().handle_exit(sig, frame)
 
 

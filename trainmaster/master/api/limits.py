@@ -112,7 +112,10 @@ class BodyLimit:
             note_refusal(HTTPConnection(scope), sentence)
             raise HTTPException(status, sentence, headers=_CLOSE) from None
         if not scope["path"].startswith(_PASSED_ON):
-            await self._senders.rest(scope)
+            try:
+                await self._senders.rest(scope)
+            except ServiceError as error:
+                raise HTTPException(*explained(error), headers=_CLOSE) from None
         return True
 
 

@@ -16,11 +16,12 @@ from contextlib import asynccontextmanager
 from itertools import islice
 
 from trainmaster.master.db.errand import ERRAND, OURS
-from trainmaster.master.services.errors import Busy, TooSlow
+from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
 
 QUARTER = 0.25
 FREE = 1.5  # seconds of work that nobody waits for
-LONGEST_REST = 10.0
+LONGEST_REST = 5.0
+LOOK = 0.25  # seconds after which whoever waits looks whether that still has a sense
 TOGETHER = 3.0  # seconds after a request for which its user counts as being there
 MOST_KNOWN = 10_000
 GONE = "Whoever asked this has gone."
@@ -34,7 +35,7 @@ class Shares:
         self._held: dict[Hashable, int] = defaultdict(int)
         self._paid: dict[Hashable, float] = {}  # until when the user's work so far would have taken
         self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were there last, the latest at the end
-        self._files: dict[Hashable, asyncio.Lock] = {}
+        self._closed = False
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
@@ -43,10 +44,7 @@ class Shares:
         configuration's key.
 
         Raises Busy when too many wait already, TooSlow when nobody waits for the answer any more."""
-        if self._held[key] >= most:
-            await self._turn(key, limit)
-        else:
-            self._held[key] += 1
+        await self._take(key, most, limit)
         try:
             errand = ERRAND.get()
             if errand.counted:
@@ -65,8 +63,7 @@ class Shares:
         """The time in the block is the user's. Who owes some waits before it, and one request after the other."""
         async with contextlib.AsyncExitStack() as until_over:
             if not self._alone(user) and self._debt(user):
-                await until_over.enter_async_context(self._single_file(user))
-                await asyncio.sleep(min(self._debt(user), LONGEST_REST))
+                await until_over.enter_async_context(self._after_a_rest(user))
             began = time.monotonic()
             try:
                 yield
@@ -76,8 +73,8 @@ class Shares:
     async def rest(self, user: Hashable) -> None:
         """Before something large of a user's is received: whoever owes time waits."""
         if not self._alone(user) and self._debt(user):
-            async with self._single_file(user):
-                await asyncio.sleep(min(self._debt(user), LONGEST_REST))
+            async with self._after_a_rest(user):
+                pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
         """Count so much work as the user's."""
@@ -100,14 +97,35 @@ class Shares:
         return max(0.0, self._paid.get(user, at) - at - FREE / QUARTER)
 
     @asynccontextmanager
-    async def _single_file(self, user: Hashable) -> AsyncIterator[None]:
-        lock = self._files.setdefault(user, asyncio.Lock())
+    async def _after_a_rest(self, user: Hashable) -> AsyncIterator[None]:
+        """Alone among those of the user who owe time, and once that is paid."""
+        key = (user, "debt")
+        await self._take(key, 1, "share")
         try:
-            async with lock:
-                yield
+            until = time.monotonic() + min(self._debt(user), LONGEST_REST)
+            while (left := until - time.monotonic()) > 0:
+                self._check()
+                await asyncio.sleep(min(left, LOOK))
+            yield
         finally:
-            if not lock.locked():
-                self._files.pop(user, None)
+            self._leave(key)
+
+    def close(self) -> None:
+        """Nobody waits any longer: the master is stopping."""
+        self._closed = True
+
+    def _check(self) -> None:
+        """Raises what ends the waiting."""
+        if self._closed:
+            raise Unavailable("The master is stopping; try again in a moment.")
+        if ERRAND.get().gone:
+            raise TooSlow(GONE)
+
+    async def _take(self, key: Hashable, most: int, limit: str) -> None:
+        if self._held[key] < most:
+            self._held[key] += 1
+        else:
+            await self._turn(key, limit)
 
     async def _turn(self, key: Hashable, limit: str) -> None:
         queue = self._queues.setdefault(key, deque())
@@ -119,10 +137,13 @@ class Shares:
         turn = asyncio.get_running_loop().create_future()
         queue.append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the place was given at this very moment
+            while not turn.done():
+                self._check()
+                await asyncio.wait([turn], timeout=LOOK)
+        except BaseException:
+            if turn.done():  # the place was given at this very moment
                 self._leave(key)
+            turn.cancel()
             raise
 
     def _leave(self, key: Hashable) -> None:
