@@ -77,7 +77,7 @@ class Limits(Section):
 
     statement: _Seconds = 30
     """How long the database may work on one statement of a request."""
-    share: Annotated[Whole, Field(ge=1, le=64)] = 6
+    share: Annotated[Whole, Field(ge=1, le=64)] = 4
     """Requests of one user that are worked on at the same time; more of them wait for these."""
     searches: Annotated[Whole, Field(ge=1, le=64)] = 2
     """The same for searches in logs."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from inspect import iscoroutinefunction
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -53,6 +55,7 @@ from trainmaster.master.api import (
 from trainmaster.master.api.dependencies import Senders, Services, admit
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
+from trainmaster.master.db.errand import worked
 from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
@@ -83,6 +86,15 @@ PARTS = (
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
     *(registry, templates, webhooks, policies, updates, proxy, interactive),
 )
+
+
+def _note_work(router: APIRouter) -> None:
+    """Have what endpoints take of a processor counted (`services.shares`)."""
+    for route in router.routes:
+        if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
+            call = route.dependant.call
+            if call is not None and not hasattr(call, "__wrapped__"):  # by an earlier application of this process
+                route.dependant.call = route.endpoint = worked(call)
 
 
 def make_app(engine: Engine, services: Services) -> FastAPI:
@@ -124,5 +136,6 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them
     docs.install(app)
     for part in PARTS:
+        _note_work(part.router)
         app.include_router(part.router)
     return app

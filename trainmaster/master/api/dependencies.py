@@ -26,6 +26,7 @@ from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
+OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
 PASSWORD_CHECKS = 4  # passwords that are checked at once
 _KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
@@ -171,6 +172,9 @@ async def _shared(
     """The caller, while the endpoint works in a thread with a place of his share. What waits in the event loop, long
     polls and streams, holds none."""
     if iscoroutinefunction(request.scope["route"].endpoint):
+        if caller.allocation_id is None:
+            await services.shares.rest(caller.user_id)
+            services.shares.charge(caller.user_id, OPENED)
         yield caller
         return
     key = (caller.user_id, caller.allocation_id is not None)  # a user's jobs do not wait for their owner

@@ -17,6 +17,7 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
+from trainmaster.master.db.errand import worked
 from trainmaster.master.services import logs, standalone, trials
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.identity import Caller
@@ -150,6 +151,7 @@ def _reading(services: UsesServices, caller: Caller, where: logs.LogFilter) -> R
     """How lines are read: searches with a place of the caller's share, of which there are few."""
 
     async def read(task_id: str, after_id: int, room: int, newest_first: bool) -> list[logs.StoredLine]:
+        @worked
         def look() -> list[logs.StoredLine]:
             return logs.read(services.store, task_id, where, after_id=after_id, limit=room, newest_first=newest_first)
 

@@ -2,7 +2,7 @@
 
 The master has forty threads for requests and as many connections to its database. Without shares one user's forty slow
 requests are everybody's wait. And it has one interpreter: whoever has kept it busy for long waits, while others are
-there, so that in the long run his requests are worked on for a QUARTER of the time, one by one.
+there, so that in the long run the work for one user takes a THIRD of its time, request by request.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from itertools import islice
 from trainmaster.master.db.errand import ERRAND, OURS
 from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
 
-QUARTER = 0.25
-FREE = 1.5  # seconds of work that nobody waits for
+THIRD = 1 / 3
+FREE = 0.5  # seconds of a processor that nobody waits for
 LONGEST_REST = 5.0
 LOOK = 0.25  # seconds after which whoever waits looks whether that still has a sense
 TOGETHER = 3.0  # seconds after a request for which its user counts as being there
@@ -60,15 +60,14 @@ class Shares:
 
     @asynccontextmanager
     async def _counted(self, user: Hashable) -> AsyncIterator[None]:
-        """The time in the block is the user's. Who owes some waits before it, and one request after the other."""
+        """What is worked in the block is the user's. Who owes some waits before it, and one request after the other."""
         async with contextlib.AsyncExitStack() as until_over:
             if not self._alone(user) and self._debt(user):
                 await until_over.enter_async_context(self._after_a_rest(user))
-            began = time.monotonic()
             try:
                 yield
             finally:
-                self.charge(user, time.monotonic() - began)
+                self.charge(user, ERRAND.get().worked)
 
     async def rest(self, user: Hashable) -> None:
         """Before something large of a user's is received: whoever owes time waits."""
@@ -77,9 +76,9 @@ class Shares:
                 pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
-        """Count so much work as the user's."""
+        """Count so much of a processor's time as the user's."""
         at = time.monotonic()
-        self._paid[user] = max(self._paid.get(user, at), at) + seconds / QUARTER
+        self._paid[user] = max(self._paid.get(user, at), at) + seconds / THIRD
 
     def _alone(self, user: Hashable) -> bool:
         """Whether nobody else is there. Notes that the user is."""
@@ -94,7 +93,7 @@ class Shares:
     def _debt(self, user: Hashable) -> float:
         """Seconds until what the user has had is paid off."""
         at = time.monotonic()
-        return max(0.0, self._paid.get(user, at) - at - FREE / QUARTER)
+        return max(0.0, self._paid.get(user, at) - at - FREE / THIRD)
 
     @asynccontextmanager
     async def _after_a_rest(self, user: Hashable) -> AsyncIterator[None]:
