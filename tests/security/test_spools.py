@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -59,6 +60,15 @@ def most_memory(master: MasterProcess) -> int:
     """The most that the process has held so far, in MB."""
     status = Path(f"/proc/{master.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) // 1024
+
+
+def nobody_runs(folder: Path) -> bool:
+    """Whether no process has the folder in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(folder).encode() in path.read_bytes():
+                return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -141,6 +151,7 @@ def test_a_nights_metrics_are_replayed_whole_and_in_order_through_restarts() -> 
         own.kill()
         gate.touch()
         (record,) = wait_for(lambda: list((own.data / "jobs").glob("**/exit/0.json")), "the job's end", 90)
+        wait_for(lambda: nobody_runs(record.parent.parent), "the job's last process to go", 90)
         spool = record.parent.parent / "spool" / "core.jsonl"
         told = json.loads(record.read_text())
         with spool.open("a") as file:

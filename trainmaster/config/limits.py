@@ -32,7 +32,7 @@ class Limits(Section):
 
     config: Annotated[Whole, Field(ge=1, le=64)] = 1
     """The text of a configuration, a template or a policy."""
-    config_values: _Count = 100_000
+    config_values: _Count = 50_000
     """Values in one, counted with all that anchors and merge keys expand to."""
     hyperparameters: _Count = 2_000
     """Names in one hyperparameter space."""
