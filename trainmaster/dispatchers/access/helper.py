@@ -501,7 +501,8 @@ def pack(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content, 1)).decode()
 
 
-def unpack(text: str, most: int = MAX_REQUEST) -> bytes:
+def unpack(text: str, most: Optional[int] = None) -> bytes:
+    most = MAX_REQUEST if most is None else most
     engine = zlib.decompressobj()
     content = engine.decompress(base64.b64decode(text), most)
     if engine.unconsumed_tail:
