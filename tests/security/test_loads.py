@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import Engine, text
+from starlette.types import Message
 
 from tests.api import people
 from tests.api.conftest import log_in
@@ -27,10 +28,12 @@ from trainmaster.config import source
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.api.door import Door
+from trainmaster.master.api.errands import _Client
 from trainmaster.master.api.failures import steady
 from trainmaster.master.api.lane import BURST, Pace
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
+from trainmaster.master.db.errand import Errand
 from trainmaster.master.services.errors import Busy
 from trainmaster.master.services.shares import Shares
 
@@ -202,6 +205,33 @@ def test_a_statement_ends_when_its_client_goes(master: MasterProcess, user: Api)
             wait_for(lambda: waiting(engine) == 1, "the statement to wait")
         wait_for(lambda: waiting(engine) == 0, "the statement to end")
     user.post(f"/api/v1/experiments/{number}/kill")
+
+
+def test_a_body_that_comes_slowly_is_read_whole_while_somebody_watches_for_its_client() -> None:
+    pieces = [b"a", b"b", b"c"]
+
+    async def scene() -> None:
+        go_on = [asyncio.Event() for _ in pieces]
+        taken = iter(range(len(pieces)))
+
+        async def receive() -> Message:
+            number = next(taken)
+            await go_on[number].wait()
+            return {"type": "http.request", "body": pieces[number], "more_body": number + 1 < len(pieces)}
+
+        client = _Client(Errand(1.0), receive)
+        client.watch()
+        await asyncio.sleep(0)  # the watcher waits for the first piece
+        found = []
+        for event in go_on:
+            reading = asyncio.create_task(client.receive())
+            await asyncio.sleep(0)
+            event.set()
+            found.append(await reading)
+        assert [message["body"] for message in found] == pieces
+        client.stop()
+
+    asyncio.run(scene())
 
 
 def test_one_users_slow_requests_leave_the_others_their_threads(master: MasterProcess, user: Api, admin: Api) -> None:

@@ -44,19 +44,14 @@ class _Client:
 
     def __init__(self, errand: Errand, receive: Receive) -> None:
         self._errand, self._receive = errand, receive
-        self._reading = 0  # calls under way by whoever answers: they notice it themselves
+        self._one = asyncio.Lock()  # of two who wait for a piece of a body, one would be told that there is nothing
         self._ended = False  # the body is there
-        self._kept: deque[Message] = deque()
+        self._kept: deque[Message] = deque()  # what the watcher has received for whoever reads the body
         self._watcher: asyncio.Task[None] | None = None
 
     async def receive(self) -> Message:
-        if self._kept:
-            return self._kept.popleft()
-        self._reading += 1
-        try:
-            return self._noted(await self._receive())
-        finally:
-            self._reading -= 1
+        async with self._one:
+            return self._kept.popleft() if self._kept else self._noted(await self._receive())
 
     def watch(self) -> None:
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
@@ -67,12 +62,11 @@ class _Client:
 
     async def _watch(self) -> None:
         while not self._errand.gone:
-            # A body that is being read belongs to its reader. One that nobody has asked for yet is kept for whoever
-            # does: no more than a piece, as a rule the empty one of a request without a body.
-            if self._reading or (self._kept and not self._ended):
+            if self._kept and not self._ended:  # a piece at a time
                 await asyncio.sleep(PATIENCE)
                 continue
-            self._kept.append(self._noted(await self._receive()))
+            async with self._one:
+                self._kept.append(self._noted(await self._receive()))
 
     def _noted(self, message: Message) -> Message:
         if message["type"] == "http.disconnect":
