@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from benchmarks import commands, ingest, reading, scheduler
+from benchmarks import abuse, commands, ingest, reading, scheduler
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -19,6 +19,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "scheduler": (scheduler.run, 60),
     "ingest": (ingest.run, 120),
     "reading": (reading.run, 240),
+    "abuse": (abuse.run, 90),
 }
 CLUSTER = {
     "TRAINMASTER_CLUSTER_RUN": "/var/lib/trainmaster-cluster-bench",

@@ -10,7 +10,7 @@ import os
 import signal as signals
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, container_runtime
@@ -21,6 +21,7 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
+    Place,
     Pool,
     Rejected,
     Remains,
@@ -122,8 +123,14 @@ class NohupDispatcher:
         seen = self._look(folder)
         return Explanation(seen.explanation or "It runs.", seen.state, seen.raw_state, seen.exit_code)
 
-    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
-        return JobFolder(self._root, token).collect()
+    def collect(
+        self,
+        token: str,
+        user: str | None = None,  # noqa: ARG002 one account runs all jobs
+        places: Mapping[str, Place] | None = None,
+        most: int = 2**30,
+    ) -> Remains:
+        return JobFolder(self._root, token).collect(places, most)
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         JobFolder(self._root, token).forget()

@@ -52,7 +52,7 @@ def test_links_and_pipes_of_the_job_are_not_followed(tmp_path: Path) -> None:
     folder.output.symlink_to(secret)
     os.mkfifo(folder.path / "exit/1.json")
     (folder.path / "exit/not-a-rank.json").write_text("{}")
-    remains = folder.collect()
+    remains = folder.collect({})
     assert remains.streams == {}
     assert remains.output_tail == ""
     assert remains.exits in ({}, {1: b""})

@@ -5,11 +5,11 @@ be."""
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Pool, Remains, Snapshot
+from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Place, Pool, Remains, Snapshot
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 
 NODE = "n7"
@@ -62,8 +62,10 @@ class FlakyDispatcher(LocalDispatcher):
         ]
         return Snapshot(seen.taken_at, (*seen.jobs, *lost))
 
-    def collect(self, token: str, user: str | None = None) -> Remains:
-        return Remains() if self._note(token).exists() else super().collect(token, user)
+    def collect(
+        self, token: str, user: str | None = None, places: Mapping[str, Place] | None = None, most: int = 2**30
+    ) -> Remains:
+        return Remains() if self._note(token).exists() else super().collect(token, user, places, most)
 
     def forget(self, token: str, user: str | None = None) -> None:
         if self._note(token).exists():

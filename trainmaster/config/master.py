@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from .limits import Limits
 from .messages import Complaint, ConfigError
 from .networks import Network, ServicesUrl
 from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
@@ -136,27 +137,6 @@ class Retention(Section):
 
     log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)] | None = None
     schedule: Line | None = None
-
-
-class Limits(Section):
-    """How much a request may bring, in MB of 2**20 bytes."""
-
-    context: Annotated[Whole, Field(ge=1, le=2048)] = 95
-    """The files of one experiment, before they are compressed."""
-    request: Annotated[Whole, Field(ge=1, le=4096)] | None = None
-    """The body of any request; None: what takes the largest context."""
-
-    @property
-    def request_mb(self) -> int:
-        """`request`, worked out where nobody says it: files travel in base64, each with its path and date."""
-        return self.request if self.request is not None else self.context * 4 // 3 + 33
-
-    @model_validator(mode="after")
-    def _room(self) -> Self:
-        least = self.context * 4 // 3 + 1
-        if self.request is not None and self.request < least:
-            raise wrong(f"must be at least {least}, which {self.context} MB of files take on their way", "request")
-        return self
 
 
 _SUPERFLUOUS = (

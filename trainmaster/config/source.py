@@ -3,6 +3,9 @@
 Plain scalars are read by YAML 1.2's core schema, as Determined's client does: `1e-3` is a number, `yes` and
 `12:30` are texts. Anchors, aliases and merge keys work; what they expand to is limited. Refused, with the
 line: duplicate keys, control characters (also escaped ones), tags of programming languages, NaN, infinities.
+
+What a text may make the reader do is counted while it is done: its bytes before anything, its nodes while they are
+composed, and what aliases and merge keys expand to while they expand.
 """
 
 from __future__ import annotations
@@ -11,14 +14,16 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import yaml
 
+from .limits import in_force
 from .messages import Complaint, ConfigError, Path
 
-MAX_VALUES = 100_000
 MAX_DEPTH = 100
+MOST_COMPLAINTS = 50  # nobody reads more, and a text may be wrong in every line
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _ESCAPED_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -32,6 +37,7 @@ _WORDS = {
 }
 _PLAIN = "plain"  # the tag that we give to scalars without quotes and without a tag of their own
 _CORE = "tag:yaml.org,2002:"
+_SHORT = 64 * 2**10  # characters that the slow parser may take
 _MAX_DIGITS = 4000  # CPython refuses longer texts of digits
 
 
@@ -56,6 +62,7 @@ class Document:
 
 def read(text: str, source: str) -> Document:
     """Parse one YAML document whose root is a mapping (nothing is an empty mapping). Raises ConfigError."""
+    _refuse_long(text, source)
     _refuse_control_characters(text, source)
     try:
         node = _compose(text)
@@ -113,40 +120,105 @@ class _Tags(yaml.resolver.BaseResolver):
         return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
 
-class _Loader(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser, yaml.composer.Composer, _Tags):
+# libyaml's parser is ten times as fast. It is asked for one event at a time: between two of them other threads get on.
+_Parser: Any = getattr(getattr(yaml, "cyaml", None), "CParser", None)
+
+
+class _Composer(yaml.composer.Composer, _Tags):
+    """Stops before there are too many nodes, and before the recursion gets deep."""
+
+    _depth = 0
+    _nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._depth += 1
+        self._nodes += 1
+        if self._depth > MAX_DEPTH or self._nodes > 2 * in_force().config_values:  # keys are nodes too
+            mark = getattr(self, "peek_event")().start_mark  # noqa: B009 - of the parser beside it
+            what = f"nested more than {MAX_DEPTH} deep" if self._depth > MAX_DEPTH else _too_many("it has")
+            raise yaml.composer.ComposerError(None, None, what, mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+class _PlainLoader(_Composer, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
+    """Where PyYAML was built without libyaml."""
+
     def __init__(self, stream: str) -> None:
         yaml.reader.Reader.__init__(self, stream)
         yaml.scanner.Scanner.__init__(self)
         yaml.parser.Parser.__init__(self)
         yaml.composer.Composer.__init__(self)
         _Tags.__init__(self)
-        self._depth = 0
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Stops before the recursion gets deep."""
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, f"nested more than {MAX_DEPTH} deep", mark)
-        node: yaml.Node | None = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
+
+if _Parser is not None:
+
+    class _FastLoader(_Composer, _Parser):  # type: ignore[misc]
+        def __init__(self, stream: str) -> None:
+            _Parser.__init__(self, stream)
+            yaml.composer.Composer.__init__(self)
+            _Tags.__init__(self)
+
+
+_Loader: Any = _PlainLoader if _Parser is None else _FastLoader
 
 
 def _compose(text: str) -> yaml.Node | None:
-    node: yaml.Node | None = _Loader(text).get_single_node()
+    try:
+        node: yaml.Node | None = _Loader(text).get_single_node()
+    except yaml.MarkedYAMLError:
+        if len(text) > _SHORT:
+            raise
+        node = _PlainLoader(text).get_single_node()  # whose words say more
     return node
+
+
+def _too_many(verb: str) -> str:
+    return (
+        f"{verb} more than {in_force().config_values} values; write fewer, or ask the administrator for a larger "
+        "limits.config_values"
+    )
+
+
+def check_size(data: object, source: str) -> None:
+    """Hold what came as JSON to what texts are held to. Raises ConfigError."""
+    left, level = in_force().config_values, [data]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, Mapping) else one if isinstance(one, list | tuple) else ())
+        ]
+        left -= len(level)
+        if not level:
+            return
+        if left < 0:
+            raise ConfigError([Complaint((), _too_many("it has"), source=source)], source)
+    raise ConfigError([Complaint((), f"nested more than {MAX_DEPTH} deep", source=source)], source)
+
+
+def _refuse_long(text: str, source: str) -> None:
+    most = in_force().config * 2**20
+    size = len(text) if len(text) > most else len(text.encode(errors="replace"))
+    if size > most:
+        message = (
+            f"the text has {size} bytes; at most {most} ({most // 2**20} MB) are allowed. Write less, or "
+            "ask the administrator for a larger limits.config"
+        )
+        raise ConfigError([Complaint((), message, source=source)], source)
 
 
 def _refuse_control_characters(text: str, source: str) -> None:
     complaints = []
-    for found in _CONTROL.finditer(text):
+    for found in islice(_CONTROL.finditer(text), 20):
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())
         message = f"control character {_code(found.group())}: remove it"
         complaints.append(Complaint((), message, line, column, None, source))
     if complaints:
-        raise ConfigError(complaints[:20], source)
+        raise ConfigError(complaints, source)
 
 
 def _code(character: str) -> str:
@@ -161,21 +233,17 @@ class _Reader:
         self.marks: dict[Path, tuple[int, int]] = {}
         self.complaints: list[Complaint] = []
         self._open: set[int] = set()
-        self._left = MAX_VALUES
+        self._left = in_force().config_values
 
     def value(self, node: yaml.Node, path: Path) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            if self._left == -1:
-                self._complain(node, path, f"anchors expand to more than {MAX_VALUES} values")
-            return None
+        self._count(node, path)
         if id(node) in self._open:
             self._complain(node, path, "an anchor contains itself")
             return None
         self.marks.setdefault(path, _place(node))
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        self._open.add(id(node))
+        self._enter(node, path)
         try:
             if node.tag not in (_CORE + "map", _CORE + "seq"):
                 self._complain(node, path, f"the YAML tag {node.tag} is not understood; remove it")
@@ -184,6 +252,19 @@ class _Reader:
             return self._mapping(node, path)
         finally:
             self._open.discard(id(node))
+
+    def _count(self, node: yaml.Node, path: Path) -> None:
+        self._left -= 1
+        if self._left < 0:
+            self.complaints.clear()
+            self._complain(node, path, _too_many("anchors and merge keys expand to"))
+            raise ConfigError(self.complaints, self.source)
+
+    def _enter(self, node: yaml.Node, path: Path) -> None:
+        self._open.add(id(node))
+        if len(self._open) > MAX_DEPTH:
+            self._complain(node, path, f"anchors are nested more than {MAX_DEPTH} deep")
+            raise ConfigError(self.complaints, self.source)
 
     def _mapping(self, node: yaml.Node, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -215,8 +296,13 @@ class _Reader:
                 if id(merged) in self._open:
                     self._complain(key, (*path, "<<"), "an anchor contains itself")
                     continue
-                self._open.add(id(merged))
-                inherited = [pair for pair in self._pairs(merged, path) if pair[0].value not in seen]
+                self._count(key, path)
+                self._enter(merged, path)
+                inherited = []
+                for pair in self._pairs(merged, path):
+                    self._count(key, path)
+                    if not isinstance(pair[0], yaml.ScalarNode) or pair[0].value not in seen:
+                        inherited.append(pair)
                 self._open.discard(id(merged))
                 seen |= {pair[0].value for pair in inherited if isinstance(pair[0], yaml.ScalarNode)}
                 own += inherited
@@ -226,8 +312,8 @@ class _Reader:
         if not isinstance(node, yaml.ScalarNode):
             self._complain(node, path, "a key must be a text, not a list or a mapping")
             return None
-        self._check_characters(node, path)
-        return str(node.value)
+        # One that holds such characters is in no path of a complaint: nobody could write that down.
+        return str(node.value) if self._check_characters(node, path) else None
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
         self._check_characters(node, path)
@@ -248,12 +334,16 @@ class _Reader:
             self._complain(node, path, str(error))
             return None
 
-    def _check_characters(self, node: yaml.ScalarNode, path: Path) -> None:
-        if found := _ESCAPED_CONTROL.search(node.value):
+    def _check_characters(self, node: yaml.ScalarNode, path: Path) -> bool:
+        found = _ESCAPED_CONTROL.search(node.value)
+        if found:
             self._complain(node, path, f"control character {_code(found.group())}: remove it")
+        return found is None
 
     def _complain(self, node: yaml.Node, path: Path, message: str) -> None:
         self.complaints.append(Complaint(path, message, *_place(node), None, self.source))
+        if len(self.complaints) >= MOST_COMPLAINTS:
+            raise ConfigError(self.complaints, self.source)
 
 
 def _place(node: yaml.Node) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from .experiment import entrypoint_of
 from .merge import merge
 from .messages import ConfigError, in_words
 from .shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
-from .source import Document, read
+from .source import Document, check_size, read
 from .validation import check
 
 SOURCE = "the task's configuration"
@@ -108,6 +108,8 @@ def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str
     Raises:
         ConfigError: with everything that is wrong, in the order of the text.
     """
+    if not isinstance(given, str):
+        check_size(given, SOURCE)
     document = read(given, SOURCE) if isinstance(given, str) else Document(SOURCE, dict(given))
     config, complaints = check(TaskConfig, document.data, document)
     if config is None:

@@ -309,11 +309,30 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A place in a report stream: behind line number `line`, which ends at byte `offset` (-1: that is not known)."""
+
+    line: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class StreamPiece:
+    """Whole lines of a report stream, a few megabytes at most. One that is too long to be a report is given as an empty
+    line."""
+
+    content: bytes
+    end: Place
+    more: bool = False  # there are others behind them
+    cut: bool = False  # the file is longer than what may be read of it
+
+
+@dataclass(frozen=True)
 class Remains:
     """What a job left in its folder: exit records by node rank, unshipped report streams, the scheduler's log."""
 
     exits: Mapping[int, bytes] = field(default_factory=dict)  # node rank -> JSON of the exit record
-    streams: Mapping[str, bytes] = field(default_factory=dict)  # stream name -> whole JSON-lines file
+    streams: Mapping[str, StreamPiece] = field(default_factory=dict)  # stream name -> JSON lines of it
     output_tail: str | None = None  # end of what the scheduler captured of the job script; None: no file of it is there
 
 
@@ -362,8 +381,12 @@ class Dispatcher(Protocol):
     def explain(self, ref: JobRef) -> Explanation:
         """How a job that left the queue ended, from accounting if there is any. Raises Unreachable."""
 
-    def collect(self, token: str, user: str | None = None) -> Remains:
-        """What the job left in its folder, read as `user` (the job's). Empty `Remains` when there is nothing.
+    def collect(
+        self, token: str, user: str | None = None, places: Mapping[str, Place] | None = None, most: int = 2**30
+    ) -> Remains:
+        """What the job left in its folder, read as `user` (the job's). Empty `Remains` when there is nothing. Of its
+        report streams a few megabytes together: from `places` on, from the beginning of those it does not name, and
+        nothing without it; `most`: bytes of each that may be read at all. `folder.JobFolder` does it.
         Raises Unreachable, Transient."""
 
     def forget(self, token: str, user: str | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainmaster.dispatchers.access import helper
-from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient
+from trainmaster.dispatchers.base import Place, Rejected, Remains, StagedFile, StreamPiece, Transient
 
 TOKEN = helper.TOKEN
 OUTPUT = helper.OUTPUT
@@ -35,6 +35,11 @@ def check_names(token: str, files: Mapping[str, StagedFile]) -> None:
     for name in files:
         if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
             raise Rejected(f"The staged file {name!r} would stand outside the job folder.", token=token)
+
+
+def piece_of(content: bytes, line: int, offset: int, more: bool, cut: bool) -> StreamPiece:
+    """What the helper tells of a stream."""
+    return StreamPiece(content, Place(line, offset), more, cut)
 
 
 class JobFolder:
@@ -64,11 +69,13 @@ class JobFolder:
     def output(self) -> Path:
         return self.path / OUTPUT
 
-    def collect(self) -> Remains:
-        """Exit records, report streams and the end of the output; empty when there is nothing. Raises Transient."""
-        left = self._do(lambda: helper.collect(self._root, self.token), "cannot be read")
+    def collect(self, places: Mapping[str, Place] | None = None, most: int = 2**30) -> Remains:
+        """Exit records, report streams from `places` on (as `Dispatcher.collect`), and the end of the output; empty
+        when there is nothing. Raises Transient."""
+        known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}
+        left = self._do(lambda: helper.collect(self._root, self.token, None, known, most), "cannot be read")
         output = None if left.output_tail is None else left.output_tail.decode(errors="replace")
-        return Remains(left.exits, left.streams, output)
+        return Remains(left.exits, {name: piece_of(*piece) for name, piece in left.streams.items()}, output)
 
     def tail(self) -> str:
         """The last part of what the scheduler captured, at most TAIL_BYTES."""

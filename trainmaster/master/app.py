@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from inspect import iscoroutinefunction
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
@@ -19,6 +21,7 @@ from trainmaster.master.api import (
     cluster,
     commands,
     docs,
+    errands,
     experiment_edits,
     experiment_search,
     experiments,
@@ -51,10 +54,11 @@ from trainmaster.master.api import (
     webhooks,
     workspaces,
 )
-from trainmaster.master.api.dependencies import Services, admit
+from trainmaster.master.api.dependencies import Senders, Services, admit
 from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
+from trainmaster.master.db.errand import worked
 from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
@@ -86,6 +90,15 @@ PARTS = (
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
     *(registry, templates, webhooks, policies, updates, pages, proxy, interactive),
 )
+
+
+def _note_work(router: APIRouter) -> None:
+    """Have what endpoints take of a processor counted (`services.shares`)."""
+    for route in router.routes:
+        if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
+            call = route.dependant.call
+            if call is not None and not hasattr(call, "__wrapped__"):  # by an earlier application of this process
+                route.dependant.call = route.endpoint = worked(call)
 
 
 def make_app(engine: Engine, services: Services) -> FastAPI:
@@ -121,10 +134,13 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     failures.install(app)
     app.add_middleware(
         limits.BodyLimit,
-        limit=services.settings.max_request_bytes,
+        limits=services.settings.limits,
         admit=lambda scope: admit(services, HTTPConnection(scope)),
+        senders=Senders(services),
     )
+    app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them
     docs.install(app)
     for part in PARTS:
+        _note_work(part.router)
         app.include_router(part.router)
     return app

@@ -20,10 +20,13 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 from starlette.types import ASGIApp
 
+from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.answers import Answers
 from trainmaster.master.api.dependencies import Services
+from trainmaster.master.api.door import Door, raise_descriptors
 from trainmaster.master.api.doors import Apart, Forwarded
+from trainmaster.master.api.failures import steady
 from trainmaster.master.api.lane import Lane
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
@@ -36,6 +39,7 @@ from trainmaster.master.services import bootstrap, identity
 from trainmaster.master.services.addresses import networks
 from trainmaster.master.services.master_log import RECENT
 from trainmaster.master.services.permissions import ROLES
+from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.master.tls import BadCertificate, ServedTls
@@ -45,6 +49,9 @@ from trainmaster.version import VERSION
 log = logging.getLogger(__name__)
 
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
+# Seconds for which a thread that works on something large may keep the others waiting. A small request takes twenty
+# turns: with Python's 5 ms each they would be a tenth of a second.
+SWITCH = 0.0005
 GRACEFUL = 5  # seconds that open requests get when the master stops
 
 
@@ -75,7 +82,8 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        server = _Server(services.wakeups, url, _application(config, engine, services), tls)
+        door = Door(config.limits, raise_descriptors())
+        server = _Server(services, url, steady(_application(config, engine, services)), door, tls)
 
         def reload() -> None:
             reload_from(site, services.store, read, lambda new: set_level(new.log.level))
@@ -168,8 +176,7 @@ def make_services(
         token_days=config.security.token.default_lifespan_days,
         token_days_at_most=config.security.token.max_lifespan_days,
         longest_poll=config.longest_poll,
-        max_context_bytes=config.limits.context * 2**20,
-        max_request_bytes=config.limits.request_mb * 2**20,
+        limits=config.limits,
         webhook_key=config.webhooks.signing_key or identity.webhook_key(identity_.secret),
         notebook_timeout=float(config.notebook_timeout or 0),
         tensorboard_timeout=float(config.tensorboard_timeout),
@@ -179,6 +186,8 @@ def make_services(
         master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
         data=data,
     )
+    enforce(config.limits)
+    shares = Shares(config.limits.waiting)
     shown = config.model_dump(mode="json", exclude_none=True)
     made = Services(
         store,
@@ -188,6 +197,7 @@ def make_services(
         Wakeups(),
         config=shown,
         services_url=config.services_url,
+        shares=shares,
     )
     return made, site
 
@@ -316,13 +326,14 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, wakeups: Wakeups, url: str, app: ASGIApp, tls: ServedTls | None) -> None:
+    def __init__(self, services: Services, url: str, app: ASGIApp, door: Door, tls: ServedTls | None) -> None:
         certificate, key = tls.files if tls is not None else (None, None)
         super().__init__(
             uvicorn.Config(
                 app,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
+                http=door.protocol,  # type: ignore[arg-type]
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,
@@ -331,7 +342,7 @@ class _Server(uvicorn.Server):
                 server_header=False,
             )
         )
-        self._wakeups, self._url, self._tls = wakeups, url, tls
+        self._services, self._url, self._tls = services, url, tls
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -342,13 +353,15 @@ class _Server(uvicorn.Server):
             print(f"listening on {self._url}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._wakeups.close()
+        self._services.wakeups.close()
+        self._services.shares.close()
         super().handle_exit(sig, frame)
 
 
 def _spare_the_collector() -> None:
     """What was imported and wired by now lives as long as the process: half a million objects, over which a full
     collection of garbage holds up every thread for 0.2 s. Collections to come pass over them."""
+    sys.setswitchinterval(SWITCH)
     gc.collect()
     gc.freeze()
     gc.set_threshold(5_000, 10, 10)  # requests make many objects that are freed at once without it

@@ -88,9 +88,12 @@ def test_job_folders_lie_at_the_far_end(make: Make, tmp_path: Path) -> None:
     with (folder.path / "spool/core.jsonl").open("wb") as stream:
         stream.write(b'{"n": 1}\n' * 500_000)
     os.chown(folder.path / "spool/core.jsonl", folder.path.stat().st_uid, -1)
-    remains = folder.collect()
+    remains = folder.collect({})
     assert (remains.exits, remains.output_tail) == ({3: b"{}\n"}, "out\n")
-    assert remains.streams == {"core": b'{"n": 1}\n' * 500_000}
+    first = remains.streams["core"]
+    rest = folder.collect({"core": first.end}).streams["core"]
+    assert first.content + rest.content == b'{"n": 1}\n' * 500_000
+    assert (first.more, rest.more, rest.end.line) == (True, False, 500_000)
     folder.forget()
     assert list(root.iterdir()) == []
     root.rmdir()

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster.users import run_as
 from tests.dispatchers.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
-from trainmaster.dispatchers.access import setup
+from trainmaster.dispatchers.access import helper, setup
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.access.talk import Helper, RefusedThere
 from trainmaster.dispatchers.access.ways import SUDO, Access, make_access
@@ -279,9 +279,10 @@ def test_what_is_missing_is_told_in_words(installed: Installed, access: Access) 
 def test_a_helper_of_another_version_is_told_apart(access: Access) -> None:
     text = PROGRAM.read_text()
     try:
-        PROGRAM.write_text(text.replace("\nVERSION = 1\n", "\nVERSION = 2\n"))
-        with pytest.raises(Unreachable, match="is of version 2"):
+        other = helper.VERSION + 1
+        PROGRAM.write_text(text.replace(f"\nVERSION = {helper.VERSION}\n", f"\nVERSION = {other}\n"))
+        with pytest.raises(Unreachable, match=f"is of version {other}"):
             access.folder("det-1", "tmalice").stage({})
-        assert "is of version 2" in access.problems()[0].text
+        assert f"is of version {other}" in access.problems()[0].text
     finally:
         PROGRAM.write_text(text)

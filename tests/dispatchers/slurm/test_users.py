@@ -69,7 +69,7 @@ def test_what_a_job_left_is_read_as_its_user(bench: Bench) -> None:
     ref = bench.submit(programs.TELLS, user="tmbob")
     bench.ended(ref)
     wait(lambda: bench.dispatcher.collect(ref.token, ref.user).exits, "the exit record")
-    assert bench.dispatcher.collect(ref.token, "tmbob").streams == {"core": b'{"n": 1}\n{"n": 2}\n'}
+    assert bench.dispatcher.collect(ref.token, "tmbob", {}).streams["core"].content == b'{"n": 1}\n{"n": 2}\n'
     assert bench.dispatcher.log_path(ref.token) is None
 
 

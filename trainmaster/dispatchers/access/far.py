@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 from trainmaster.dispatchers.access import helper, trees
 from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
 from trainmaster.dispatchers.access.wires import Cut, NotStarted
-from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, Transient, Unreachable, sentence
-from trainmaster.dispatchers.folder import check_names
+from trainmaster.dispatchers.base import Place, Rejected, Remains, StagedFile, Transient, Unreachable, sentence
+from trainmaster.dispatchers.folder import check_names, piece_of
 from trainmaster.dispatchers.shell import Outcome
 
 FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
@@ -66,15 +67,22 @@ class FarFolder:
         packed = {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
         self._ask("stage", "cannot be written", files=packed)
 
-    def collect(self) -> Remains:
+    def collect(self, places: Mapping[str, Place] | None = None, most: int = 2**30) -> Remains:
         """As JobFolder.collect; also raises Unreachable."""
-        said = self._ask("collect", "cannot be read")
+        known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}
+        said = self._ask("collect", "cannot be read", places=known, most=most)
         output = said["output_tail"]
-        return Remains(
-            exits={int(rank): helper.unpack(content) for rank, content in said["exits"].items()},
-            streams={name: helper.unpack(content) for name, content in said["streams"].items()},
-            output_tail=None if output is None else helper.unpack(output).decode(errors="replace"),
-        )
+        try:
+            return Remains(
+                exits={int(rank): helper.unpack(text, helper.MAX_RECORD) for rank, text in said["exits"].items()},
+                streams={
+                    name: piece_of(helper.unpack(piece[0], helper.PIECE), *piece[1:])
+                    for name, piece in said["streams"].items()
+                },
+                output_tail=None if output is None else helper.unpack(output, helper.TAIL).decode(errors="replace"),
+            )
+        except (helper.Refused, ValueError, TypeError, LookupError, zlib.error) as error:  # over SSH the user answers
+            raise Transient(f"The job folder {self.path} cannot be read: {error!r:.200}.", token=self.token) from None
 
     def forget(self) -> None:
         """As JobFolder.forget; also raises Unreachable."""

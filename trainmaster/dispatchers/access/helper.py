@@ -37,14 +37,14 @@ import subprocess
 import sys
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from trainmaster.dispatchers.access.trees import Rules, Unfinished, Untouched, remove
 
-VERSION = 1
+VERSION = 2
 POLICY = "/etc/trainmaster/helper.json"
 TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-STREAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.jsonl")
+STREAM = re.compile(r"(?:core|log-[0-9]{1,6})\.jsonl")
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
@@ -55,9 +55,11 @@ OUTPUT = "output.txt"
 URL_FILE = "master-url"
 MAX_REQUEST = 256 * 1024**2  # bytes
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
-MAX_STREAMS = 256 * 1024**2  # of all report streams of a job together
+MAX_EXITS = 16 * 1024**2  # of all exit records of a job together
+PIECE = 4 * 1024**2  # of report streams in one answer; no line may be longer
+BLOCK = 1024**2  # in which files are searched
 MAX_OUTPUT = 192 * 1024**2  # of a command: half a gigabyte of memory here, and the jobs of any site
-MAX_RANKS = 100_000
+MAX_RANKS = 10_000
 TAIL = 64 * 1024
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -240,26 +242,57 @@ def announce(root: str, url: str) -> int:
         os.close(folder)
 
 
+class Piece(NamedTuple):
+    """Whole lines of a stream. Line number `line` of the file ends at byte `offset`, which is where they end. `more`:
+    there are others behind them. `cut`: as much of the file as may be read has been."""
+
+    content: bytes
+    line: int
+    offset: int
+    more: bool
+    cut: bool
+
+
 class Left(NamedTuple):
     """What a job left: exit records by node rank, report streams by name, the end of its output (None: it has none)."""
 
     exits: Dict[int, bytes]
-    streams: Dict[str, bytes]
+    streams: Dict[str, Piece]
     output_tail: Optional[bytes]
 
 
-def collect(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> Left:
-    """Read the job folder; empty when there is none. Raises Failed, OSError."""
+Places = Mapping[str, Sequence[int]]  # of streams: how many lines have been read, and where they end (-1: not known)
+
+
+def collect(
+    root: str,
+    token: str,
+    allowed: Optional[Sequence[str]] = None,
+    places: Optional[Places] = None,
+    most: int = 1024**3,
+) -> Left:
+    """Read the job folder; empty when there is none. Of streams no more than PIECE bytes, from `places` on (others from
+    their beginning; None: nothing), and nothing beyond the first `most` bytes of each. Raises Failed, OSError."""
     left = Left({}, {}, None)
     try:
         job = _open_job(_open_root(root, allowed), token)
     except (FileNotFoundError, NotADirectoryError):
         return left
     try:
-        for name, content in _contents(job, "exit", re.compile(r"\d{1,6}\.json"), MAX_RECORD):
-            left.exits[int(name.partition(".")[0])] = content
-        for name, content in _contents(job, "spool", STREAM, MAX_STREAMS):
-            left.streams[name[: -len(".jsonl")]] = content
+        room = MAX_EXITS
+        for folder, leaf in _leaves(job, "exit", re.compile(r"[0-9]{1,6}\.json")):
+            content = _read(folder, leaf, min(MAX_RECORD, room))
+            if content is not None:
+                room -= len(content)
+                left.exits[int(leaf.partition(".")[0])] = content
+        room = PIECE
+        for folder, leaf in _leaves(job, "spool", STREAM) if places is not None else ():
+            name = leaf[: -len(".jsonl")]
+            line, offset = (places or {}).get(name, (0, 0))
+            piece = _piece(folder, leaf, int(line), int(offset), room, most)
+            if piece is not None:
+                room -= len(piece.content)
+                left.streams[name] = piece
         output = _read(job, OUTPUT, -TAIL)
         if output is None and OUTPUT in os.listdir(job):
             output = b""  # it is there, and may not be read
@@ -280,37 +313,91 @@ def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = N
         os.close(job)
 
 
-def _contents(job: int, name: str, wanted: Pattern[str], each: int) -> Iterator[Tuple[str, bytes]]:
-    """The files of a folder in the job folder, at most `each` bytes a file and MAX_STREAMS together."""
+def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:
+    """The files of a folder in the job folder: a descriptor of that, and their names."""
     try:
         folder = _descend(os.dup(job), [name])
     except (FileNotFoundError, NotADirectoryError):
         return  # a link in its place is no folder either
     try:
-        room = MAX_STREAMS
         for leaf in sorted(filter(wanted.fullmatch, os.listdir(folder)))[:MAX_RANKS]:
-            content = _read(folder, leaf, min(each, room))
-            if content is not None:
-                room -= len(content)
-                yield leaf, content
+            yield folder, leaf
     finally:
         os.close(folder)
 
 
+def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[Piece]:
+    """Whole lines behind line number `line`, as many as `room` bytes hold. One that is longer than PIECE is given as an
+    empty one. None: there is no such file of the user's own."""
+    file = _own_file(folder, name)
+    if file is None:
+        return None
+    with file:
+        size = min(os.fstat(file.fileno()).st_size, most)
+        if offset < 0:
+            offset = _ends(file, 0, line, size)
+            if offset < 0:
+                return Piece(b"", line, -1, False, size == most)  # it has fewer lines
+        if offset > size:
+            return Piece(b"", line, offset, False, False)
+        file.seek(offset)
+        content = file.read(min(room, size - offset))
+        end = content.rfind(b"\n") + 1
+        if end:
+            content = content[:end]
+            offset += end
+            return Piece(content, line + content.count(b"\n"), offset, offset < size, False)
+        if offset + len(content) >= size:
+            return Piece(b"", line, offset, False, size == most)  # the last one is not whole
+        if room < PIECE:
+            return Piece(b"", line, offset, True, False)
+        beyond = _ends(file, offset + len(content), 1, size)
+        if beyond < 0:
+            return Piece(b"", line, offset, False, size == most)
+        return Piece(b"\n", line + 1, beyond, beyond < size, False)
+
+
+def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
+    """Where the `lines`-th line from `offset` on ends; -1 when it does not before `size`."""
+    file.seek(offset)
+    while lines > 0 and offset < size:
+        block = file.read(min(BLOCK, size - offset))
+        if not block:
+            return -1
+        found = block.count(b"\n")
+        if found >= lines:
+            place = -1
+            for _ in range(lines):
+                place = block.index(b"\n", place + 1)
+            return offset + place + 1
+        lines -= found
+        offset += len(block)
+    return offset if lines == 0 else -1
+
+
 def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
     """The first `limit` bytes of the user's own plain file, the last ones if it is negative; None for anything else."""
+    file = _own_file(folder, name)
+    if file is None:
+        return None
+    with file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size + limit) if limit < 0 else 0)
+        return file.read(abs(limit))
+
+
+def _own_file(folder: int, name: str) -> Optional[BinaryIO]:
+    """The user's own plain file, open; None for anything else."""
     try:
         file = open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder), "rb")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
             return None  # not there, a link, not readable, or a socket: nothing that a job writes
         raise
-    with file:
-        facts = os.fstat(file.fileno())
-        if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
-            return None
-        file.seek(max(0, facts.st_size + limit) if limit < 0 else 0)
-        return file.read(abs(limit))
+    facts = os.fstat(file.fileno())
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+        file.close()
+        return None
+    return file
 
 
 def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> None:
@@ -449,11 +536,12 @@ def pack(content: bytes) -> str:
     return base64.b64encode(zlib.compress(content, 1)).decode()
 
 
-def unpack(text: str) -> bytes:
+def unpack(text: str, most: Optional[int] = None) -> bytes:
+    most = MAX_REQUEST if most is None else most
     engine = zlib.decompressobj()
-    content = engine.decompress(base64.b64decode(text), MAX_REQUEST)
+    content = engine.decompress(base64.b64decode(text), most)
     if engine.unconsumed_tail:
-        raise Refused("a file or an answer is larger than %d bytes" % MAX_REQUEST)
+        raise Refused("a file or an answer is larger than %d bytes" % most)
     return content
 
 
@@ -470,9 +558,10 @@ def answer(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
         stage(root, token, files, policy.job_roots)
         return {}
     if verb == "collect":
-        left = collect(root, token, policy.job_roots)
+        places = request.get("places")
+        left = collect(root, token, policy.job_roots, places, max(0, int(request.get("most", 1024**3))))
         exits = {str(rank): pack(content) for rank, content in left.exits.items()}
-        streams = {name: pack(content) for name, content in left.streams.items()}
+        streams = {name: [pack(piece.content), *piece[1:]] for name, piece in left.streams.items()}
         output = None if left.output_tail is None else pack(left.output_tail)
         return {"exits": exits, "streams": streams, "output_tail": output}
     if verb == "tail":

@@ -20,6 +20,7 @@ from trainmaster.dispatchers.access.wires import Cut, Line, NotStarted, Wire
 START = 30.0  # seconds within which the program must say that it is there
 MARGIN = 10.0  # seconds beyond a command's deadline in which the answer must be here
 GREETING = re.compile(rb"trainmaster-helper (\d{1,6}) ready\r?\n")
+MAX_ANSWER = 320 * 1024**2  # bytes: helper.MAX_OUTPUT as it travels, and more than all else
 MAX_NOISE = 1024 * 1024  # bytes that a login may print before the program speaks
 # The source follows on standard input: a command line shows in `ps`, and has to pass the login shell, whichever it is.
 BOOTSTRAP = "import sys;f=sys.stdin.buffer;exec(compile(f.read(int(f.readline())),sys.argv[0],sys.argv[1]))"
@@ -111,6 +112,8 @@ class Helper:
                 more = wire.receive(until)
                 if not more:
                     raise _Ended(Cut)
+                if len(seen) > MAX_ANSWER:
+                    raise Cut(f"The answer{self._line.place} is longer than {MAX_ANSWER >> 20} MiB.")
                 look = max(0, len(seen) - len(mark))
                 seen += more
                 if begin < 0 and (begin := seen.find(mark, look)) >= 0:

@@ -15,7 +15,7 @@ from trainmaster.dispatchers.access.far import FarFiles, FarFolder, FarShell, an
 from trainmaster.dispatchers.access.inspection import Inspection
 from trainmaster.dispatchers.access.talk import Helper
 from trainmaster.dispatchers.access.wires import Line, LocalLine
-from trainmaster.dispatchers.base import HeldFiles, JobRef, Problem, Remains, StagedFile
+from trainmaster.dispatchers.base import HeldFiles, JobRef, Place, Problem, Remains, StagedFile
 from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.shell import DEFAULT_PATH, Runner, Shell
 
@@ -31,7 +31,7 @@ class Folder(Protocol):
     path: Path
 
     def stage(self, files: Mapping[str, StagedFile]) -> None: ...
-    def collect(self) -> Remains: ...
+    def collect(self, places: Mapping[str, Place] | None = None, most: int = 2**30) -> Remains: ...
     def forget(self) -> None: ...
 
 

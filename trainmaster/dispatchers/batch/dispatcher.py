@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
@@ -13,6 +13,7 @@ from trainmaster.dispatchers.access.ways import Access, Folder
 from trainmaster.dispatchers.base import (
     HeldFiles,
     JobSpec,
+    Place,
     Problem,
     Rejected,
     Remains,
@@ -117,8 +118,14 @@ class BatchDispatcher:
 
     # -- verbs -----------------------------------------------------------------------------------------
 
-    def collect(self, token: str, user: str | None = None) -> Remains:
-        return self._access.folder(token, user).collect()
+    def collect(
+        self,
+        token: str,
+        user: str | None = None,
+        places: Mapping[str, Place] | None = None,
+        most: int = 2**30,
+    ) -> Remains:
+        return self._access.folder(token, user).collect(places, most)
 
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()

@@ -23,6 +23,7 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
+    Place,
     Rejected,
     Setup,
     Signal,
@@ -171,11 +172,14 @@ class DispatcherConformance:
         dispatcher.submit(spec)
         self._ended(dispatcher, spec)
         self._wait(lambda: dispatcher.collect(spec.token).exits, "the exit record")
-        remains = dispatcher.collect(spec.token)
+        assert dispatcher.collect(spec.token).streams == {}
+        remains = dispatcher.collect(spec.token, places={})
         facts = json.loads(remains.exits[0])
         assert facts["argv"] == [str(job_root / spec.token)]
         assert facts["cwd"] == str(job_root / spec.token)
-        assert remains.streams == {"core": b'{"n": 1}\n{"n": 2}\n'}
+        assert {name: piece.content for name, piece in remains.streams.items()} == {"core": b'{"n": 1}\n{"n": 2}\n'}
+        behind = dispatcher.collect(spec.token, places={"core": Place(1, -1)}).streams["core"]
+        assert (behind.content, behind.end, behind.more) == (b'{"n": 2}\n', Place(2, 18), False)
         dispatcher.forget(spec.token)
         assert not (setup.job_root / spec.token).exists()
         dispatcher.forget(spec.token)

@@ -8,7 +8,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -24,6 +24,7 @@ from trainmaster.dispatchers.base import (
     JobRef,
     JobSpec,
     Observation,
+    Place,
     Pool,
     Rejected,
     Remains,
@@ -245,9 +246,15 @@ class DockerDispatcher:
         signal = record.ended.exit_signal if record.ended else None
         return Explanation(sight.text or "The job runs.", sight.state, sight.raw, code, signal)
 
-    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 what agents sent is ours
+    def collect(
+        self,
+        token: str,
+        user: str | None = None,  # noqa: ARG002 what agents sent is ours
+        places: Mapping[str, Place] | None = None,
+        most: int = 2**30,
+    ) -> Remains:
         folder = JobFolder(self._root, token)
-        found = folder.collect()
+        found = folder.collect(places, most)
         tails = {}
         for path in sorted(folder.path.glob("output.*.txt")):
             with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import signal as signals
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
@@ -16,6 +16,7 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
+    Place,
     Pool,
     Rejected,
     Remains,
@@ -173,8 +174,14 @@ class LocalDispatcher:
         text = sight.text or "The job runs on this machine."
         return Explanation(text, sight.state, sight.raw, sight.exit_code, sight.exit_signal)
 
-    def collect(self, token: str, user: str | None = None) -> Remains:  # noqa: ARG002 one account runs all jobs
-        return JobFolder(self._root, token).collect()
+    def collect(
+        self,
+        token: str,
+        user: str | None = None,  # noqa: ARG002 one account runs all jobs
+        places: Mapping[str, Place] | None = None,
+        most: int = 2**30,
+    ) -> Remains:
+        return JobFolder(self._root, token).collect(places, most)
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         folder = JobFolder(self._root, token)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
+from starlette.types import Scope
 
+from trainmaster.config.limits import Limits
 from trainmaster.config.networks import Origin
 from trainmaster.master.api import cookies
+from trainmaster.master.api.door import greet
 from trainmaster.master.api.doors import SERVICES
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.permissions import ENDPOINTS
@@ -22,9 +27,12 @@ from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.password_guesses import PasswordGuesses
 from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.services.user_files import UserFiles
 
+OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
+RECEIVED = 50e6  # bytes of a large body that cost the master a second
 PASSWORD_CHECKS = 4  # passwords that are checked at once
 OF_AGENTS = "/api/x1/agents/"
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -45,6 +53,7 @@ class Services:
     config: Mapping[str, Any] = field(default_factory=dict)  # as the administrator wrote it
     services_url: Origin | None = None  # where browsers find services in jobs, if not here
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
+    shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
 
     @property
@@ -132,6 +141,34 @@ def admit(services: Services, connection: HTTPConnection) -> None:
         connection.scope[_KNOWN] = _known(connection, services)
 
 
+class Senders:
+    """Of large bodies, once they are admitted (`limits.Senders`)."""
+
+    def __init__(self, services: Services) -> None:
+        self._shares = services.shares
+
+    async def rest(self, scope: Scope) -> None:
+        if (who := self._who(scope)) is not None:
+            await self._shares.rest(who)
+
+    @asynccontextmanager
+    async def turn(self, scope: Scope) -> AsyncIterator[None]:
+        """Of one sender's bodies one is worked on at a time."""
+        if (who := self._who(scope)) is None:  # an agent's
+            yield
+            return
+        async with self._shares.one_of((who, "large"), 1, "share"):
+            yield
+
+    def charge(self, scope: Scope, size: int) -> None:
+        if (who := self._who(scope)) is not None:
+            self._shares.charge(who, size / RECEIVED)
+
+    def _who(self, scope: Scope) -> int | str | None:
+        caller: Caller | None = scope.get(_KNOWN)
+        return None if caller is None else caller.allocation_id or caller.user_id
+
+
 def _known(connection: HTTPConnection, services: Services) -> Caller:
     token = bearer(connection)
     if not token:
@@ -143,8 +180,9 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
 
 
 def _caller(request: Request, services: UsesServices) -> Caller:
-    found: Caller | None = request.scope.get(_KNOWN)
-    return _allowed(request, services, found or _known(request, services))
+    found: Caller = request.scope.get(_KNOWN) or _known(request, services)
+    greet(request.scope, found.allocation_id or found.user_id)
+    return _allowed(request, services, found)
 
 
 def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
@@ -205,13 +243,29 @@ def with_roles(services: Services, caller: Caller) -> Caller:
     return replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
 
 
-async def _user(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+async def _shared(
+    request: Request, services: UsesServices, caller: Annotated[Caller, Depends(_caller)]
+) -> AsyncIterator[Caller]:
+    """The caller, while the endpoint works in a thread with a place of his share. What waits in the event loop, long
+    polls and streams, holds none."""
+    if iscoroutinefunction(request.scope["route"].endpoint):
+        if caller.allocation_id is None:
+            await services.shares.rest(caller.user_id)
+            services.shares.charge(caller.user_id, OPENED)
+        yield caller
+        return
+    key = (caller.user_id, caller.allocation_id is not None)  # a user's jobs do not wait for their owner
+    async with services.shares.one_of(key, services.settings.limits.share, "share"):
+        yield caller
+
+
+async def _user(caller: Annotated[Caller, Depends(_shared, scope="function")]) -> Caller:
     if caller.allocation_id is not None:
         raise Forbidden("A job's token cannot do this.")
     return caller
 
 
-AnyCaller = Annotated[Caller, Depends(_caller)]
+AnyCaller = Annotated[Caller, Depends(_shared, scope="function")]
 UserCaller = Annotated[Caller, Depends(_user)]
 
 

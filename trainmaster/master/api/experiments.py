@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from pydantic import Field
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
+from trainmaster.config.source import check_size
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
@@ -253,15 +255,14 @@ class PreviewRequest(Body):
 
 @router.post("/preview-hp-search")
 def preview(body: PreviewRequest, services: UsesServices, caller: UserCaller) -> Json:
-    import yaml
-
-    text = yaml.safe_dump(body.config, sort_keys=False)
     try:
+        check_size(body.config, "experiment.yaml")
+        text = json.dumps(body.config)  # which is YAML too
         config = parse_experiment(text, source="experiment.yaml", defaults=services.defaults.of_pool(""))
     except ConfigError as error:
         raise refusal(error) from None
     resolved = config.to_json()["searcher"]
-    found = experiments.preview(config, body.seed)
+    found = experiments.preview(services.settings.limits, config, body.seed)
     unit = str(resolved.get("time_metric") or "batches")
     return {"summary": {"config": resolved, "trials": list(_summaries(found, unit))}}
 

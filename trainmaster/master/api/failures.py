@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api.shapes import Error
 from trainmaster.master.db.presence import AWAY, DatabaseAway, in_short
@@ -46,6 +46,8 @@ _STATUS = {
     errors.NotServed: 501,
     errors.Unavailable: 503,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
+    errors.Busy: 429,
 }
 
 DATABASE_AWAY = "The database does not answer now; try again in a moment."
@@ -87,6 +89,27 @@ class _NoNul:
             await self._app(scope, receive, send)
 
 
+def steady(app: ASGIApp) -> ASGIApp:
+    """What goes wrong after its answer is complete, such as a bug that was answered with 500, has its line in the log;
+    raised again, it would have the server close a connection on which other requests may be under way."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        complete = False
+
+        async def watched(message: Message) -> None:
+            nonlocal complete
+            await send(message)
+            complete = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            await app(scope, receive, watched if scope["type"] == "http" else send)
+        except Exception:
+            if not complete:
+                raise
+
+    return call
+
+
 def install(app: FastAPI) -> None:
     app.add_middleware(_NoNul)
 
@@ -119,6 +142,10 @@ def install(app: FastAPI) -> None:
 
     for kind in AWAY:
         app.add_exception_handler(kind, database_away)
+
+    @app.exception_handler(RecursionError)
+    async def too_deep(request: Request, error: RecursionError) -> JSONResponse:
+        return envelope(400, "The request's body is nested deeper than can be worked with: use fewer levels.")
 
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:

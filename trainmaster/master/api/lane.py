@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trainmaster.master.api import jobs
 from trainmaster.master.api.answers import USUAL
 from trainmaster.master.api.dependencies import Services, peer_of
+from trainmaster.master.api.door import greet
 from trainmaster.master.api.limits import OF_STRANGERS
 from trainmaster.master.services import identity
 from trainmaster.master.services.identity import Caller
@@ -34,6 +35,8 @@ LONGEST = 1 << 20  # bytes of a body
 THREADS = 8
 GATES = 2  # one prepares while the database works for the other
 TOGETHER = 64  # calls in one transaction
+BURST = 5.0  # seconds' worth of bytes that may come at once
+LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's patience
 KNOWN_FOR = 60.0  # seconds for which a job's token is not asked about again
 MOST_KNOWN = 10_000
 _PATH = re.compile("/api/x1/allocations/([^/]+)/(lease|reports|exit)")
@@ -63,6 +66,7 @@ class Lane:
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app, self._services = app, services
+        self._pace = Pace(services.settings.limits.job_rate * 2**20)
         self._threads = ThreadPoolExecutor(THREADS, "lane")
         self._known: OrderedDict[str, tuple[float, Caller]] = OrderedDict()
         self._gates = {verb: _Gate(self._take_in, self._alone, verb) for verb in _VERBS}
@@ -76,6 +80,7 @@ class Lane:
         if answer is None:
             await self._app(scope, _again(read, receive), send)
             return
+        greet(scope, path[1])
         headers = [*_HEADERS, (b"content-length", b"%d" % len(answer))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
@@ -96,7 +101,10 @@ class Lane:
             return None
         call = _Call(allocation_id, verb, token, body, scope)
         self._gates[verb].add(call)
-        return await call.answer
+        answer = await call.answer
+        if answer is not None and (wait := self._pace.owed(allocation_id, len(body))):
+            await asyncio.sleep(wait)  # a job says nothing more until it has its answer
+        return answer
 
     def _alone(self, call: _Call) -> None:
         self._threads.submit(self._serve, call)
@@ -158,6 +166,23 @@ class Lane:
                 self._known.pop(token, None)
         while len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
+
+
+class Pace:
+    """Holds back jobs that report more than `rate` bytes a second; a burst of BURST seconds is free."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._upto: OrderedDict[str, float] = OrderedDict()  # of each job: until when its bytes would have taken
+
+    def owed(self, allocation_id: str, size: int) -> float:
+        """Seconds that the job has to wait for its answer."""
+        at = time.monotonic()
+        upto = max(self._upto.pop(allocation_id, at), at) + size / self._rate
+        self._upto[allocation_id] = upto
+        if len(self._upto) > MOST_KNOWN:
+            self._upto.popitem(last=False)
+        return max(0.0, min(upto - at - BURST, LONGEST_WAIT))
 
 
 class _Gate:

@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.api.failures import envelope, explained, note_refusal
 from trainmaster.master.db.presence import AWAY
 from trainmaster.master.services.errors import ServiceError
@@ -29,16 +32,38 @@ _PASSED_ON = "/proxy/"  # nothing is made of these bodies
 _CLOSE = {"Connection": "close"}
 
 
+class Senders(Protocol):
+    """What is known of those who send large bodies, once they are admitted."""
+
+    async def rest(self, scope: Scope) -> None:
+        """Before a body is received: whoever has kept the master busy waits."""
+
+    def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
+        """In the block a body may be worked on. Raises Busy."""
+
+    def charge(self, scope: Scope, size: int) -> None:
+        """So many bytes were received."""
+
+
 class BodyLimit:
     """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it comes. For a body of
-    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known.
+    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known. What is made of
+    it waits for the `turn` of its sender: of one user's one is worked on at a time.
 
     Most clients read the answer only when they have sent everything, and a connection that is closed before loses
     it. So the answer goes out, and what still comes is read for a while before the connection is closed.
     """
 
-    def __init__(self, app: ASGIApp, limit: int, admit: Callable[[Scope], None]) -> None:
-        self._app, self._limit, self._admit = app, limit, admit
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        admit: Callable[[Scope], None],
+        senders: Senders,
+    ) -> None:
+        limit = limits.request_mb * 2**20
+        self._senders = senders
+        self._app, self._limits, self._limit, self._admit = app, limits, limit, admit
         self._places = asyncio.Semaphore(LARGE_AT_ONCE)
         self._sentence = (
             f"The body of a request may have {limit} bytes ({limit // 2**20} MB), and this one has more. Send less, or "
@@ -62,7 +87,17 @@ class BodyLimit:
         async with contextlib.AsyncExitStack() as until_answered:
             if not scope["path"].startswith(_PASSED_ON):
                 counted.when_large = lambda: until_answered.enter_async_context(self._places)
-            await self._app(scope, counted.receive, counted.send)
+                counted.when_known = lambda: until_answered.enter_async_context(self._senders.turn(scope))
+            try:
+                await self._app(scope, counted.receive, counted.send)
+            finally:
+                self._senders.charge(scope, counted.size)
+
+    def check_values(self, count: int) -> None:
+        """Raises HTTPException for JSON of which so many objects would be made that they take fifty times its room, and
+        seconds in which nobody else is served."""
+        if excess := self._limits.over("request_values", count, "The request's JSON holds {} values or more"):
+            raise HTTPException(413, excess, headers=_CLOSE)
 
     async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
         """Whether a request that has this many bytes by now has been admitted. Raises HTTPException."""
@@ -76,6 +111,11 @@ class BodyLimit:
             status, sentence = explained(error)
             note_refusal(HTTPConnection(scope), sentence)
             raise HTTPException(status, sentence, headers=_CLOSE) from None
+        if not scope["path"].startswith(_PASSED_ON):
+            try:
+                await self._senders.rest(scope)
+            except ServiceError as error:
+                raise HTTPException(*explained(error), headers=_CLOSE) from None
         return True
 
 
@@ -83,9 +123,13 @@ class _Counted:
     """A request whose body is counted as it comes; over a limit, whoever reads it gets the refusal."""
 
     def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
-        self._rule, self._scope, self._size = rule, scope, 0
+        self._rule, self._scope = rule, scope
+        self.size = 0  # bytes so far
+        self._values = 0
+        self._passed_on = scope["path"].startswith(_PASSED_ON)
         self._admitted, self._refused = False, False
         self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when all of a large body is there
+        self.when_known: Callable[[], Awaitable[None]] | None = None  # the same, when it is more than a stranger's
         self._receive, self._send = receive, send
 
     async def expect(self, size: int) -> None:
@@ -95,13 +139,24 @@ class _Counted:
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._size += len(message.get("body", b""))
+            body = message.get("body", b"")
+            self.size += len(body)
+            if not self._passed_on and self.size > OF_STRANGERS // 2:
+                self._values += body.count(b",") + body.count(b"[") + body.count(b"{")
             try:
-                await self.expect(self._size)
+                await self.expect(self.size)
+                self._rule.check_values(self._values)
             except HTTPException:
                 self._refused = True
                 raise
-            if self._size > LARGE and not message.get("more_body", False) and self.when_large is not None:
+            if self._admitted and not message.get("more_body", False) and self.when_known is not None:
+                turn, self.when_known = self.when_known(), None
+                try:
+                    await turn
+                except ServiceError as error:
+                    self._refused = True
+                    raise HTTPException(*explained(error), headers=_CLOSE) from None
+            if self.size > LARGE and not message.get("more_body", False) and self.when_large is not None:
                 waiting, self.when_large = self.when_large(), None
                 await waiting
         return message

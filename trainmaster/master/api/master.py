@@ -102,7 +102,7 @@ def master(services: UsesServices) -> MasterAnswer:
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
         rbac_enabled=settings.roles,
-        max_context_bytes=settings.max_context_bytes,
+        max_context_bytes=settings.limits.context * 2**20,
         strict_job_queue_control=settings.roles and settings.strict_queue,
     )
 

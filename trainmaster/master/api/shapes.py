@@ -10,11 +10,13 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
 
+from trainmaster.config.limits import in_force
 from trainmaster.config.secrets import masked, masked_text
 from trainmaster.master.db import tables
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import logs, metrics
+from trainmaster.master.services import bounds, logs, metrics
 from trainmaster.master.services.clusters import ServedPool
+from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import ExperimentView
 from trainmaster.master.services.paging import Window
 
@@ -61,6 +63,30 @@ class Body(Storable):
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
         return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _within_limits(self) -> Self:
+        """Raises Invalid. What has limits of its own, as configurations do, is looked at where that is known."""
+        for name, value in self:
+            if isinstance(value, str):
+                if (key := _LENGTHS.get(name)) is not None:
+                    bounds.check_length(value, key, f"{name} ({value:.40} ...)")
+            elif isinstance(value, list) and value and isinstance(value[0], str | int):
+                key = "labels" if name == "labels" else "ids"
+                if excess := in_force().over(key, len(value), f"{name} has {{}} entries"):
+                    raise Invalid(excess)
+                for text in value:
+                    if isinstance(text, str):
+                        bounds.check_length(text, "name", f"An entry of {name} ({text:.40} ...)")
+            elif name == "metadata" and isinstance(value, dict):
+                bounds.check_metadata(value)
+        return self
+
+
+_LENGTHS = {
+    **dict.fromkeys(("name", "username", "display_name", "label", "key"), "name"),
+    **dict.fromkeys(("description", "notes", "comment", "message"), "text"),
+}
 
 
 class Error(Shape):

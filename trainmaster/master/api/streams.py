@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +15,10 @@ from trainmaster.master.services.store import Store, Wakeups
 
 PAGE = 2000  # log lines read at once
 LOOK_AGAIN = 5.0  # seconds after which a follower looks again even if nothing woke it
+
+
+ReadLines = Callable[[str, int, int, bool], Awaitable[list[logs.StoredLine]]]
+"""Lines of a task with ids above one, at most so many, the newest first or last."""
 
 
 def line_of(message: dict[str, Any]) -> bytes:
@@ -45,22 +49,20 @@ async def log_fields(
 
 
 async def log_lines(
-    store: Store, wakeups: Wakeups, task_id: str, where: logs.LogFilter, *, limit: int, follow: bool, newest_first: bool
+    read: ReadLines, store: Store, wakeups: Wakeups, task_id: str, *, limit: int, follow: bool, newest: bool
 ) -> AsyncIterator[logs.StoredLine]:
-    """Lines of a task; `follow` goes on until the task is over and everything has been read."""
+    """Lines of a task, read by `read`; `follow` goes on until the task is over and everything has been read."""
     last, sent = 0, 0
     with wakeups.listening(f"task:{task_id}") as woken:
         while True:
             woken.clear()
             over = await run_in_threadpool(trials.is_over, store, task_id)
             room = PAGE if limit <= 0 else min(PAGE, limit - sent)
-            lines = await run_in_threadpool(
-                logs.read, store, task_id, where, after_id=last, limit=room, newest_first=newest_first
-            )
+            lines = await read(task_id, last, room, newest)
             for line in lines:
                 yield line
             sent += len(lines)
-            if newest_first or 0 < limit <= sent:
+            if newest or 0 < limit <= sent:
                 return
             if lines:
                 last = lines[-1].id

@@ -16,8 +16,11 @@ from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
-from trainmaster.master.api.streams import line_of, log_fields, log_lines
+from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
+from trainmaster.master.db.errand import worked
 from trainmaster.master.services import logs, standalone, trials
+from trainmaster.master.services.errors import ServiceError
+from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.task_conductor import GENERIC
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
@@ -72,8 +75,8 @@ async def task_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    await run_in_threadpool(logs.check, services.store, where)
-    return _stream(services, task_id, where, limit, follow, bool(descending), {})
+    await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
+    return await _stream(services, caller, task_id, where, limit, follow, bool(descending), {})
 
 
 @router.get("/trials/{trial_id}/logs")
@@ -87,8 +90,8 @@ async def trial_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
-    await run_in_threadpool(logs.check, services.store, where)
-    return _stream(services, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
+    await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
+    return await _stream(services, caller, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
 @router.get("/tasks/{task_id}/logs/fields")
@@ -117,8 +120,9 @@ def _fields(services: UsesServices, task_id: str, follow: bool) -> StreamingResp
     return StreamingResponse(body(), media_type="application/json")
 
 
-def _stream(
+async def _stream(
     services: UsesServices,
+    caller: Caller,
     task_id: str,
     where: logs.LogFilter,
     limit: int,
@@ -126,14 +130,37 @@ def _stream(
     newest_first: bool,
     extra: Json,
 ) -> StreamingResponse:
+    """What is wrong with the first lines is said as of any request, what goes wrong later is the stream's last line."""
+    read = _reading(services, caller, where)
+    lines = log_lines(read, services.store, services.wakeups, task_id, limit=limit, follow=follow, newest=newest_first)
+    first = None if follow else await anext(lines, None)
+
     async def body() -> AsyncIterator[bytes]:
-        lines = log_lines(
-            services.store, services.wakeups, task_id, where, limit=limit, follow=follow, newest_first=newest_first
-        )
-        async for line in lines:
-            yield line_of(log_line(line) | extra)
+        if first is not None:
+            yield line_of(log_line(first) | extra)
+        try:
+            async for line in lines:
+                yield line_of(log_line(line) | extra)
+        except ServiceError as error:
+            yield json.dumps({"error": {"message": error.message}}).encode() + b"\n"
 
     return StreamingResponse(body(), media_type="application/json")
+
+
+def _reading(services: UsesServices, caller: Caller, where: logs.LogFilter) -> ReadLines:
+    """How lines are read: searches with a place of the caller's share, of which there are few."""
+
+    async def read(task_id: str, after_id: int, room: int, newest_first: bool) -> list[logs.StoredLine]:
+        @worked
+        def look() -> list[logs.StoredLine]:
+            return logs.read(services.store, task_id, where, after_id=after_id, limit=room, newest_first=newest_first)
+
+        if not where.search_text:
+            return await run_in_threadpool(look)
+        async with services.shares.one_of((caller.user_id, "search"), services.settings.limits.searches, "searches"):
+            return await run_in_threadpool(look)
+
+    return read
 
 
 @router.get("/tasks/{task_id}")

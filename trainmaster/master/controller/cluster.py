@@ -13,16 +13,17 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from trainmaster.dispatchers.base import (
     Ambiguous,
     Announces,
     DispatcherError,
     JobRef,
+    Place,
     Rejected,
     Remains,
     Snapshot,
@@ -30,12 +31,12 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.master.controller.replay import Replay, Unread
 from trainmaster.master.db.presence import AWAY, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services import (
     agenda,
-    allocations,
     endings,
     jobspec,
     last_words,
@@ -46,7 +47,7 @@ from trainmaster.master.services import (
 )
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Cluster, Clusters
-from trainmaster.master.services.errors import NotFound, ServiceError, Unavailable
+from trainmaster.master.services.errors import ServiceError, Unavailable
 from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
@@ -58,8 +59,8 @@ TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined fo
 UNREACHABLE_DELAY = 30.0
 SUBMIT_POLL = 0.25  # seconds between two looks while submits keep others waiting
 NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
+REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
-CHUNK = 1000  # records of a spool taken in by one transaction
 PROMPT = 0.02  # seconds that a pass waits for a look, so that a quick answer is of use at once
 COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
 SPACING = 0.4  # seconds between the beginnings of two passes where there is news all the time
@@ -96,6 +97,7 @@ class ClusterLoop:
         self._due_asked = now()  # when it was asked last what is due
         self._limited = False  # some may wait for others of their experiment to end
         self._backlog: sightings.Backlog | None = None
+        self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits for what they left
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
         self._patience = Patience()
@@ -372,12 +374,16 @@ class ClusterLoop:
         """Those of one experiment end together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
-        verdicts = {found.allocation_id: found for found in endings.verdicts(self._settings, over)}
+        decided = list(endings.verdicts(self._settings, over))
+        self._replays = {one.allocation_id: self._replays.get(one.allocation_id) for one in decided}
+        # Who left much to read is not to hold up who left little.
+        verdicts = {found.allocation_id: found for found in sorted(decided, key=self._spent)}
 
         def conclude(allocation_id: str) -> None:
             found = verdicts[allocation_id]
             if not next(in_time) or (not found.complete and not self._replayed(found)):
                 return
+            found = self._charged(found)
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
             self._unread.pop(found.allocation_id, None)
@@ -429,35 +435,31 @@ class ClusterLoop:
     def _replayed(self, found: endings.Verdict) -> bool:
         """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
         allocation_id = found.allocation_id
-        remains = self._read(found.token, found.run_as)
-        if remains is None:
+        replay = self._replays.get(allocation_id)
+        if replay is None:
+            replay = self._replays[allocation_id] = Replay(self._store, self._settings, found)
+        try:
+            over = replay.go_on(partial(self._read, found.token, found.run_as), time.monotonic() + REPLAY_TURN)
+        except Unread:
             tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
             return tries >= READ_TRIES
-        for stream, content in remains.streams.items():
-            self._replay(allocation_id, stream, content)
-        return True
+        if not over:
+            self._wake.set()
+        return over
 
-    def _replay(self, allocation_id: str, stream: str, content: bytes) -> None:
-        """As the runtime delivers: a record that cannot be stored is found by halving, and leaves its number behind."""
-        records = _records(content)
-        first, size = 1, CHUNK
-        while first <= len(records):
-            chunk = records[first - 1 : first - 1 + size]
-            try:
-                answer = allocations.take_reports(
-                    self._store, self._settings, allocation_id, stream, first, chunk, replayed=True
-                )
-            except ServiceError as error:
-                if isinstance(error, NotFound):
-                    return  # its experiment was deleted
-                if size > 1:
-                    size = max(min(size, len(chunk)) // 2, 1)
-                else:
-                    records[first - 1] = {"kind": "unreadable", "why": error.message}
-                continue
-            if answer.acked < first:
-                return
-            first, size = answer.acked + 1, CHUNK
+    def _spent(self, found: endings.Verdict) -> float:
+        replay = self._replays.get(found.allocation_id)
+        return replay.spent if replay is not None else 0.0
+
+    def _charged(self, found: endings.Verdict) -> endings.Verdict:
+        """A job that flooded its folder ended by its own fault, whoever took it down then."""
+        replay = self._replays.get(found.allocation_id)
+        if replay is None or not replay.flood:
+            return found
+        endings.note_flood(self._store, found.allocation_id, replay.flood)
+        if found.outcome.kind is not OutcomeKind.INFRASTRUCTURE:
+            return found
+        return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
 
     def _collect(self) -> None:
         """Remove the folders of ended jobs once the scheduler has let go of them too."""
@@ -477,9 +479,10 @@ class ClusterLoop:
 
         self._patience.each(what, [*folders, *resting], collect)
 
-    def _read(self, token: str, user: str | None) -> Remains | None:
+    def _read(self, token: str, user: str | None, places: Mapping[str, Place] | None = None) -> Remains | None:
+        """What a job left; of its streams only with `places`."""
         try:
-            return self._dispatcher.collect(token, user)
+            return self._dispatcher.collect(token, user, places, self._settings.limits.spool * 2**20)
         except DispatcherError as error:
             log.warning("the folder of job %s could not be read: %s", token, error)
             return None
@@ -493,16 +496,3 @@ class ClusterLoop:
             log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
             return False
         return True
-
-
-def _records(content: bytes) -> list[dict[str, Any]]:
-    """The complete lines of a spool. A line that is not JSON stands for itself, so that numbers stay right."""
-    lines = content.split(b"\n")[:-1]
-    found = []
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        found.append(record if isinstance(record, dict) else {"kind": "unreadable"})
-    return found

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from trainmaster.master.db.errand import OF_OURSELVES
 from trainmaster.master.db.presence import AWAY, Presence, in_short
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,15 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Presence | No
         json_serializer=lambda value: json.dumps(value, separators=(",", ":"), allow_nan=False),
         connect_args={"application_name": "trainmaster", "connect_timeout": 10, **watched},
     )
+
+    @event.listens_for(engine, "connect")
+    def bound(connection: Any, _: object) -> None:
+        """What the server itself does when this process hangs (a statement ends) or is gone (as well)."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET statement_timeout = {2 * OF_OURSELVES * 1000:.0f}")
+            if connection.server_version >= 14_00_00:
+                cursor.execute("SET client_connection_check_interval = 5000")
+        connection.commit()
 
     @event.listens_for(engine, "checkin")
     def note(_: object, record: ConnectionPoolEntry) -> None:

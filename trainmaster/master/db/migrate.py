@@ -10,6 +10,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
+from trainmaster.master.db.errand import unhurried
+
 _LOCK = 7301_0001  # advisory lock: two masters must not migrate at once
 
 
@@ -38,7 +40,8 @@ def revisions() -> list[str]:
 def upgrade(engine: Engine, to: str = "head") -> None:
     """Run every migration the database has not seen, in one transaction. Raises SchemaTooNew."""
     config = _config()
-    with engine.begin() as connection:
+    with unhurried(), engine.begin() as connection:
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         found = MigrationContext.configure(connection).get_current_revision()
         if found and found not in revisions():

@@ -3,7 +3,7 @@
 A client that waits for a statement waits for ever when the server hangs: no time limit of the server's is kept by a
 server that is stopped, and the network shows nothing. So one connection asks a small question all the time. When that
 is not answered, the statements of all others fail at once, and none is begun until it is answered again. While it is,
-a statement may take as long as it needs.
+a statement may take as long as its errand lets it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from psycopg2 import extensions
 from sqlalchemy import make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from trainmaster.master.db.errand import ERRAND
 
 log = logging.getLogger(__name__)
 
@@ -127,12 +129,16 @@ def _wait(connection: Any) -> None:
     """psycopg2 calls this instead of waiting itself (psycopg2.extensions.set_wait_callback)."""
     why_away: Callable[[], str] | None = getattr(connection, "why_away", None)
     connecting = connection.status == extensions.STATUS_SETUP
-    deadline = time.monotonic() + CONNECT
+    began, cancelled = time.monotonic(), False
     while not _ready(connection, LOOK):
+        waited = time.monotonic() - began
         if why_away is not None and (why := why_away()):
             raise psycopg2.OperationalError(f"the database is away: {why}")
-        if connecting and time.monotonic() > deadline:
+        if connecting and waited > CONNECT:
             raise psycopg2.OperationalError(f"no connection within {CONNECT:.0f} s")
+        if not connecting and not cancelled and ERRAND.get().over(waited):
+            connection.cancel()  # its answer, an error, is then waited for
+            cancelled = True
 
 
 def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> None:

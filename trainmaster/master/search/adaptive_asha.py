@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .actions import ExitReason
+from .actions import ExitReason, SearchError
 from .async_halving import AsyncHalving, Goal
 from .method import Method, Orders, Report
+
+MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,15 @@ def make_brackets(
         # Logarithms in doubles, as upstream: whole powers may come out one lower (243 = 3**5 gives 4).
         by_time = int(math.log(max_time) / math.log(divisor)) + 1
         by_trials = int(math.log(max_trials) / math.log(divisor)) + 1
-        most = min(max_rungs, by_time, by_trials)
+        most = min(max_rungs, by_time, by_trials, MOST_RUNGS)
         least = {"conservative": 1, "standard": (most - 1) // 2 + 1, "aggressive": most}[mode]
         rungs = list(range(most, least - 1, -1))
-    trials = bracket_trials(max_trials, divisor, rungs)
+    try:
+        trials = bracket_trials(max_trials, divisor, rungs)
+    except OverflowError:
+        raise SearchError(
+            f"searcher: brackets of {rungs[0]} rungs with the divisor {divisor:g} are too large"
+        ) from None
     rungs = rungs[: len(trials)]
     concurrent = bracket_concurrency(max_concurrent, divisor, trials)
     return [Bracket(*sizes) for sizes in zip(rungs, trials, concurrent, strict=True)]

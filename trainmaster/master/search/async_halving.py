@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .actions import ExitReason
+from .actions import ExitReason, SearchError
 from .method import Budget, Method, Orders, Report
 
 WORST = sys.float_info.max
@@ -52,7 +52,12 @@ class Rung:
 
 def rung_units(rungs: int, divisor: float, max_time: int) -> list[int]:
     """How long a trial trains before each rung compares it, in units of the time metric, from its start."""
-    return [max(int(max_time / divisor ** (rungs - i - 1)), 1) for i in range(rungs)]
+    try:
+        return [max(int(max_time / divisor ** (rungs - i - 1)), 1) for i in range(rungs)]
+    except OverflowError:
+        raise SearchError(
+            f"searcher: {rungs} rungs with the divisor {divisor:g} are more than any training time can be divided into"
+        ) from None
 
 
 class AsyncHalving(Method):

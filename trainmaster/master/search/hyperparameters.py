@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -80,6 +80,27 @@ class Grid:
             key: self._fill(space[key], values) if _kind(space[key], key) == "group" else values.pop()
             for key in sorted(space)
         }
+
+
+def axis_lengths(space: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, int]]:
+    """How many values a grid takes for each hyperparameter (its full name), without making any of them."""
+    for key in sorted(space):
+        value, name = space[key], f"{prefix}{key}"
+        kind = _kind(value, name)
+        try:
+            match kind:
+                case "group":
+                    yield from axis_lengths(value, f"{name}.")
+                case "literal" | "const":
+                    yield name, 1
+                case "categorical":
+                    yield name, len(value["vals"])
+                case "int":
+                    yield name, min(_count(value, name), index(value["maxval"]) - index(value["minval"]) + 1)
+                case _:
+                    yield name, _count(value, name)
+        except (KeyError, TypeError, ValueError) as error:
+            raise _unreadable(name, error) from None
 
 
 def grid_axis(value: Any, name: str = "hyperparameter") -> list[Any]:

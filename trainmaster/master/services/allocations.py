@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.services import job_log, metrics
+from trainmaster.master.services import bounds, job_log, metrics
 from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Invalid, NotFound
@@ -142,6 +142,7 @@ def _take_core(session: Session, conductor: Conductor, allocation_id: str, trial
     intake = Intake(session, conductor, trial, allocation)
     reports: list[metrics.Report] = []
     for record in fresh:
+        bounds.check_tree(record, "A record")
         kind = record.get("kind")
         if kind == "metrics":
             reports.append(_report(record))
@@ -201,7 +202,9 @@ def _take_status(intake: Intake, record: Json) -> None:
 
 
 def _take_metadata(intake: Intake, record: Json) -> None:
-    intake.trial.run_metadata = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
+    kept = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
+    bounds.check_metadata(kept)
+    intake.trial.run_metadata = kept
 
 
 def _take_early_exit(intake: Intake, record: Json) -> None:

@@ -21,6 +21,7 @@ from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.creation import refusal
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.search_limits import refuse_excess
 from trainmaster.master.services.store import Settings, Store
 
 SOURCE = "overrideConfig"
@@ -47,6 +48,7 @@ def go_on(
         caller.check(workspace_id)
         trial = _only_trial(conductor)
         config = _overridden(row, overrides)
+        refuse_excess(settings.limits, config)
         policies.refuse(conductor.session, workspace_id, config)
         served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
         config["resources"]["resource_pool"] = row.resource_pool = served.pool.name

@@ -18,7 +18,7 @@ from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.master.db.tables import Experiment, Job, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import archives, bindings, policies, templates
+from trainmaster.master.services import archives, bindings, bounds, policies, templates
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -29,6 +29,7 @@ from trainmaster.master.services.feasibility import refuse_impossible
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.projects import open_for
+from trainmaster.master.services.search_limits import refuse_excess
 from trainmaster.master.services.store import Settings, Store
 
 UNCATEGORIZED = 1  # the project of experiments that name none
@@ -63,10 +64,13 @@ def create(
 ) -> Experiment:
     """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
     plan = _plan(store, clusters, defaults, caller, order)
+    refuse_excess(settings.limits, plan.config)
     refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
-    archive = pack(order.files, settings.max_context_bytes)
+    archive = pack(order.files, settings.limits.context * 2**20)
     source = order.parent_id if not order.files else None
     with store.transaction() as session:
+        live = (Experiment.owner_id == caller.user_id, Experiment.end_time.is_(None))
+        bounds.check_count(session, "experiments", "You have {} experiments that have not ended", *live)
         size = len(archive) if source is None else archives.size(session, source)
         job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
         session.add(job)

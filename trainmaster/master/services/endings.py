@@ -88,7 +88,8 @@ def note_explanation(store: Store, allocation_id: str, state: JobState, text: st
 @dataclass(frozen=True)
 class Verdict:
     """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
-    runtime came up; when it did not, what the scheduler captured of the job is all there is to read."""
+    runtime came up; when it did not, what the scheduler captured of the job is all there is to read. `taken`: records
+    of each stream that have been taken in; `written`: those that the exit records of its nodes count."""
 
     allocation_id: str
     experiment_id: int | None
@@ -97,6 +98,9 @@ class Verdict:
     outcome: Outcome
     complete: bool
     leased: bool
+    num_nodes: int
+    taken: Mapping[str, int]
+    written: Mapping[str, int]
 
 
 def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
@@ -106,18 +110,32 @@ def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]
         row = one.allocation
         outcome = verdict(attempt_of(row), time, settings.lost_after)
         if outcome is not None:
-            leased, complete = row.lease_job is not None, _complete(one)
-            yield Verdict(row.id, one.experiment_id, row.token, row.run_as, outcome, complete, leased)
+            leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
+            complete = _complete(row, taken, written)
+            yield Verdict(
+                *(row.id, one.experiment_id, row.token, row.run_as, outcome),
+                *(complete, leased, row.num_nodes, taken, written),
+            )
 
 
-def _complete(ending: Ending) -> bool:
-    row, taken = ending.allocation, ending.taken or {}
-    if len(row.exits) < row.num_nodes:
-        return row.lease_job is None  # a job that never leased has reported nothing
+def _written(row: Allocation) -> dict[str, int]:
     written: dict[str, int] = {}
     for record in row.exits.values():
         written.update(record.get("spool") or {})
+    return written
+
+
+def _complete(row: Allocation, taken: Mapping[str, int], written: Mapping[str, int]) -> bool:
+    if len(row.exits) < row.num_nodes:
+        return row.lease_job is None  # a job that never leased has reported nothing
     return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
+
+
+def note_flood(store: Store, allocation_id: str, sentence: str) -> None:
+    """In the log of its task."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id)
+        logs.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
 
 
 def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:

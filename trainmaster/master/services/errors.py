@@ -8,7 +8,9 @@ ServiceError
 |-- Conflict         it does not fit the state of things            409
 |-- NotServed        Determined has it, this master has not         501
 |-- Unavailable      something that must be asked does not answer   503
-`-- TooLarge         more than the master takes                     413
+|-- TooLarge         more than the master takes                     413
+|-- TooSlow          it took longer than a request may              408
+`-- Busy             its sender has too much under way              429
 """
 
 from __future__ import annotations
@@ -55,4 +57,12 @@ class NotServed(ServiceError):
 
 
 class Unavailable(ServiceError):
+    pass
+
+
+class TooSlow(ServiceError):
+    pass
+
+
+class Busy(ServiceError):
     pass

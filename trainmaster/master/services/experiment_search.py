@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import ARRAY, ColumnElement, Double, Text, and_, case, cast, func, literal, not_, or_, select, true
 from sqlalchemy.dialects.postgresql import JSONB
 
+from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Experiment, Project, Trial, User
 from trainmaster.master.services import experiments
 from trainmaster.master.services.errors import Invalid
@@ -109,7 +110,18 @@ def parsed(wanted: str) -> dict[str, Any]:
         raise Invalid(f"filter: it is no JSON: {error}.") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("filterGroup") or {}, dict):
         raise Invalid("filter: a JSON object with a filterGroup is wanted.")
+    _check_width(tree)
     return tree
+
+
+def _check_width(tree: Json) -> None:
+    level, conditions = [tree.get("filterGroup")], 0
+    for _ in range(DEEPEST + 2):
+        children = [group["children"] for group in level if isinstance(group, dict) and "children" in group]
+        level = [child for some in children if isinstance(some, list) for child in some]
+        conditions += len(level)
+        if excess := in_force().over("conditions", conditions, "filter: there are {} conditions and groups"):
+            raise Invalid(excess)
 
 
 def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
@@ -214,14 +226,21 @@ def measured_column(name: str) -> Column | None:
     """`hp.NAME` or `GROUP.METRIC.STAT` of the joined trial; None for any other name."""
     head, _, rest = name.partition(".")
     if head == "hp" and rest:
-        value = func.jsonb_extract_path(Trial.__table__.c.hparams, *rest.split("."), type_=JSONB)
-        return Column(value, "json")
+        return Column(at_path(Trial.__table__.c.hparams, rest), "json")
     metric, _, stat = rest.rpartition(".")
     if metric and stat in STATS:
         key = SUMMARY.get(head, head)
         value = func.jsonb_extract_path(Trial.__table__.c.summary_metrics, key, metric, stat, type_=JSONB)
         return Column(as_number(value), "number")
     return None
+
+
+def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
+    """What a JSON column has at `a.b.c`. Raises Invalid."""
+    parts = path.split(".")
+    if excess := in_force().over("conditions", len(parts), f"The path {path:.40}... has {{}} parts"):
+        raise Invalid(excess)
+    return column.op("#>", return_type=JSONB())(literal(parts, ARRAY(Text)))
 
 
 def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -231,7 +250,10 @@ def as_number(value: ColumnElement[Any]) -> ColumnElement[Any]:
 def order_of(sort: str, find: Find) -> list[ColumnElement[Any]]:
     """`column=asc,column=desc` for ORDER BY. Raises Invalid."""
     found: list[ColumnElement[Any]] = []
-    for part in filter(None, sort.split(",")):
+    parts = list(filter(None, sort.split(",")))
+    if excess := in_force().over("conditions", len(parts), "sort: there are {} columns"):
+        raise Invalid(excess)
+    for part in parts:
         name, _, direction = part.partition("=")
         if direction not in ("", "asc", "desc"):
             raise Invalid(f"sort: {part!r} is not COLUMN=asc or COLUMN=desc.")

@@ -10,6 +10,7 @@ from sqlalchemy import ARRAY, ColumnElement, Integer, any_, func, literal, or_, 
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.tables import (
     Allocation,
     Experiment,
@@ -26,6 +27,7 @@ from trainmaster.master.services.conductor import conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.search_limits import refuse_excess
 from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.workspaces import refuse_registered
 
@@ -193,9 +195,10 @@ def story(store: Store, trial_id: int) -> list[Story]:
         return list(session.scalars(select(Story).where(mine).order_by(Story.id)))
 
 
-def preview(config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]:
+def preview(limits: Limits, config: ExperimentConfig, seed: int) -> list[tuple[int, int | None]]:
     """How many trials of which length the search would run."""
     resolved = config.to_json()
+    refuse_excess(limits, resolved)
     try:
         return simulate(resolved["searcher"], resolved["hyperparameters"], seed)
     except SearchError as error:

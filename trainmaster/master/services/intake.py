@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from trainmaster.config.limits import in_force
 from trainmaster.master.services import metrics
 from trainmaster.master.services.allocations import HEARTBEAT_GRAIN, ReportAnswer
 from trainmaster.master.services.clock import from_epoch, now
@@ -23,6 +24,8 @@ from trainmaster.master.services.job_log import Json
 from trainmaster.master.services.store import Store
 
 _FIELDS = frozenset({"t", "kind", "group", "steps_completed", "metrics"})
+_FEW_GROUPS = 10
+_SHORT = 200  # characters of a name that nobody counts
 _EXACT = 2**53  # integers beyond are no floats
 
 
@@ -53,6 +56,8 @@ def _is_measurement(record: Json) -> bool:
         and 0 < steps <= metrics.MAX_STEPS
         and type(measured) is dict
         and "" not in measured
+        and len(group) <= _SHORT
+        and max(map(len, measured), default=0) <= _SHORT
         and "t" in record
         and all(
             math.isfinite(value) if type(value) is float else type(value) is int and abs(value) < _EXACT
@@ -108,11 +113,14 @@ class _Gathering:
             # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
             if attempt.trial_id in taken or skip < 0 or not _goes_on(attempt.total_batches, fresh):
                 continue
+            summed = _summed(attempt, fresh) if fresh else {}
+            if fresh and not _few(summed["summary"]):
+                continue
             taken.add(attempt.trial_id)
             acked = attempt.acked + len(fresh)
             if fresh:
                 rows += [_row(attempt, record) for record in fresh]
-                changed.append(_summed(attempt, fresh))
+                changed.append(summed)
                 streams.append({"id": attempt.id, "acked": acked})
             gone = attempt.ended_at is not None or attempt.kill_at is not None
             preempt = attempt.preempt_reason or "asked to" if attempt.preempt_at is not None else None
@@ -169,6 +177,12 @@ def _summed(attempt: _Attempt, records: Sequence[Json]) -> Json:
         "summary": metrics.summarised(from_json(attempt.summary), added),
         "total": max(attempt.total_batches, *(record["steps_completed"] for record in records)),
     }
+
+
+def _few(summary: Json) -> bool:
+    """Whether the trial has no more metrics than it may."""
+    most = in_force().metric_names
+    return len(summary) < _FEW_GROUPS and all(len(names) <= most for names in summary.values())
 
 
 def _json(rows: Sequence[Json]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,6 +13,8 @@ from sqlalchemy import ARRAY, ColumnElement, RowMapping, Text, bindparam, func, 
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import Limits
+from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.condensed import log_blocks as blocks
 from trainmaster.master.db.tables import task_logs
 from trainmaster.master.services import log_blocks
@@ -152,15 +155,41 @@ class Notes:
         self._lines.clear()
 
 
-def check(store: Store, where: LogFilter) -> None:
-    """Raises Invalid for a regular expression that the database does not understand."""
+def check(store: Store, limits: Limits, where: LogFilter) -> None:
+    """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose search
+    may take for ever: with references to what it has found before, PostgreSQL tries all ways there are."""
+    if excess := limits.over("pattern", len(where.search_text), "The text that is searched for has {} characters"):
+        raise Invalid(excess)
+    for name, wanted in (("allocation", where.allocation_ids), ("agent", where.agent_ids), ("rank", where.rank_ids)):
+        if excess := limits.over("conditions", len(wanted), f"The filter names {{}} {name}s"):
+            raise Invalid(excess)
     if where.regex and where.search_text:
+        _check_pattern(where.search_text)
         with store.transaction() as session:
             try:
                 session.execute(select(literal("").regexp_match(where.search_text)))
             except DataError as error:
                 why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
                 raise Invalid(f"{where.search_text!r} is no regular expression: {why}.") from None
+
+
+def _check_pattern(pattern: str) -> None:
+    """RE2, which knows nothing that takes for ever, must understand it too; but what it takes for the number of a
+    character (`\\12`) is a reference for PostgreSQL, and some escapes are PostgreSQL's own."""
+    escapes = re.findall(r"\\(.)", pattern, re.DOTALL)
+    if any(letter in "123456789" for letter in escapes):
+        raise Invalid(
+            f"{pattern!r} refers back to what it has found (\\1 to \\9), which a search in logs cannot do: it may take "
+            "for ever. Write out what is looked for."
+        )
+    shared = re.sub(r"\\(.)", lambda found: _SAME.get(found[1], found[0]), pattern, flags=re.DOTALL)
+    try:
+        compiled(shared)
+    except BadPattern as error:
+        raise Invalid(f"{pattern!r} is no regular expression: {error}.") from None
+
+
+_SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # what RE2 calls PostgreSQL's constraints
 
 
 def read(

@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
+from trainmaster.config.limits import in_force
 from trainmaster.master.db.tables import Checkpoint, Trial, metrics
+from trainmaster.master.services import bounds
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.store import Store
 
@@ -78,13 +80,17 @@ class Report:
 
 def check(report: Report) -> None:
     """Raises Invalid with the name that does not fit."""
+    bounds.check_length(report.group, "metric_name", "The name of a metric group")
     if not report.group or "." in report.group:
         raise Invalid(f"The metric group {report.group!r} must not be empty or contain a dot.")
     if not 0 <= report.steps <= MAX_STEPS:
         raise Invalid(f"steps_completed must be between 0 and {MAX_STEPS}, but is {report.steps}.")
     if report.batch_metrics is not None and not isinstance(report.batch_metrics, list | tuple):
         raise Invalid("batch_metrics must be a list.")
+    bounds.check_tree(report.metrics, "The report")
+    bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
     for name, value in report.metrics.items():
+        bounds.check_length(name, "metric_name", f"The name of the metric {name:.60}")
         if not name:
             raise Invalid("A metric's name must not be empty.")
         if isinstance(value, int) and abs(value) > MAX_INTEGER:
@@ -140,6 +146,7 @@ def take(
             validated[report.steps] = report
             _note_validation(trial, report, row["metrics"][report.key], metric, smaller)
     trial.summary_metrics = summarised(trial.summary_metrics, added)
+    check_names(trial.summary_metrics, {group for group, _ in added})
     if rows:
         sent = json.dumps(rows, separators=(",", ":"), allow_nan=False, default=dt.datetime.isoformat)
         session.execute(_INSERT, {"rows": sent})
@@ -309,6 +316,18 @@ def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) ->
             after[key] = dict(summary.get(key, {}))
         after[key][name] = _after(after[key].get(name), values)
     return after
+
+
+def check_names(summary: Json, groups: Iterable[str]) -> None:
+    """Raises Invalid when a trial would have too many metrics: each of its reports works on the sums of all."""
+    most = in_force()
+    for group in groups:
+        if excess := most.over(
+            "metric_names", len(summary[_summary_key(group)]), f"The trial has {{}} {group} metrics"
+        ):
+            raise Invalid(excess)
+    if excess := most.over("metric_groups", len(summary), "The trial has {} groups of metrics"):
+        raise Invalid(excess)
 
 
 def _summary_key(group: str) -> str:

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
-from trainmaster.master.services import workspaces
+from trainmaster.master.services import bounds, workspaces
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
@@ -118,6 +118,7 @@ def create(
             raise Invalid(f"The workspace {workspace.name!r} is archived; unarchive it first.")
         if workspace.state:
             raise Conflict(f"The workspace {workspace.name!r} is being deleted.")
+        bounds.check_count(session, "things", "You have {} projects", Project.user_id == caller.user_id)
         _free_name(session, workspace_id, name, None)
         chosen = _free_key(session, key, None) if key else _made_key(session, name)
         row = Project(

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
-from trainmaster.master.services import trials, workspaces
+from trainmaster.master.services import bounds, trials, workspaces
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -132,6 +132,7 @@ def create(
     """Raises Invalid for a name that cannot be, Conflict for one that is taken."""
     with store.transaction() as session:
         home = _home(session, caller, workspace_id, workspace_name)
+        bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
         row = Model(
             name=_free_name(session, words.name or "", None),
             description=words.description or "",

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial
 from trainmaster.master.db.upkeep import Storage
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import allocations, log_watch, logs, metrics, storages, user_files
+from trainmaster.master.services import allocations, bounds, log_watch, logs, metrics, storages, user_files
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.conductor import Conductor, conducting
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -33,6 +33,8 @@ def take_metrics(
     store: Store, settings: Settings, caller: Caller, trial_id: int, run_id: int, report: metrics.Report
 ) -> None:
     """Raises Conflict for a run that another one has followed, Invalid, NotFound, Forbidden."""
+    bounds.check_tree(report.metrics, "The report")
+    bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
     clean = metrics.Report(
         report.group,
         report.steps,

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Text, cast, func, select
-from sqlalchemy.dialects.postgresql import JSONB
 
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.errors import Invalid, ServiceError
 from trainmaster.master.services.experiment_search import (
     Column,
+    at_path,
     condition,
     measured_column,
     order_of,
@@ -168,8 +168,7 @@ def _column(name: str) -> Column:
     if name in _COLUMNS:
         return _COLUMNS[name]
     if name.startswith("metadata."):
-        path = name.removeprefix("metadata.").split(".")
-        return Column(func.jsonb_extract_path(Trial.__table__.c.metadata, *path, type_=JSONB), "json")
+        return Column(at_path(Trial.__table__.c.metadata, name.removeprefix("metadata.")), "json")
     if found := measured_column(name):
         return found
     raise Invalid(

@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psycopg2 import errorcodes
 from sqlalchemy import Engine
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
+from trainmaster.config.limits import Limits
 from trainmaster.master.db.engine import notify, without_transaction
+from trainmaster.master.db.errand import ERRAND
 from trainmaster.master.db.presence import Presence
 from trainmaster.master.services.addresses import Network
-from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.errors import Invalid, ServiceError, TooSlow
 
 CHANNEL = "trainmaster"
+_PROGRAM_LIMIT = "54"  # the class of SQLSTATE: too many arguments, columns, levels
+_TOO_MUCH = (errorcodes.OUT_OF_MEMORY, errorcodes.CONFIGURATION_LIMIT_EXCEEDED)  # a full disk is not the statement's
 _SUBJECTS = "wake"  # in a session's info
 _NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
 
@@ -41,8 +46,7 @@ class Settings:
     lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
     preemption_timeout: float = 3600.0
     longest_poll: float = 60.0  # seconds that a request may wait for something to happen
-    max_context_bytes: int = 95 * 2**20
-    max_request_bytes: int = 160 * 2**20
+    limits: Limits = Limits()  # noqa: RUF009 - frozen
     log_retention_days: int | None = None  # where nobody says it; None is for ever
     roles: bool = False  # whether roles say who may do what
     creators_role: int | None = None  # what whoever makes a workspace gets in it
@@ -106,6 +110,8 @@ class Store:
             self._presence.check()
         try:
             yield
+        except OperationalError as error:
+            raise _of_the_statement(error) or error from None
         except DataError as error:
             why = str(error.orig).partition("\n")[0]
             raise Invalid(f"A value cannot be stored: {why}.") from None
@@ -113,6 +119,21 @@ class Store:
             if _NUL not in str(error):
                 raise
             raise Invalid("A text holds a NUL character, which cannot be stored.") from None
+
+
+def _of_the_statement(error: OperationalError) -> ServiceError | None:
+    """What PostgreSQL calls an operational error although it is there, and another statement would have its answer."""
+    code = str(getattr(error.orig, "pgcode", None) or "")
+    if code == errorcodes.QUERY_CANCELED:
+        return TooSlow(
+            f"The database did not answer within {ERRAND.get().seconds:.0f} s, which is all that one request may ask "
+            "of it: ask for less (a shorter span, a filter, a simpler pattern), or ask the administrator for a larger "
+            "limits.statement."
+        )
+    if code.startswith(_PROGRAM_LIMIT) or code in _TOO_MUCH:
+        why = str(error.orig).partition("\n")[0]
+        return Invalid(f"This is more than the database can work on at once: {why}. Ask for less.")
+    return None
 
 
 def wake(session: Session, *subjects: str) -> None:

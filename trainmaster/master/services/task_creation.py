@@ -17,7 +17,7 @@ from trainmaster.config.task import TaskConfig, parse_task, seconds_of
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
-from trainmaster.master.services import archives, bindings, event_files, policies, ssh_keys, templates
+from trainmaster.master.services import archives, bindings, bounds, event_files, policies, ssh_keys, templates
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.context import ContextFile, pack
 from trainmaster.master.services.creation import UNCATEGORIZED, pet_name, refusal
@@ -38,6 +38,7 @@ from trainmaster.master.services.task_conductor import (
 )
 
 Json = dict[str, Any]
+_ENDED = [state.value for state in TaskState if state.terminal]
 HOME = 1  # the workspace of tasks that name none
 WORDS: Mapping[str, str] = {
     COMMAND: "Command",
@@ -84,7 +85,7 @@ def create(
     Invalid, NotFound, Forbidden, Conflict."""
     found = plan(store, settings, clusters, defaults, caller, order)
     refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
-    archive = pack(order.files, settings.max_context_bytes)
+    archive = pack(order.files, settings.limits.context * 2**20)
     source = ""  # whose files it gets
     task_id = str(uuid.uuid4())
     config = found.config
@@ -99,6 +100,8 @@ def create(
         if order.forked_from and not order.files:
             _source(session, caller, order.forked_from)
             source = order.forked_from
+        live = (Standalone.owner_id == caller.user_id, Standalone.state.not_in(_ENDED))
+        bounds.check_count(session, "tasks", "You have {} tasks that have not ended", *live)
         job = Job(job_id=uuid.uuid4(), job_type=order.kind, owner_id=caller.user_id)
         session.add(job)
         session.flush()

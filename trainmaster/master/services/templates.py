@@ -14,8 +14,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
-from trainmaster.config.source import Document
+from trainmaster.config.source import Document, check_size
 from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
@@ -152,6 +153,10 @@ def _named(name: str) -> str:
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
     if left := masks(config):
         raise Invalid(f"{left[0]} holds {MASK}, which templates are shown with instead of the real value: write that.")
+    try:
+        check_size(config, "template")
+    except ConfigError as error:
+        raise Invalid(str(error)) from None
     document = Document("template", dict(config))
     _, complaints = check(ExperimentConfig, document.data, document)
     if complaints and check(TaskConfig, document.data, document)[1]:  # it may be for commands, notebooks and the like

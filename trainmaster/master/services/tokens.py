@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from trainmaster.master.db import changes
 from trainmaster.master.db.tables import User, UserSession
+from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.identity import ACCESS_TOKEN, SESSIONS, Caller, digest
@@ -81,6 +82,8 @@ def create(
         user = session.get(User, user_id)
         if user is None or not user.active:
             raise NotFound(f"There is no active user {user_id}.")
+        mine = (UserSession.user_id == user_id, UserSession.kind == ACCESS_TOKEN)
+        bounds.check_count(session, "things", "There are {} access tokens of this user", *mine)
         row = UserSession(
             user_id=user_id, token_hash=digest(token), expires_at=ends, kind=ACCESS_TOKEN, description=description
         )

@@ -60,7 +60,7 @@ def create_experiment(
     except ConfigError as error:
         raise refusal(error) from None
     shown = config.to_json()
-    archive = pack(order.files, settings.max_context_bytes)
+    archive = pack(order.files, settings.limits.context * 2**20)
     with store.transaction() as session:
         if external_id is not None:
             _alone(session, external_id)

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
+from trainmaster.master.services import bounds
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
@@ -91,6 +92,7 @@ def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
         here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
         if session.scalar(select(Webhook.id).where(Webhook.name == wish.name, here)) is not None:
             raise Conflict(f"There is a webhook {wish.name!r} there already.")
+        bounds.check_count(session, "things", "There are {} webhooks there", here)
         row = Webhook(
             name=wish.name, url=wish.url, kind=wish.kind, mode=wish.mode, workspace_id=wish.workspace_id, failure=""
         )

@@ -19,7 +19,7 @@ from trainmaster.master.db.organisation import WorkspacePin
 from trainmaster.master.db.registry import Model, ModelVersion
 from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, Workspace
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import standalone
+from trainmaster.master.services import bounds, standalone
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
@@ -110,6 +110,7 @@ def create(
     with store.transaction() as session:
         if change.account is not None:
             caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
+        bounds.check_count(session, "things", "You have {} workspaces", Workspace.user_id == caller.user_id)
         row = Workspace(name=_free_name(session, change.name or "", None), user_id=caller.user_id)
         _apply(row, clusters, change)
         session.add(row)

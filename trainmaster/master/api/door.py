@@ -1,0 +1,234 @@
+"""Who may hold connections to the master, and for how long without saying anything.
+
+uvicorn waits for ever for the rest of a request and takes any number of connections. Here the head of a request, and
+every 64 KB of its body, have a deadline; an address may hold only so many connections on which nobody has said yet who
+he is, and a user only so many; and before the process has no descriptors left, new connections are told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from starlette.types import Scope
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trainmaster.config.limits import Limits
+
+log = logging.getLogger(__name__)
+
+MOST_DESCRIPTORS = 65_536  # where the system would allow more, programs that close all of them would take long
+SPARE = 5  # one of so many descriptors is kept for the database, files and jobs
+LONGEST_HEAD = 64 * 2**10  # bytes
+PROGRESS = 64 * 2**10  # bytes that a body must bring in limits.body seconds
+_GREET = "trainmaster.greet"
+
+
+def raise_descriptors() -> int:
+    """Take as many descriptors as the system allows; how many that is."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft
+
+
+def greet(scope: Scope, who: Hashable) -> None:
+    """The connection of this request belongs to somebody known, from now on. From any thread."""
+    hear: Callable[[Hashable], None] | None = scope.get("state", {}).get(_GREET)
+    if hear is not None:
+        hear(who)
+
+
+class Door:
+    """Of one server: makes its connections' protocols and counts them."""
+
+    def __init__(self, limits: Limits, descriptors: int) -> None:
+        self.limits = limits
+        self._most = min(limits.connections, descriptors - descriptors // SPARE)
+        # Connections in the order in which they came, by address while nobody is known on them, then by user.
+        self._strangers: dict[str, dict[_Connection, None]] = {}
+        self._known: dict[Hashable, dict[_Connection, None]] = {}
+        self._refused = 0
+
+    def protocol(self, *args: Any, **kwargs: Any) -> _Connection:
+        """What uvicorn's `http` wants: a factory."""
+        return _Connection(self, *args, **kwargs)
+
+    def enter(self, connection: _Connection) -> str | None:
+        """Why it may not stay, as a sentence."""
+        connection.place = self._strangers.setdefault(connection.address, {})
+        connection.place[connection] = None
+        if len(connection.connections) > self._most and not self._make_room(connection):
+            return f"The master has {self._most} open connections (limits.connections); try again in a moment."
+        if len(connection.place) > self.limits.strangers and not _shorten(connection.place, connection):
+            return (
+                f"{self.limits.strangers} connections from {connection.address} are open on which nobody has logged in "
+                "(limits.strangers); close some."
+            )
+        return None
+
+    def leave(self, connection: _Connection) -> None:
+        self._forget(connection)
+
+    def befriend(self, connection: _Connection, who: Hashable) -> None:
+        if connection.place is None or connection.who == who:
+            return
+        self._forget(connection)
+        connection.who = who
+        connection.place = self._known.setdefault(who, {})
+        connection.place[connection] = None
+        if len(connection.place) > self.limits.user_connections:
+            _shorten(connection.place, connection)
+
+    def _make_room(self, newcomer: _Connection) -> bool:
+        """End a connection of whoever holds most of those that nobody is known on."""
+        return _shorten(max(self._strangers.values(), key=len), newcomer)
+
+    def _forget(self, connection: _Connection) -> None:
+        place, connection.place = connection.place, None
+        if place is None:
+            return
+        place.pop(connection, None)
+        if not place:
+            if connection.who is None:
+                self._strangers.pop(connection.address, None)
+            else:
+                self._known.pop(connection.who, None)
+
+    def note_refusal(self, sentence: str) -> None:
+        self._refused += 1
+        if self._refused & (self._refused - 1) == 0:  # the first, second, fourth, ...
+            log.warning("a connection was refused, number %d: %s", self._refused, sentence)
+
+
+def _shorten(place: dict[_Connection, None], newcomer: _Connection) -> bool:
+    """End the oldest of these connections that nothing is done for; whether there was one."""
+    for connection in place:
+        if connection is not newcomer and connection.idle:
+            connection.end()
+            return True
+    return False
+
+
+class _Connection(HttpToolsProtocol):
+    """One connection: uvicorn's, with deadlines."""
+
+    def __init__(self, door: Door, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._door = door
+        self.address = ""
+        self.who: Hashable | None = None
+        self.place: dict[_Connection, None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._head: int | None = 0  # bytes of a head that is not complete; None: a body, or an answer, is under way
+        self._body_comes = False
+        self._body = 0  # bytes of it since the last look
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done for it: no request came, or it is not complete."""
+        return self._head is not None or self.cycle is None or self.cycle.response_complete
+
+    def end(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+
+    # -- what uvicorn and the parser call
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        if sentence := self._door.enter(self):
+            self._door.note_refusal(sentence)
+            self._refuse(503, sentence)
+            return
+        self._set_timer(self._door.limits.header, self._too_slow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._door.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        if self._head is None and not self._body_comes and (self.cycle is None or self.cycle.response_complete):
+            self._head = 0
+        super().data_received(data)
+        # Most requests are complete at once: only others have a deadline.
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > LONGEST_HEAD:
+                self._refuse(431, f"The head of a request may have {LONGEST_HEAD} bytes.")
+            elif self._timer is None:
+                self._set_timer(self._door.limits.header, self._too_slow)
+        elif self._body_comes and self._timer is None:
+            self._set_timer(self._door.limits.body, self._look_at_body)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][_GREET] = self._greeted
+
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        self._head, self._body, self._body_comes = None, 0, True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._stop_timer()
+        self._body_comes = False
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._stop_timer()
+        self._door.leave(self)  # its server counts it from now on
+        super().handle_websocket_upgrade()
+
+    def _greeted(self, who: Hashable) -> None:
+        if who != self.who:
+            self.loop.call_soon_threadsafe(self._door.befriend, self, who)
+
+    # -- deadlines
+
+    def _look_at_body(self) -> None:
+        """What nobody reads on this side is not the client's fault."""
+        if self._body < PROGRESS and not self.flow.read_paused:
+            self._too_slow()
+            return
+        self._body = 0
+        self._set_timer(self._door.limits.body, self._look_at_body)
+
+    def _too_slow(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.end()  # an answer may be half sent
+        else:
+            self._refuse(408, "The request did not come in time (limits.header, limits.body).")
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        body = sentence.encode()
+        head = f"HTTP/1.1 {status} {_WORDS[status]}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        if not self.transport.is_closing():
+            self.transport.write(head.encode() + body)
+        self.end()
+
+    def _set_timer(self, seconds: float, then: Callable[[], None]) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, then)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+_WORDS = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}

@@ -1,0 +1,76 @@
+"""What a request's work is for: while its client waits, its statements may go on; when that has gone, they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trainmaster.master.db.errand import ERRAND, Errand
+
+PATIENCE = 1.0  # seconds for which nobody looks whether the client is there: most requests are over by then
+
+
+class Errands:
+    """An ASGI application in front of `app`. `longest`: seconds that the database may work on one statement."""
+
+    def __init__(self, app: ASGIApp, longest: float) -> None:
+        self._app, self._longest = app, longest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        errand = Errand(self._longest)
+        token = ERRAND.set(errand)
+        try:
+            if scope["type"] != "http":
+                await self._app(scope, receive, send)
+                return
+            client = _Client(errand, receive)
+            look = asyncio.get_running_loop().call_later(PATIENCE, client.watch)
+            try:
+                await self._app(scope, client.receive, send)
+            finally:
+                look.cancel()
+                client.stop()
+        finally:
+            ERRAND.reset(token)
+
+
+class _Client:
+    """Passes on what comes of a request, and notices when its client goes."""
+
+    def __init__(self, errand: Errand, receive: Receive) -> None:
+        self._errand, self._receive = errand, receive
+        self._one = asyncio.Lock()  # of two who wait for a piece of a body, one would be told that there is nothing
+        self._ended = False  # the body is there
+        self._kept: deque[Message] = deque()  # what the watcher has received for whoever reads the body
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def receive(self) -> Message:
+        async with self._one:
+            return self._kept.popleft() if self._kept else self._noted(await self._receive())
+
+    def watch(self) -> None:
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    def stop(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def _watch(self) -> None:
+        while not self._errand.gone:
+            if self._kept and not self._ended:  # a piece at a time
+                await asyncio.sleep(PATIENCE)
+                continue
+            async with self._one:
+                self._kept.append(self._noted(await self._receive()))
+
+    def _noted(self, message: Message) -> Message:
+        if message["type"] == "http.disconnect":
+            self._errand.gone = True
+        elif not message.get("more_body", False):
+            self._ended = True
+        return message

@@ -1,0 +1,174 @@
+"""What a job wrote and could not deliver, read from its folder piece by piece once it has gone.
+
+A job may leave anything there. So no more than a few megabytes are in memory at a time, a replay gives up its turn
+after a moment and goes on in a later pass, only the streams of the job's own nodes are read, no record beyond those
+that its exit records count, and of all that no more than the site's limits allow. How far it is, the database knows:
+the acknowledged number of each stream.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from trainmaster.config.limits import Limits
+from trainmaster.dispatchers.base import Place, Remains, StreamPiece
+from trainmaster.master.services import allocations, endings
+from trainmaster.master.services.errors import NotFound, ServiceError
+from trainmaster.master.services.store import Settings, Store
+
+CHUNK = 1000  # records of a spool taken in by one transaction
+CHUNK_BYTES = 2**20
+BEYOND = 2**62  # a place behind the end of any file
+Json = dict[str, Any]
+Read = Callable[[dict[str, Place]], Remains | None]
+
+
+class Unread(Exception):
+    """The folder cannot be read now."""
+
+
+class Replay:
+    """Of one attempt."""
+
+    def __init__(self, store: Store, settings: Settings, found: endings.Verdict) -> None:
+        self._store, self._settings, self._found = store, settings, found
+        self._places = {stream: Place(acked, -1) for stream, acked in found.taken.items()}
+        self._done: set[str] = set()
+        self._records = self._unreadable = 0
+        self._gone = False  # its experiment was deleted
+        self.spent = 0.0  # seconds
+        self.flood = ""  # why the rest is left out, as a sentence, where it is more than any honest job leaves
+
+    def go_on(self, read: Read, until: float) -> bool:
+        """Take in more, up to a moment; whether all that counts has been. Raises Unread, and as `Store.transaction`."""
+        began = time.monotonic()
+        try:
+            while not self._gone and not self.flood:
+                remains = read(self._places)
+                if remains is None:
+                    raise Unread
+                for stream, piece in remains.streams.items():
+                    if not self._counts(stream):
+                        self._end(stream)
+                    elif not self._take(stream, piece, until):
+                        return False
+                if self._done.issuperset(remains.streams):
+                    return True
+                if time.monotonic() >= until:
+                    return False
+            return True
+        finally:
+            self.spent += time.monotonic() - began
+
+    def _counts(self, stream: str) -> bool:
+        """Whether it is one that the runtimes of this job write, and not read yet."""
+        kind, _, rank = stream.partition("-")
+        mine = stream == "core" or (kind == "log" and rank.isdigit() and int(rank) < self._found.num_nodes)
+        return mine and stream not in self._done
+
+    def _end(self, stream: str) -> None:
+        self._done.add(stream)
+        self._places[stream] = Place(0, BEYOND)  # nothing more of it is asked for
+
+    def _take(self, stream: str, piece: StreamPiece, until: float) -> bool:
+        """False when time was over before all of it was taken in."""
+        line = piece.end.line - piece.content.count(b"\n")
+        offset = piece.end.offset - len(piece.content)
+        most = self._found.written.get(stream)  # None: its node could not say
+        for lines, size in _chunks(piece.content):
+            if most is not None and line >= most:
+                break
+            if time.monotonic() >= until:
+                self._places[stream] = Place(line, offset)
+                return False
+            fitting = lines if most is None else lines[: most - line]
+            self._records += len(fitting)
+            if self._records > self._limits.spool_records:
+                self._stop("spool_records", "it left more than {} records behind")
+                return True
+            if not self._store_lines(stream, line + 1, fitting):
+                return True
+            line, offset = line + len(lines), offset + size
+        self._places[stream] = piece.end
+        if piece.cut and (most is None or line < most):
+            self._stop("spool", "it left more than {} MB of reports behind")
+        elif not piece.more or (most is not None and line >= most):
+            self._end(stream)
+        return True
+
+    def _store_lines(self, stream: str, first: int, lines: Sequence[bytes]) -> bool:
+        """As the runtime delivers: a record that cannot be stored is found by halving, and leaves its number behind.
+        False: nothing more of this attempt is taken in."""
+        records = [_record(line, self._limits) for line in lines]
+        self._unreadable += sum(record.get("kind") == "unreadable" for record in records)
+        done, size = 0, CHUNK
+        while done < len(records):
+            if self._unreadable > self._limits.spool_unreadable:
+                self._stop("spool_unreadable", "it left more than {} lines behind that are no reports")
+                return False
+            chunk = records[done : done + size]
+            try:
+                answer = allocations.take_reports(
+                    self._store,
+                    self._settings,
+                    self._found.allocation_id,
+                    stream,
+                    first + done,
+                    chunk,
+                    replayed=True,
+                )
+            except NotFound:
+                self._gone = True
+                return False
+            except ServiceError as error:
+                if size > 1:
+                    size = max(min(size, len(chunk)) // 2, 1)
+                else:
+                    records[done] = {"kind": "unreadable", "why": error.message}
+                    self._unreadable += 1
+                continue
+            if answer.acked < first + done:
+                return True  # a gap: the file is not what it was
+            done, size = answer.acked + 1 - first, CHUNK
+        return True
+
+    @property
+    def _limits(self) -> Limits:
+        return self._settings.limits
+
+    def _stop(self, key: str, what: str) -> None:
+        said = what.format(getattr(self._limits, key))
+        self.flood = f"The job flooded its folder: {said} (limits.{key}). The rest is left out."
+
+
+def _chunks(content: bytes) -> Iterator[tuple[list[bytes], int]]:
+    """Lines in the order of the file, a bounded number and size at a time, and how many bytes they take in it."""
+    start = 0
+    while start < len(content):
+        lines: list[bytes] = []
+        place = start
+        while place < len(content) and len(lines) < CHUNK and place - start < CHUNK_BYTES:
+            end = content.index(b"\n", place)
+            lines.append(content[place:end])
+            place = end + 1
+        yield lines, place - start
+        start = place
+
+
+def _record(line: bytes, limits: Limits) -> Json:
+    """A line that is no report stands for itself, so that numbers stay right."""
+    # What a line is made into takes fifty times its room where it is all brackets.
+    if len(line) > limits.report_values and line.count(b",") + line.count(b"[") + line.count(b"{") > _roomy(limits):
+        return {"kind": "unreadable", "why": "it holds more values than limits.report_values allows"}
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    return record if isinstance(record, dict) else {"kind": "unreadable"}
+
+
+def _roomy(limits: Limits) -> int:
+    return 4 * limits.report_values  # commas stand in texts too

@@ -1,0 +1,62 @@
+"""How long the database may work on one statement, and for whom.
+
+What waits for a statement (`presence`) looks here four times a second: one that takes too long is cancelled on the
+server, and so is one that nobody waits for any more because the client of the request has gone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OF_OURSELVES = 600.0  # seconds, for what no request asks: condensing, removing, the controller's questions
+
+
+class Errand:
+    """What statements are made for; the request's threads share it by their context."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds  # for each statement
+        self.counted = False  # whether its work is counted as its user's
+        self.worked = 0.0  # seconds of a processor that threads have spent on it
+        self.gone = False  # set once nobody waits for the answer any more
+
+    def over(self, waited: float) -> bool:
+        """Whether a statement that has taken `waited` seconds is to be cancelled."""
+        return self.gone or waited > self.seconds
+
+
+def worked(call: Callable[P, T]) -> Callable[P, T]:
+    """The same function, which notes what it takes of a processor."""
+
+    @wraps(call)
+    def noting(*args: P.args, **kwargs: P.kwargs) -> T:
+        began = time.thread_time()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            ERRAND.get().worked += time.thread_time() - began
+
+    return noting
+
+
+OURS = Errand(OF_OURSELVES)
+ERRAND: ContextVar[Errand] = ContextVar("errand", default=OURS)
+
+
+@contextmanager
+def unhurried() -> Iterator[None]:
+    """Statements in the block may take as long as they need: migrations."""
+    token = ERRAND.set(Errand(math.inf))
+    try:
+        yield
+    finally:
+        ERRAND.reset(token)

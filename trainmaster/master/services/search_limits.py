@@ -1,0 +1,55 @@
+"""How large a search may be: looked at before anything of it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainmaster.config.limits import Limits
+from trainmaster.master.search import SearchError
+from trainmaster.master.search.hyperparameters import axis_lengths
+from trainmaster.master.search.methods import make_method
+from trainmaster.master.services.errors import Invalid
+
+MOST_RUNGS = 100  # of a divisor above 1 that is more than any training time has
+
+
+def refuse_excess(limits: Limits, config: Mapping[str, Any]) -> None:
+    """Raises Invalid for a complete configuration whose search is larger than the site allows, or cannot be begun."""
+    searcher, space = config["searcher"], config["hyperparameters"]
+    try:
+        for sentence in _excesses(limits, searcher, space):
+            raise Invalid(sentence)
+        method = make_method(searcher, space)  # small by now
+    except SearchError as error:
+        raise Invalid(f"searcher: {error}") from None
+    if excess := limits.over(
+        "trials_at_once", method.max_concurrent, "searcher: {} trials at the same time are wanted"
+    ):
+        raise Invalid(excess)
+
+
+def _excesses(limits: Limits, searcher: Mapping[str, Any], space: Mapping[str, Any]) -> Iterator[str]:
+    if excess := limits.over("hyperparameters", sum(1 for _ in _names(space)), "hyperparameters: there are {} names"):
+        yield excess
+    if excess := limits.over("trials", int(searcher.get("max_trials") or 0), "searcher.max_trials is {}"):
+        yield excess
+    given = searcher.get("bracket_rungs") or []
+    if max([int(searcher.get("num_rungs") or 0), len(given), *given]) > MOST_RUNGS:
+        yield f"searcher: a bracket may have {MOST_RUNGS} rungs, and there may be as many brackets; use fewer."
+    if searcher.get("name") != "grid":
+        return
+    points = 1
+    for name, length in axis_lengths(space):
+        if excess := limits.over("grid_axis", length, f"hyperparameters.{name}: the grid takes {{}} values"):
+            yield excess
+        points *= length
+        if points > limits.trials:
+            yield limits.excess("trials", "hyperparameters: the grid has {} points", f"{points} or more")
+
+
+def _names(space: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in space.items():
+        yield name
+        if isinstance(value, Mapping) and "type" not in value:
+            yield from _names(value)

@@ -1,0 +1,159 @@
+"""A fair share for everybody: so many requests of one user are worked on at a time, and more of them wait for these.
+
+The master has forty threads for requests and as many connections to its database. Without shares one user's forty slow
+requests are everybody's wait. And it has one interpreter: whoever has kept it busy for long waits, while others are
+there, so that in the long run the work for one user takes a THIRD of its time, request by request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from itertools import islice
+
+from trainmaster.master.db.errand import ERRAND, OURS
+from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
+
+THIRD = 1 / 3
+FREE = 0.5  # seconds of a processor that nobody waits for
+LONGEST_REST = 5.0
+LOOK = 0.25  # seconds after which whoever waits looks whether that still has a sense
+TOGETHER = 3.0  # seconds after a request for which its user counts as being there
+MOST_KNOWN = 10_000
+GONE = "Whoever asked this has gone."
+
+
+class Shares:
+    """Belongs to the event loop. `waiting`: how many of one key may wait."""
+
+    def __init__(self, waiting: int) -> None:
+        self._most_waiting = waiting
+        self._held: dict[Hashable, int] = defaultdict(int)
+        self._paid: dict[Hashable, float] = {}  # until when the user's work so far would have taken
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were there last, the latest at the end
+        self._closed = False
+        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def one_of(self, key: tuple[Hashable, Hashable], most: int, limit: str) -> AsyncIterator[None]:
+        """In the block one of `most` places of `key` is held, a user (or a job) and what for. `limit` names the
+        configuration's key.
+
+        Raises Busy when too many wait already, TooSlow when nobody waits for the answer any more."""
+        await self._take(key, most, limit)
+        try:
+            errand = ERRAND.get()
+            if errand.counted:
+                yield
+                return
+            async with self._counted(key[0]):
+                if errand.gone:
+                    raise TooSlow(GONE)
+                errand.counted = errand is not OURS
+                yield
+        finally:
+            self._leave(key)
+
+    @asynccontextmanager
+    async def _counted(self, user: Hashable) -> AsyncIterator[None]:
+        """What is worked in the block is the user's. Who owes some waits before it, and one request after the other."""
+        async with contextlib.AsyncExitStack() as until_over:
+            if not self._alone(user) and self._debt(user):
+                await until_over.enter_async_context(self._after_a_rest(user))
+            try:
+                yield
+            finally:
+                self.charge(user, ERRAND.get().worked)
+
+    async def rest(self, user: Hashable) -> None:
+        """Before something large of a user's is received: whoever owes time waits."""
+        if not self._alone(user) and self._debt(user):
+            async with self._after_a_rest(user):
+                pass
+
+    def charge(self, user: Hashable, seconds: float) -> None:
+        """Count so much of a processor's time as the user's."""
+        at = time.monotonic()
+        self._paid[user] = max(self._paid.get(user, at), at) + seconds / THIRD
+
+    def _alone(self, user: Hashable) -> bool:
+        """Whether nobody else is there. Notes that the user is."""
+        at = time.monotonic()
+        alone = all(name == user or at - seen > TOGETHER for name, seen in islice(reversed(self._seen.items()), 2))
+        self._seen[user] = at
+        self._seen.move_to_end(user)
+        if len(self._seen) > MOST_KNOWN:
+            self._paid.pop(self._seen.popitem(last=False)[0], None)
+        return alone
+
+    def _debt(self, user: Hashable) -> float:
+        """Seconds until what the user has had is paid off."""
+        at = time.monotonic()
+        return max(0.0, self._paid.get(user, at) - at - FREE / THIRD)
+
+    @asynccontextmanager
+    async def _after_a_rest(self, user: Hashable) -> AsyncIterator[None]:
+        """Alone among those of the user who owe time, and once that is paid."""
+        key = (user, "debt")
+        await self._take(key, 1, "share")
+        try:
+            until = time.monotonic() + min(self._debt(user), LONGEST_REST)
+            while (left := until - time.monotonic()) > 0:
+                self._check()
+                await asyncio.sleep(min(left, LOOK))
+            yield
+        finally:
+            self._leave(key)
+
+    def close(self) -> None:
+        """Nobody waits any longer: the master is stopping."""
+        self._closed = True
+
+    def _check(self) -> None:
+        """Raises what ends the waiting."""
+        if self._closed:
+            raise Unavailable("The master is stopping; try again in a moment.")
+        if ERRAND.get().gone:
+            raise TooSlow(GONE)
+
+    async def _take(self, key: Hashable, most: int, limit: str) -> None:
+        if self._held[key] < most:
+            self._held[key] += 1
+        else:
+            await self._turn(key, limit)
+
+    async def _turn(self, key: Hashable, limit: str) -> None:
+        queue = self._queues.setdefault(key, deque())
+        if len(queue) >= self._most_waiting:
+            raise Busy(
+                f"{len(queue)} requests of yours wait already, and no more may (limits.waiting): of one user only "
+                f"limits.{limit} are worked on at a time. Send them one after the other."
+            )
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        try:
+            while not turn.done():
+                self._check()
+                await asyncio.wait([turn], timeout=LOOK)
+        except BaseException:
+            if turn.done():  # the place was given at this very moment
+                self._leave(key)
+            turn.cancel()
+            raise
+
+    def _leave(self, key: Hashable) -> None:
+        """Hand the place to whoever waits longest."""
+        queue = self._queues.get(key, deque())
+        while queue:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._queues.pop(key, None)
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
