@@ -237,7 +237,7 @@ resource_manager: {type: local, slots: 1, poll_interval: 0.2}
     ],
 )
 def test_a_proxy_that_is_trusted_says_who_calls(told: str, client: str) -> None:
-    from trainmaster.master.api.doors import Forwarded  # as the master puts it together
+    from trainmaster.master.api.origins import Forwarded  # as the master puts it together
 
     seen: list[object] = []
 

@@ -27,20 +27,21 @@ from tests.e2e.master import MasterProcess, serving, wait_for
 from trainmaster.config import source
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
-from trainmaster.master.api.door import Door
-from trainmaster.master.api.errands import _Client
+from trainmaster.master.api.cancellation import _Client
+from trainmaster.master.api.connections import Connections
 from trainmaster.master.api.failures import steady
 from trainmaster.master.api.lane import BURST, Pace
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.db.errand import Errand
+from trainmaster.master.db.request_context import RequestContext
 from trainmaster.master.services.errors import Busy
 from trainmaster.master.services.shares import Shares
 
 Json = dict[str, Any]
 TIGHT = """
 resource_manager: {type: local, slots: 1, poll_interval: 0.2}
-limits: {statement: 1, header: 1, body: 1, strangers: 20, user_connections: 30, metric_names: 50, things: 30}
+limits: {statement: 1, header: 1, body: 1, metric_names: 50, things: 30,
+         anonymous_connections: 20, user_connections: 30}
 """
 
 
@@ -219,7 +220,7 @@ def test_a_body_that_comes_slowly_is_read_whole_while_somebody_watches_for_its_c
             await go_on[number].wait()
             return {"type": "http.request", "body": pieces[number], "more_body": number + 1 < len(pieces)}
 
-        client = _Client(Errand(1.0), receive)
+        client = _Client(RequestContext(1.0), receive)
         client.watch()
         await asyncio.sleep(0)  # the watcher waits for the first piece
         found = []
@@ -433,8 +434,8 @@ def test_a_connection_outlives_a_bug() -> None:
         return "fine"
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        door = Door(Limits(), 1000)
-        made = uvicorn.Config(steady(app), http=door.protocol, log_config=None, lifespan="off")  # type: ignore[arg-type]
+        connections = Connections(Limits(), 1000)
+        made = uvicorn.Config(steady(app), http=connections.protocol, log_config=None, lifespan="off")  # type: ignore[arg-type]
         server = uvicorn.Server(made)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

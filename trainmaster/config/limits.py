@@ -86,7 +86,7 @@ class Limits(Section):
 
     connections: _Count = 8_000
     """Open connections to the master; also never more than four fifths of the descriptors that it may have."""
-    strangers: _Count = 512
+    anonymous_connections: _Count = 512
     """Connections from one address on which nobody has said yet who he is."""
     user_connections: _Count = 1_000
     """Connections of one user; beyond them his idle ones are closed. His jobs are not counted."""

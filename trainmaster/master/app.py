@@ -16,12 +16,12 @@ from trainmaster.master.api import (
     agents,
     auth,
     bulk,
+    cancellation,
     checkpoint_files,
     checkpoints,
     cluster,
     commands,
     docs,
-    errands,
     experiment_edits,
     experiment_search,
     experiments,
@@ -58,7 +58,7 @@ from trainmaster.master.api.dependencies import Senders, Services, admit
 from trainmaster.master.api.guard import Guard
 from trainmaster.master.controller.controller import Controller
 from trainmaster.master.db.engine import Listener
-from trainmaster.master.db.errand import worked
+from trainmaster.master.db.request_context import worked
 from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
@@ -138,7 +138,9 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         admit=lambda scope: admit(services, HTTPConnection(scope)),
         senders=Senders(services),
     )
-    app.add_middleware(errands.Errands, longest=float(services.settings.limits.statement))  # first: it sees all of them
+    app.add_middleware(
+        cancellation.Cancellation, longest=float(services.settings.limits.statement)
+    )  # first: it sees all of them
     docs.install(app)
     for part in PARTS:
         _note_work(part.router)

@@ -23,11 +23,11 @@ from starlette.types import ASGIApp
 from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
 from trainmaster.master.api.answers import Answers
+from trainmaster.master.api.connections import Connections, raise_descriptors
 from trainmaster.master.api.dependencies import Services
-from trainmaster.master.api.door import Door, raise_descriptors
-from trainmaster.master.api.doors import Apart, Forwarded
 from trainmaster.master.api.failures import steady
 from trainmaster.master.api.lane import Lane
+from trainmaster.master.api.origins import Apart, Forwarded
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer
@@ -82,8 +82,8 @@ def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) 
         # uvicorn puts a signal's former handler back and raises the signal again when it is done: without a handler of
         # ours that would end the process before the database is stopped in order.
         signal.signal(signal.SIGTERM, lambda *_: None)
-        door = Door(config.limits, raise_descriptors())
-        server = _Server(services, url, steady(_application(config, engine, services)), door, tls)
+        connections = Connections(config.limits, raise_descriptors())
+        server = _Server(services, url, steady(_application(config, engine, services)), connections, tls)
 
         def reload() -> None:
             reload_from(site, services.store, read, lambda new: set_level(new.log.level))
@@ -326,19 +326,21 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 class _Server(uvicorn.Server):
     """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
 
-    def __init__(self, services: Services, url: str, app: ASGIApp, door: Door, tls: ServedTls | None) -> None:
+    def __init__(
+        self, services: Services, url: str, app: ASGIApp, connections: Connections, tls: ServedTls | None
+    ) -> None:
         certificate, key = tls.files if tls is not None else (None, None)
         super().__init__(
             uvicorn.Config(
                 app,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
-                http=door.protocol,  # type: ignore[arg-type]
+                http=connections.protocol,  # type: ignore[arg-type]
                 log_config=None,
                 access_log=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACEFUL,
-                proxy_headers=False,  # `doors.Forwarded` reads them, of those who are trusted
+                proxy_headers=False,  # `origins.Forwarded` reads them, of those who are trusted
                 server_header=False,
             )
         )

@@ -16,9 +16,9 @@ from starlette.types import Scope
 from trainmaster.config.limits import Limits
 from trainmaster.config.networks import Origin
 from trainmaster.master.api import cookies
-from trainmaster.master.api.door import greet
-from trainmaster.master.api.doors import SERVICES
+from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
+from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import ENDPOINTS
 from trainmaster.master.services import addresses, agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
@@ -181,7 +181,7 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
 
 def _caller(request: Request, services: UsesServices) -> Caller:
     found: Caller = request.scope.get(_KNOWN) or _known(request, services)
-    greet(request.scope, found.allocation_id or found.user_id)
+    note_sender(request.scope, found.allocation_id or found.user_id)
     return _allowed(request, services, found)
 
 

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api import jobs
 from trainmaster.master.api.answers import USUAL
+from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.dependencies import Services, peer_of
-from trainmaster.master.api.door import greet
 from trainmaster.master.api.limits import OF_STRANGERS
 from trainmaster.master.services import identity
 from trainmaster.master.services.identity import Caller
@@ -80,7 +80,7 @@ class Lane:
         if answer is None:
             await self._app(scope, _again(read, receive), send)
             return
-        greet(scope, path[1])
+        note_sender(scope, path[1])
         headers = [*_HEADERS, (b"content-length", b"%d" % len(answer))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})

@@ -22,9 +22,9 @@ from websockets.typing import Subprotocol
 from trainmaster.master.api import cookies
 from trainmaster.master.api.answers import PASSED_ON
 from trainmaster.master.api.dependencies import Services, UsesServices, in_header
-from trainmaster.master.api.doors import SERVICES
 from trainmaster.master.api.failures import envelope
 from trainmaster.master.api.guard import SCOPE_KEY, Guard
+from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
 from trainmaster.master.services import idle
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated

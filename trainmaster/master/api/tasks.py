@@ -17,7 +17,7 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
-from trainmaster.master.db.errand import worked
+from trainmaster.master.db.request_context import worked
 from trainmaster.master.services import logs, standalone, trials
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.identity import Caller

@@ -23,8 +23,8 @@ from trainmaster.master.api.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.api.doors import SERVICES
 from trainmaster.master.api.guard import Behind
+from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.services import proxies, tickets
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
 from trainmaster.master.services.identity import Caller

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from trainmaster.master.db.errand import OF_OURSELVES
 from trainmaster.master.db.presence import AWAY, Presence, in_short
+from trainmaster.master.db.request_context import BACKGROUND_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Presence | No
     def bound(connection: Any, _: object) -> None:
         """What the server itself does when this process hangs (a statement ends) or is gone (as well)."""
         with connection.cursor() as cursor:
-            cursor.execute(f"SET statement_timeout = {2 * OF_OURSELVES * 1000:.0f}")
+            cursor.execute(f"SET statement_timeout = {2 * BACKGROUND_SECONDS * 1000:.0f}")
             if connection.server_version >= 14_00_00:
                 cursor.execute("SET client_connection_check_interval = 5000")
         connection.commit()

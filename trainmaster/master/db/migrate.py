@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
-from trainmaster.master.db.errand import unhurried
+from trainmaster.master.db.request_context import without_deadline
 
 _LOCK = 7301_0001  # advisory lock: two masters must not migrate at once
 
@@ -40,7 +40,7 @@ def revisions() -> list[str]:
 def upgrade(engine: Engine, to: str = "head") -> None:
     """Run every migration the database has not seen, in one transaction. Raises SchemaTooNew."""
     config = _config()
-    with unhurried(), engine.begin() as connection:
+    with without_deadline(), engine.begin() as connection:
         connection.execute(text("SET LOCAL statement_timeout = 0"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         found = MigrationContext.configure(connection).get_current_revision()

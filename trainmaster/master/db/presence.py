@@ -3,7 +3,7 @@
 A client that waits for a statement waits for ever when the server hangs: no time limit of the server's is kept by a
 server that is stopped, and the network shows nothing. So one connection asks a small question all the time. When that
 is not answered, the statements of all others fail at once, and none is begun until it is answered again. While it is,
-a statement may take as long as its errand lets it.
+a statement may take as long as its context lets it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from trainmaster.master.db.errand import ERRAND
+from trainmaster.master.db.request_context import CURRENT
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def _wait(connection: Any) -> None:
             raise psycopg2.OperationalError(f"the database is away: {why}")
         if connecting and waited > CONNECT:
             raise psycopg2.OperationalError(f"no connection within {CONNECT:.0f} s")
-        if not connecting and not cancelled and ERRAND.get().over(waited):
+        if not connecting and not cancelled and CURRENT.get().over(waited):
             connection.cancel()  # its answer, an error, is then waited for
             cancelled = True
 

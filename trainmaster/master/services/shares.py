@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from itertools import islice
 
-from trainmaster.master.db.errand import ERRAND, OURS
+from trainmaster.master.db.request_context import BACKGROUND, CURRENT
 from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
 
 THIRD = 1 / 3
@@ -46,14 +46,14 @@ class Shares:
         Raises Busy when too many wait already, TooSlow when nobody waits for the answer any more."""
         await self._take(key, most, limit)
         try:
-            errand = ERRAND.get()
-            if errand.counted:
+            context = CURRENT.get()
+            if context.counted:
                 yield
                 return
             async with self._counted(key[0]):
-                if errand.gone:
+                if context.gone:
                     raise TooSlow(GONE)
-                errand.counted = errand is not OURS
+                context.counted = context is not BACKGROUND
                 yield
         finally:
             self._leave(key)
@@ -67,7 +67,7 @@ class Shares:
             try:
                 yield
             finally:
-                self.charge(user, ERRAND.get().worked)
+                self.charge(user, CURRENT.get().worked)
 
     async def rest(self, user: Hashable) -> None:
         """Before something large of a user's is received: whoever owes time waits."""
@@ -117,7 +117,7 @@ class Shares:
         """Raises what ends the waiting."""
         if self._closed:
             raise Unavailable("The master is stopping; try again in a moment.")
-        if ERRAND.get().gone:
+        if CURRENT.get().gone:
             raise TooSlow(GONE)
 
     async def _take(self, key: Hashable, most: int, limit: str) -> None:

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from trainmaster.config.limits import Limits
 from trainmaster.master.db.engine import notify, without_transaction
-from trainmaster.master.db.errand import ERRAND
 from trainmaster.master.db.presence import Presence
+from trainmaster.master.db.request_context import CURRENT
 from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.errors import Invalid, ServiceError, TooSlow
 
@@ -126,7 +126,7 @@ def _of_the_statement(error: OperationalError) -> ServiceError | None:
     code = str(getattr(error.orig, "pgcode", None) or "")
     if code == errorcodes.QUERY_CANCELED:
         return TooSlow(
-            f"The database did not answer within {ERRAND.get().seconds:.0f} s, which is all that one request may ask "
+            f"The database did not answer within {CURRENT.get().seconds:.0f} s, which is all that one request may ask "
             "of it: ask for less (a shorter span, a filter, a simpler pattern), or ask the administrator for a larger "
             "limits.statement."
         )

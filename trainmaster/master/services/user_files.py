@@ -64,7 +64,7 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Plac
     """Raises NoPlace."""
     config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
     trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
-    # Rows may be older than the checks at the door.
+    # Rows may be older than the checks at the API.
     known: Any = row.storage
     storage = believed(config, known) if config and trial and known and isinstance(known, Mapping) else None
     if storage is None or trial is None:

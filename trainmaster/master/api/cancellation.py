@@ -1,4 +1,4 @@
-"""What a request's work is for: while its client waits, its statements may go on; when that has gone, they end."""
+"""Cancels the statements of a request whose client has gone."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections import deque
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trainmaster.master.db.errand import ERRAND, Errand
+from trainmaster.master.db.request_context import CURRENT, RequestContext
 
 PATIENCE = 1.0  # seconds for which nobody looks whether the client is there: most requests are over by then
 
 
-class Errands:
+class Cancellation:
     """An ASGI application in front of `app`. `longest`: seconds that the database may work on one statement."""
 
     def __init__(self, app: ASGIApp, longest: float) -> None:
@@ -22,13 +22,13 @@ class Errands:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        errand = Errand(self._longest)
-        token = ERRAND.set(errand)
+        context = RequestContext(self._longest)
+        token = CURRENT.set(context)
         try:
             if scope["type"] != "http":
                 await self._app(scope, receive, send)
                 return
-            client = _Client(errand, receive)
+            client = _Client(context, receive)
             look = asyncio.get_running_loop().call_later(PATIENCE, client.watch)
             try:
                 await self._app(scope, client.receive, send)
@@ -36,14 +36,14 @@ class Errands:
                 look.cancel()
                 client.stop()
         finally:
-            ERRAND.reset(token)
+            CURRENT.reset(token)
 
 
 class _Client:
     """Passes on what comes of a request, and notices when its client goes."""
 
-    def __init__(self, errand: Errand, receive: Receive) -> None:
-        self._errand, self._receive = errand, receive
+    def __init__(self, context: RequestContext, receive: Receive) -> None:
+        self._context, self._receive = context, receive
         self._one = asyncio.Lock()  # of two who wait for a piece of a body, one would be told that there is nothing
         self._ended = False  # the body is there
         self._kept: deque[Message] = deque()  # what the watcher has received for whoever reads the body
@@ -61,7 +61,7 @@ class _Client:
             self._watcher.cancel()
 
     async def _watch(self) -> None:
-        while not self._errand.gone:
+        while not self._context.gone:
             if self._kept and not self._ended:  # a piece at a time
                 await asyncio.sleep(PATIENCE)
                 continue
@@ -70,7 +70,7 @@ class _Client:
 
     def _noted(self, message: Message) -> Message:
         if message["type"] == "http.disconnect":
-            self._errand.gone = True
+            self._context.gone = True
         elif not message.get("more_body", False):
             self._ended = True
         return message

@@ -1,4 +1,4 @@
-"""How long the database may work on one statement, and for whom.
+"""What a thread works for: a request, with a time limit for each statement, or the master itself.
 
 What waits for a statement (`presence`) looks here four times a second: one that takes too long is cancelled on the
 server, and so is one that nobody waits for any more because the client of the request has gone.
@@ -17,11 +17,11 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OF_OURSELVES = 600.0  # seconds, for what no request asks: condensing, removing, the controller's questions
+BACKGROUND_SECONDS = 600.0  # seconds, for what no request asks: condensing, removing, the controller's questions
 
 
-class Errand:
-    """What statements are made for; the request's threads share it by their context."""
+class RequestContext:
+    """Of one request; its threads share it (contextvars)."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds  # for each statement
@@ -43,20 +43,20 @@ def worked(call: Callable[P, T]) -> Callable[P, T]:
         try:
             return call(*args, **kwargs)
         finally:
-            ERRAND.get().worked += time.thread_time() - began
+            CURRENT.get().worked += time.thread_time() - began
 
     return noting
 
 
-OURS = Errand(OF_OURSELVES)
-ERRAND: ContextVar[Errand] = ContextVar("errand", default=OURS)
+BACKGROUND = RequestContext(BACKGROUND_SECONDS)
+CURRENT: ContextVar[RequestContext] = ContextVar("request", default=BACKGROUND)
 
 
 @contextmanager
-def unhurried() -> Iterator[None]:
+def without_deadline() -> Iterator[None]:
     """Statements in the block may take as long as they need: migrations."""
-    token = ERRAND.set(Errand(math.inf))
+    token = CURRENT.set(RequestContext(math.inf))
     try:
         yield
     finally:
-        ERRAND.reset(token)
+        CURRENT.reset(token)

@@ -24,7 +24,7 @@ MOST_DESCRIPTORS = 65_536  # where the system would allow more, programs that cl
 SPARE = 5  # one of so many descriptors is kept for the database, files and jobs
 LONGEST_HEAD = 64 * 2**10  # bytes
 PROGRESS = 64 * 2**10  # bytes that a body must bring in limits.body seconds
-_GREET = "trainmaster.greet"
+_SENDER = "trainmaster.note_sender"
 
 
 def raise_descriptors() -> int:
@@ -37,21 +37,21 @@ def raise_descriptors() -> int:
     return wanted if soft == resource.RLIM_INFINITY else soft
 
 
-def greet(scope: Scope, who: Hashable) -> None:
+def note_sender(scope: Scope, who: Hashable) -> None:
     """The connection of this request belongs to somebody known, from now on. From any thread."""
-    hear: Callable[[Hashable], None] | None = scope.get("state", {}).get(_GREET)
+    hear: Callable[[Hashable], None] | None = scope.get("state", {}).get(_SENDER)
     if hear is not None:
         hear(who)
 
 
-class Door:
+class Connections:
     """Of one server: makes its connections' protocols and counts them."""
 
     def __init__(self, limits: Limits, descriptors: int) -> None:
         self.limits = limits
         self._most = min(limits.connections, descriptors - descriptors // SPARE)
         # Connections in the order in which they came, by address while nobody is known on them, then by user.
-        self._strangers: dict[str, dict[_Connection, None]] = {}
+        self._anonymous: dict[str, dict[_Connection, None]] = {}
         self._known: dict[Hashable, dict[_Connection, None]] = {}
         self._refused = 0
 
@@ -61,21 +61,21 @@ class Door:
 
     def enter(self, connection: _Connection) -> str | None:
         """Why it may not stay, as a sentence."""
-        connection.place = self._strangers.setdefault(connection.address, {})
+        connection.place = self._anonymous.setdefault(connection.address, {})
         connection.place[connection] = None
         if len(connection.connections) > self._most and not self._make_room(connection):
             return f"The master has {self._most} open connections (limits.connections); try again in a moment."
-        if len(connection.place) > self.limits.strangers and not _shorten(connection.place, connection):
+        if len(connection.place) > self.limits.anonymous_connections and not _shorten(connection.place, connection):
             return (
-                f"{self.limits.strangers} connections from {connection.address} are open on which nobody has logged in "
-                "(limits.strangers); close some."
+                f"{self.limits.anonymous_connections} connections from {connection.address} are open on which nobody "
+                "has logged in (limits.anonymous_connections); close some."
             )
         return None
 
     def leave(self, connection: _Connection) -> None:
         self._forget(connection)
 
-    def befriend(self, connection: _Connection, who: Hashable) -> None:
+    def belongs_to(self, connection: _Connection, who: Hashable) -> None:
         if connection.place is None or connection.who == who:
             return
         self._forget(connection)
@@ -87,7 +87,7 @@ class Door:
 
     def _make_room(self, newcomer: _Connection) -> bool:
         """End a connection of whoever holds most of those that nobody is known on."""
-        return _shorten(max(self._strangers.values(), key=len), newcomer)
+        return _shorten(max(self._anonymous.values(), key=len), newcomer)
 
     def _forget(self, connection: _Connection) -> None:
         place, connection.place = connection.place, None
@@ -96,7 +96,7 @@ class Door:
         place.pop(connection, None)
         if not place:
             if connection.who is None:
-                self._strangers.pop(connection.address, None)
+                self._anonymous.pop(connection.address, None)
             else:
                 self._known.pop(connection.who, None)
 
@@ -118,9 +118,9 @@ def _shorten(place: dict[_Connection, None], newcomer: _Connection) -> bool:
 class _Connection(HttpToolsProtocol):
     """One connection: uvicorn's, with deadlines."""
 
-    def __init__(self, door: Door, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, connections: Connections, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._door = door
+        self._connections = connections
         self.address = ""
         self.who: Hashable | None = None
         self.place: dict[_Connection, None] | None = None
@@ -143,15 +143,15 @@ class _Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        if sentence := self._door.enter(self):
-            self._door.note_refusal(sentence)
+        if sentence := self._connections.enter(self):
+            self._connections.note_refusal(sentence)
             self._refuse(503, sentence)
             return
-        self._set_timer(self._door.limits.header, self._too_slow)
+        self._set_timer(self._connections.limits.header, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._door.leave(self)
+        self._connections.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -166,13 +166,13 @@ class _Connection(HttpToolsProtocol):
             if self._head > LONGEST_HEAD:
                 self._refuse(431, f"The head of a request may have {LONGEST_HEAD} bytes.")
             elif self._timer is None:
-                self._set_timer(self._door.limits.header, self._too_slow)
+                self._set_timer(self._connections.limits.header, self._too_slow)
         elif self._body_comes and self._timer is None:
-            self._set_timer(self._door.limits.body, self._look_at_body)
+            self._set_timer(self._connections.limits.body, self._look_at_body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["state"][_GREET] = self._greeted
+        self.scope["state"][_SENDER] = self._sender_noted
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
@@ -190,12 +190,12 @@ class _Connection(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._stop_timer()
-        self._door.leave(self)  # its server counts it from now on
+        self._connections.leave(self)  # its server counts it from now on
         super().handle_websocket_upgrade()
 
-    def _greeted(self, who: Hashable) -> None:
+    def _sender_noted(self, who: Hashable) -> None:
         if who != self.who:
-            self.loop.call_soon_threadsafe(self._door.befriend, self, who)
+            self.loop.call_soon_threadsafe(self._connections.belongs_to, self, who)
 
     # -- deadlines
 
@@ -205,7 +205,7 @@ class _Connection(HttpToolsProtocol):
             self._too_slow()
             return
         self._body = 0
-        self._set_timer(self._door.limits.body, self._look_at_body)
+        self._set_timer(self._connections.limits.body, self._look_at_body)
 
     def _too_slow(self) -> None:
         if self.cycle is not None and not self.cycle.response_complete:
