@@ -75,6 +75,22 @@ def test_a_mask_is_not_exchanged_for_the_secret_of_another_key() -> None:
     assert (found["name"], found["description"]) == (MASK, MASK)
 
 
+@pytest.mark.parametrize(
+    ("original", "moved"),
+    [
+        ({"type": "s3", "bucket": "b", "secret_key": "s"}, {"endpoint_url": "https://mallory.example"}),
+        ({"environment": {"registry_auth": {"server": "r", "password": "p"}}},
+         {"environment": {"registry_auth": {"server": "mallory.example", "password": MASK}}}),
+        ({"type": "azure", "account_url": "https://a", "credential": "c"}, {"account_url": "https://mallory.example"}),
+    ],
+)  # fmt: skip
+def test_a_secret_is_not_sent_to_another_place_than_it_was_for(original: dict[str, Any], moved: dict[str, Any]) -> None:
+    """Whoever may change a storage, a policy or a template would read there what is hidden from them here."""
+    found = unmasked({**masked(original), **moved}, original)
+    assert masks(found)
+    assert not {"s", "p", "c"} & set(str(found).replace("'", " ").split())
+
+
 def test_hyperparameters_are_shown_whatever_they_are_called() -> None:
     given = {"hyperparameters": {"token": "bpe", "secret": {"type": "const", "val": "x"}}}
     assert masked(given) == given

@@ -36,6 +36,9 @@ _IN_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _NO_SECRETS = ("hyperparameters",)
+# Where a secret beside them is sent to: with another one it must be written anew, or whoever may change a
+# configuration would have it sent to himself.
+_SENT_TO = ("endpoint_url", "account_url", "server", "serveraddress", "host", "pachd", "proxy")
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,8 +73,9 @@ def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmasked(config: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with the secrets of the one that it was copied from, where it holds their masks."""
-    return {key: _restored(str(key), value, original.get(key)) for key, value in config.items()}
+    """`config` with the secrets of the one that it was copied from, where it holds their masks; not of a section that
+    names another place to send them to."""
+    return dict(_restored("", config, original))
 
 
 def masks(config: Mapping[str, Any]) -> list[str]:
@@ -109,6 +113,8 @@ def _name_in_list(item: Any) -> str:
 
 def _restored(key: str, value: Any, original: Any) -> Any:
     if isinstance(value, Mapping) and isinstance(original, Mapping):
+        if any(value.get(where) != original.get(where) for where in _SENT_TO):
+            return dict(value)
         return {inner: _restored(_name_in(value, str(inner)), one, original.get(inner)) for inner, one in value.items()}
     if isinstance(value, list) and isinstance(original, list):
         return _restored_list(value, original)
