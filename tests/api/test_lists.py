@@ -164,7 +164,7 @@ def three(master: MasterProcess, user: Api) -> Iterator[list[Job]]:
         checkpoint = {
             "t": 1.7e9 + 100 - index,
             "kind": "checkpoint",
-            "uuid": f"00000000-0000-0000-0000-00000000000{index}",
+            "uuid": f"00000000-0000-4000-8000-00000000000{index}",
             "steps_completed": steps,
             "resources": {"model.pt": 2**40 + index},
             "metadata": {"framework": "none"},

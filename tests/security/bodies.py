@@ -102,6 +102,7 @@ BODIES: dict[str, Body | None] = {
     },
     "POST /api/v1/experiments-search": lambda t: FILTER,
     "POST /api/v1/runs": lambda t: FILTER,
+    "POST /api/x1/tickets": None,
     "POST /api/v1/cleanup_logs": None,
     "DELETE /api/v1/master/cluster_message": None,
     "PUT /api/v1/master/cluster_message": None,

@@ -24,6 +24,7 @@ NO_USERS = {
     ("master/db/binaries.py", "glob"): (2, "PostgreSQL's programs"),
     ("dispatchers/access/openssh.py", "rmtree"): (1, "the folder of the master's own sockets"),
     ("dispatchers/docker/dispatcher.py", "glob"): (2, "job folders of the master's side, which no job sees"),
+    ("master/services/listeners.py", "iterdir"): (1, "/proc, which the kernel writes"),
     ("agent/mounts.py", "realpath"): (2, "what the host's administrator names"),
     ("agent/folders.py", "walk"): (1, "a new job folder, before it is given to the job's account"),
     ("agent/folders.py", "rmtree"): (1, "folders in the agent's own, by their tokens; rmtree goes by descriptors"),

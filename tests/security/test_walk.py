@@ -29,7 +29,7 @@ WORKSPACE_ADMIN, VIEWER, EDITOR = 2, 4, 5
 
 # Without roles everybody may add to everybody's models, as in Determined, unless jobs run as accounts of their own.
 SHARED = ("POST /api/v1/models/{model_name}/versions",)
-LEFT_OUT = ("GET /stream", "POST /api/v1/auth/logout")  # a WebSocket; what would end the walk
+LEFT_OUT = ("GET /stream", "POST /api/v1/auth/logout", "DELETE /session")  # a WebSocket; what would end the walk
 ROUTES = [key for key, rule in ENDPOINTS.items() if rule is not Rule.OPEN and key not in LEFT_OUT]
 # Words of addresses that say whose thing it is. All but the first line's are of no workspace.
 OWNED = (
