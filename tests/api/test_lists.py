@@ -257,7 +257,7 @@ def test_64_bit_integers_travel_as_strings(user: Api, three: list[Job]) -> None:
     trial = user.get(f"/api/v1/trials/{three[0].trial_id}").json["trial"]
     assert trial["totalCheckpointSize"] == str(2**40)
     assert trial["bestCheckpoint"]["resources"] == {"model.pt": str(2**40)}
-    found = user.get("/api/v1/checkpoints/00000000-0000-0000-0000-000000000000").json["checkpoint"]
+    found = user.get("/api/v1/checkpoints/00000000-0000-4000-8000-000000000000").json["checkpoint"]
     assert found["resources"] == {"model.pt": str(2**40)}
     assert found["metadata"] == {"steps_completed": 10, "framework": "none"}
     whole = user.get(f"{EXPERIMENTS}/{three[0].experiment_id}").json["experiment"]
@@ -270,7 +270,7 @@ def test_times_are_rfc_3339_with_milliseconds_in_utc(user: Api, three: list[Job]
         user.get(f"{EXPERIMENTS}/{three[0].experiment_id}").json["experiment"]["startTime"],
         user.get(f"/api/v1/trials/{three[0].trial_id}").json["trial"]["startTime"],
         user.get(f"/api/v1/trials/{three[0].trial_id}").json["trial"]["bestValidation"]["endTime"],
-        user.get("/api/v1/checkpoints/00000000-0000-0000-0000-000000000001").json["checkpoint"]["reportTime"],
+        user.get("/api/v1/checkpoints/00000000-0000-4000-8000-000000000001").json["checkpoint"]["reportTime"],
         user.get("/api/v1/job-queues-v2").json["jobs"][0]["full"]["submissionTime"],
         user.get("/api/v1/me").json["user"]["modifiedAt"],
     ]
