@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
 # Seconds for which a thread that works on something large may keep the others waiting. A small request takes twenty
-# turns: with Python's 5 ms each they would be a tenth of a second. Half a millisecond cost reports a tenth of their rate.
+# turns: with Python's 5 ms each they would be a tenth of a second. Half a millisecond costs reports a tenth of theirs.
 SWITCH = 0.002
 GRACEFUL = 5  # seconds that open requests get when the master stops
 
