@@ -1,4 +1,4 @@
-"""One broken Docker host tries to be the others: security-review M8."""
+"""One broken Docker host tries to be the others."""
 
 from __future__ import annotations
 

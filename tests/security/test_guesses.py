@@ -1,4 +1,4 @@
-"""Guessing at passwords, from the victim's own address: security-review M5."""
+"""Guessing at passwords, from the victim's own address."""
 
 from __future__ import annotations
 

@@ -339,8 +339,10 @@ def test_a_body_of_many_small_values_is_refused_before_it_is_read(user: Api) -> 
 
 def test_a_user_has_only_so_many_of_a_thing(hurried: Api) -> None:
     made = [hurried.post("/api/v1/models", {"name": f"model-{n}"}) for n in range(31)]
-    assert [answer.status for answer in made] == [200] * 30 + [400]
-    refused(made[-1], "limits.things")
+    templates = [hurried.post(f"/api/v1/templates/many-{n}", {"config": {"description": "d"}}) for n in range(31)]
+    for answers in (made, templates):
+        assert [answer.status for answer in answers] == [200] * 30 + [400]
+        refused(answers[-1], "limits.things")
 
 
 def test_a_job_that_reports_without_a_pause_is_held_back_and_loses_nothing() -> None:

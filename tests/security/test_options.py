@@ -1,4 +1,4 @@
-"""A user's scheduler options try to get more than the slots that limits count: security-review L5."""
+"""A user's scheduler options try to get more than the slots that limits count."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def mallory(admin: Api) -> Person:
     return person(admin)
 
 
-# -- templates: security-review H11 ---------------------------------------------------------------------------------
+# -- templates --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_template_of_before_there_were_owners_is_an_administrators(
     assert admin.call("PATCH", path, {"max_restarts": 3}).status == 200
 
 
-# -- shells, checkpoints: security-review M1 --------------------------------------------------------------------------
+# -- shells, checkpoints ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -221,7 +221,7 @@ def test_the_secrets_are_still_there_for_whom_they_are_meant(
 
 
 def test_the_databases_log_holds_no_values_and_is_for_its_owner_alone(guarded: MasterProcess, owner: Api) -> None:
-    """security-review M6: a statement that fails is not written down with what it was to store."""
+    """A statement that fails is not written down with what it was to store."""
     word = planted("statement")
     engine: Engine = make_engine(EmbeddedServer(guarded.data).url, pool_size=2)
     with pytest.raises(Exception, match="division by zero"), engine.begin() as connection:

@@ -47,7 +47,7 @@ class Limits(Section):
     tasks: _Count = 1_000
     """Commands, notebooks, shells, TensorBoards and generic tasks of one user that have not ended."""
     things: _Count = 2_000
-    """Templates, webhooks, models, workspaces, projects or access tokens of one user: so many of each."""
+    """Templates, models, workspaces, projects or access tokens of one user, webhooks of one workspace: of each."""
 
     metric_names: _Count = 2_000
     """Names of metrics in one group of a trial."""
@@ -87,9 +87,9 @@ class Limits(Section):
     connections: _Count = 8_000
     """Open connections to the master; also never more than four fifths of the descriptors that it may have."""
     anonymous_connections: _Count = 512
-    """Connections from one address on which nobody has said yet who he is."""
+    """Connections from one address on which no request has named its user yet."""
     user_connections: _Count = 1_000
-    """Connections of one user; beyond them his idle ones are closed. His jobs are not counted."""
+    """Connections of one user; beyond them the user's idle ones are closed. Those of jobs are not counted."""
     header: _Seconds = 30
     """Until the head of a request must be there."""
     body: _Seconds = 60

@@ -412,7 +412,7 @@ def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> No
         except FileNotFoundError:
             return
         except NotADirectoryError:
-            os.unlink(token, dir_fd=root_fd)  # a link of its owner's; the folder is sticky, so only his own can go
+            os.unlink(token, dir_fd=root_fd)  # a link of its owner's; the folder is sticky, so only their own can go
             return
         try:
             _empty(job, job, 0)

@@ -1,4 +1,4 @@
-"""What every answer of the API carries for browsers, and the end of answers whose caller's session has ended."""
+"""Adds the headers that protect browsers to every answer, and ends answers whose caller's session has ended."""
 
 from __future__ import annotations
 

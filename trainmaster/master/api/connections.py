@@ -1,8 +1,8 @@
-"""Who may hold connections to the master, and for how long without saying anything.
+"""Limits how many connections an address or a user may hold to the master, and how long silent ones stay.
 
 uvicorn waits for ever for the rest of a request and takes any number of connections. Here the head of a request, and
-every 64 KB of its body, have a deadline; an address may hold only so many connections on which nobody has said yet who
-he is, and a user only so many; and before the process has no descriptors left, new connections are told so.
+every 64 KB of its body, have a deadline; an address may hold only so many connections on which no request has named
+its user yet, and a user only so many; and before the process has no descriptors left, new connections are told so.
 """
 
 from __future__ import annotations

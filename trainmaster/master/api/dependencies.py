@@ -246,7 +246,7 @@ def with_roles(services: Services, caller: Caller) -> Caller:
 async def _shared(
     request: Request, services: UsesServices, caller: Annotated[Caller, Depends(_caller)]
 ) -> AsyncIterator[Caller]:
-    """The caller, while the endpoint works in a thread with a place of his share. What waits in the event loop, long
+    """The caller, while the endpoint works in a thread with a place of their share. What waits in the event loop, long
     polls and streams, holds none."""
     if iscoroutinefunction(request.scope["route"].endpoint):
         if caller.allocation_id is None:

@@ -103,7 +103,7 @@ def steady(app: ASGIApp) -> ASGIApp:
 
         try:
             await app(scope, receive, watched if scope["type"] == "http" else send)
-        except Exception:
+        except Exception:  # of whatever kind: only whether its answer was complete decides, and it has been logged
             if not complete:
                 raise
 

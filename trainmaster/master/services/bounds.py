@@ -1,4 +1,4 @@
-"""What is sent is held to the site's limits here where no rule of its own fits better."""
+"""Checks texts, nested values, metadata and counts of what a user has against the `limits` of the configuration."""
 
 from __future__ import annotations
 

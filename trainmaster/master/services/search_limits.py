@@ -1,4 +1,4 @@
-"""How large a search may be: looked at before anything of it is made."""
+"""Checks how large a search is before anything of it is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fair share for everybody: so many requests of one user are worked on at a time, and more of them wait for these.
+"""Limits how many requests of one user the master works on at the same time; more of them wait for these.
 
 The master has forty threads for requests and as many connections to its database. Without shares one user's forty slow
 requests are everybody's wait. And it has one interpreter: whoever has kept it busy for long waits, while others are

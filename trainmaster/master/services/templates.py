@@ -20,7 +20,7 @@ from trainmaster.config.source import Document, check_size
 from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
-from trainmaster.master.services import workspaces
+from trainmaster.master.services import bounds, workspaces
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
@@ -133,6 +133,7 @@ def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
 
 
 def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    bounds.check_count(session, "things", "You have {} templates", Template.owner_id == caller.user_id)
     home = workspaces.locked(session, workspace_id or UNCATEGORIZED)
     caller.check(home.id)
     if home.archived:
