@@ -62,12 +62,11 @@ class ServedTls:
     def __init__(self, config: Tls) -> None:
         """Raises BadCertificate."""
         self._config = config
-        self._live: ssl.SSLContext | None = None
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="certificate", daemon=True)
         _renew(config)
-        self._anchors = self._read()
+        self._anchors, self._context = self._read()
         self._seen = self._stamps()
 
     @property
@@ -81,8 +80,13 @@ class ServedTls:
         return self._anchors
 
     def serve(self, live: ssl.SSLContext) -> None:
-        """From now on keep the context that connections are answered with up to date."""
-        self._live = live
+        """From now on answer handshakes of this context with the newest certificate."""
+
+        def newest(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            connection.context = self._context
+
+        # Exchanged whole: a handshake between the loading of a certificate and of its key into `live` would fail.
+        live.sni_callback = newest
         live.minimum_version = ssl.TLSVersion.TLSv1_2
         self._thread.start()
 
@@ -97,13 +101,10 @@ class ServedTls:
             try:
                 _renew(self._config)
                 self._seen = self._stamps()
-                anchors = self._read()
-                if self._live is not None:
-                    self._live.load_cert_chain(*self.files)
+                self._anchors, self._context = self._read()
             except (BadCertificate, OSError) as error:
                 log.error("the certificate stays as it was: %s", error)
             else:
-                self._anchors = anchors
                 log.info("the certificate was read again")
 
     def _watch(self) -> None:
@@ -122,17 +123,17 @@ class ServedTls:
                 found.append((facts.st_ino, facts.st_mtime_ns))
         return found
 
-    def _read(self) -> str:
-        """Check all files; the anchors."""
+    def _read(self) -> tuple[str, ssl.SSLContext]:
+        """Check all files; the anchors, and a context with certificate and key."""
         found = read_certificate(self._config.cert)
-        load(self._config)
+        context = load(self._config)
         left = found.ends - dt.datetime.now(dt.UTC)
         if left < SOON:
             log.warning("security.tls.cert: the certificate is good for %d more days", max(left.days, 0))
         if self._config.ca is not None:
             read_certificate(self._config.ca, "ca")
-            return Path(self._config.ca).read_text()
-        return "".join(_pem(one) for one in found.roots)
+            return Path(self._config.ca).read_text(), context
+        return "".join(_pem(one) for one in found.roots), context
 
 
 def load(config: Tls) -> ssl.SSLContext:
