@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import http.client
 import json
@@ -186,10 +187,9 @@ def test_a_new_certificate_is_taken_over_while_reports_come_in_and_half_a_one_is
     def report() -> None:
         try:
             while not over.is_set():
-                connection = http.client.HTTPSConnection(parts, context=context, timeout=60)
-                connection.request("GET", "/info")
-                assert connection.getresponse().status == 200
-                connection.close()
+                with contextlib.closing(http.client.HTTPSConnection(parts, context=context, timeout=60)) as connection:
+                    connection.request("GET", "/info")
+                    assert connection.getresponse().status == 200
         except BaseException as error:
             failures.append(error)
 
