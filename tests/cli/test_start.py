@@ -67,6 +67,7 @@ def test_versions_of_both_sides(shell: Shell, process: MasterProcess) -> None:
     told = yaml.safe_load(shell.det("version").out)
     assert told["client"] == {"version": VERSION}
     assert told["master"]["version"] == VERSION
+    assert told["master"]["api_version"] == "0.38.1"
     assert len(told["master"]["cluster_id"]) == 36
     assert told["master_address"] == process.url
 

@@ -21,6 +21,9 @@ def _version(args: argparse.Namespace) -> None:
     print(f"client:\n  version: {VERSION}", flush=True)
     info = transport(url).request("GET", "/info", retry=False)
     print("master:")
-    for key in ("cluster_id", "cluster_name", "master_id", "version"):
+    for key in ("cluster_id", "cluster_name", "master_id"):
         print(f"  {key}: {json.dumps(info.get(key))}")
+    # A master of Determined's own has one version, that of its API.
+    print(f"  version: {json.dumps(info.get('trainmaster_version', info.get('version')))}")
+    print(f"  api_version: {json.dumps(info.get('version'))}")
     print(f"master_address: {url}")

@@ -18,6 +18,7 @@ from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.paging import cut
 from trainmaster.master.services.permissions import Permission
+from trainmaster.version import API_VERSION
 
 router = APIRouter()
 
@@ -40,6 +41,7 @@ class MasterAnswer(Shape):
     strict_job_queue_control: bool = False
     has_custom_logo: bool = False
     cluster_message: dict[str, Any] | None = None
+    trainmaster_version: str  # ours: of this program, where `version` is the API's
     max_context_bytes: int  # ours: what an experiment's files may have together
 
 
@@ -57,7 +59,8 @@ def home() -> RedirectResponse:
 def info(services: UsesServices) -> dict[str, Any]:
     settings = services.settings
     return {
-        "version": settings.version,
+        "version": API_VERSION,
+        "trainmaster_version": settings.version,
         "master_id": settings.cluster_id,
         "cluster_id": settings.cluster_id,
         "cluster_name": settings.cluster_name,
@@ -96,7 +99,8 @@ def health(services: UsesServices) -> JSONResponse:
 def master(services: UsesServices) -> MasterAnswer:
     settings = services.settings
     return MasterAnswer(
-        version=settings.version,
+        version=API_VERSION,
+        trainmaster_version=settings.version,
         cluster_message=_banner(services),
         master_id=settings.cluster_id,
         cluster_id=settings.cluster_id,
