@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import uuid
 from typing import Any
 
@@ -36,6 +37,29 @@ def test_a_command_runs_with_its_files_and_leaves_its_log(user: Api) -> None:
     assert (shown["command"]["state"], shown["command"]["description"]) == ("STATE_TERMINATED", "says something")
     assert shown["command"]["exitStatus"] == "The program ended with status 0"
     assert shown["config"]["entrypoint"] == ["python3", "say.py"]
+
+
+def test_a_single_word_goes_to_the_shell(user: Api) -> None:
+    task_id = command(user, "echo one; echo two | tr o 0")
+    assert ended(user, task_id)["allocations"][0]["statusCode"] == 0
+    assert {"one", "tw0"} <= set(lines(user, task_id))
+    assert user.get(f"/api/v1/commands/{task_id}").json["config"]["entrypoint"] == ["echo one; echo two | tr o 0"]
+    task_id = generic(user, "{entrypoint: ['echo generic; exit 3'], resources: {slots: 0}}")
+    assert ended(user, task_id)["allocations"][0]["statusCode"] == 3
+    assert "generic" in lines(user, task_id)
+
+
+@pytest.mark.parametrize("config", [{}, {"entrypoint": []}, {"entrypoint": [], "work_dir": "/tmp"}])
+def test_a_command_without_a_word_starts_and_ends_at_once(user: Api, config: Json) -> None:
+    answer = user.post("/api/v1/commands", {"config": {**config, "resources": {"slots": 0}}})
+    assert answer.status == 200, answer.content
+    assert ended(user, answer.json["command"]["id"])["allocations"][0]["statusCode"] == 0
+
+
+@pytest.mark.parametrize("text", ["{}", "{entrypoint: []}", "{resources: {slots: 0}}"])
+def test_a_generic_task_wants_a_program(user: Api, text: str) -> None:
+    answer = user.post("/api/v1/generic-tasks", {"config": text})
+    assert (answer.status, "entrypoint: is required" in answer.sentence) == (400, True)
 
 
 def test_what_a_command_is_told(user: Api) -> None:
@@ -88,7 +112,6 @@ def test_lists_are_filtered_and_sorted(user: Api, admin: Api) -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"config": {}}, "entrypoint: is required"),
         ({"config": {"entrypoint": "x", "recources": {}}}, "did you mean resources?"),
         ({"config": {"entrypoint": "x", "resources": {"slots_per_trial": 1}}}, "a task takes slots"),
         ({"config": {"entrypoint": "x", "resources": {"slots": 99}}}, "99"),
@@ -204,6 +227,24 @@ def test_a_fork_has_what_its_source_had(user: Api) -> None:
     assert (task["forkedFrom"], "forked" in lines(user, fork)) == (source, True)
     assert user.get(f"/api/v1/tasks/{fork}/config").json == user.get(f"/api/v1/tasks/{source}/config").json
     assert user.get(f"/api/v1/tasks/{fork}/context_directory").json["b64Tgz"]
+
+
+def test_what_was_given_is_shown_and_what_a_fork_says_comes_before_it(user: Api, admin: Api) -> None:
+    def given(task: str) -> Json:
+        return dict(json.loads(user.get(f"/api/v1/tasks/{task}/config").json["config"]))
+
+    variables = "environment: {environment_variables: [HF_TOKEN=secret, WORD=a]}"
+    source = generic(user, f"{{entrypoint: [echo, source], description: d, {variables}, resources: {{slots: 0}}}}")
+    shown = given(source)
+    assert set(shown) == {"entrypoint", "description", "environment", "resources"}
+    assert (shown["entrypoint"], shown["description"], "secret" in str(shown)) == (["echo", "source"], "d", False)
+    fork = generic(user, "entrypoint: ['echo $HF_TOKEN $WORD']", forkedFrom=source)
+    assert {**given(fork), "entrypoint": 0} == {**shown, "entrypoint": 0}
+    assert (given(fork)["entrypoint"], bool(ended(user, fork))) == (["echo $HF_TOKEN $WORD"], True)
+    assert "secret a" in lines(user, fork)
+    ended(user, source)
+    answer = user.post("/api/v1/generic-tasks", {"config": "entrypoint: [", "forkedFrom": source})
+    assert (answer.status, "not valid YAML" in answer.sentence) == (400, True)
 
 
 def test_a_workspace_goes_with_its_tasks_once_they_have_ended(admin: Api) -> None:

@@ -39,6 +39,36 @@ def test_a_command_from_its_start_to_its_end(client: Reference, tmp_path: Path) 
     assert "spoken: two words" in logged.out
 
 
+def test_one_word_is_a_line_for_the_shell(client: Reference, tmp_path: Path) -> None:
+    """So are those of generic tasks and of trials; without any the command ends at once."""
+    (tmp_path / "task.yaml").write_text("entrypoint: ['echo a$((1 + 1))task']\n")
+    (tmp_path / "trial.yaml").write_text(
+        "name: one word\nentrypoint: ['echo a$((1 + 2))trial && sleep 0']\nmax_restarts: 0\n"
+        "searcher: {name: single, metric: loss}\nresources: {slots_per_trial: 0}\n"
+    )
+    (tmp_path / "files").mkdir()
+    slots = ["--config", "resources.slots=0"]
+    command, nothing, task, experiment = batch(
+        client,
+        ["command", "run", *slots, "env | grep ^DET_TASK_TYPE; echo a$((1 + 0))command"],
+        ["command", "run", *slots],
+        f"task create {tmp_path / 'task.yaml'}",
+        f"experiment create --paused {tmp_path / 'trial.yaml'} {tmp_path / 'files'}",
+    )
+    assert ("DET_TASK_TYPE=COMMAND" in command.out, "a1command" in command.out) == (True, True)
+    assert "exited successfully with a zero exit code" in nothing.out
+    (task_id,), number = UUID.findall(task.out), experiment.out.split()[-1]
+    shown, logged, _, trial = batch(
+        client,
+        f"task config {task_id} --json",
+        f"task logs -f {task_id}",
+        f"experiment activate {number}",
+        f"experiment logs -f {number}",
+    )
+    assert json.loads(json.loads(shown.out)) == {"entrypoint": ["echo a$((1 + 1))task"]}
+    assert ("a2task" in logged.out, "a3trial" in trial.out) == (True, True)
+
+
 def test_commands_are_killed(client: Reference) -> None:
     detached = ["command", "run", "-d", "--config", "resources.slots=0", "sleep", "600"]
     first, second = (said.out.strip() for said in batch(client, detached, detached))

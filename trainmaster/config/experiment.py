@@ -137,7 +137,7 @@ class ExperimentConfig(Section):
     workspace: Line = ""
     project: Line = ""
     entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
-    """A text for `sh -c`, or the argument list."""
+    """A text or a single word for `sh -c`, or the argument list."""
     debug: bool = False
     data: dict[str, Any] = Field(default_factory=dict)
     hyperparameters: Hyperparameters = Field(default_factory=dict)

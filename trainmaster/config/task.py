@@ -43,6 +43,11 @@ def _duration(value: Any) -> Any:
 Duration = Annotated[str | float, BeforeValidator(_duration)]
 
 
+def _program(value: Any) -> Any:
+    """As in experiments, or no word at all: such a command starts and ends at once."""
+    return value if value == [] else entrypoint_of(value)
+
+
 class TaskResources(Section):
     """The `resources` section."""
 
@@ -66,8 +71,8 @@ class TaskConfig(Section):
     ignored: ClassVar[frozenset[str]] = frozenset({"internal", "debug"})
 
     description: Text | None = None
-    entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
-    """A text for `sh -c`, or the argument list."""
+    entrypoint: Annotated[Any, BeforeValidator(_program)] = None
+    """A text or a single word for `sh -c`, or the argument list."""
     workspace: Line = ""
     project: Line = ""
     resources: TaskResources = TaskResources()

@@ -25,6 +25,7 @@ class Standalone(Base):
     reason: Mapped[str] = mapped_column(default="")  # why it is in this state, in words
     description: Mapped[str] = mapped_column(default="")
     config: Mapped[Json]
+    given: Mapped[Json | None] = mapped_column(deferred=True)  # of a generic task: what its owner wrote of it
     pool: Mapped[str]
     archive: Mapped[bytes] = mapped_column(default=b"", deferred=True)  # the user's files, a gzipped tar
     secrets: Mapped[Json | None] = mapped_column(deferred=True)  # a shell's keys

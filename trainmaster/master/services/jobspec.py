@@ -179,7 +179,12 @@ def launched(entrypoint: str | list[str]) -> str | list[str]:
     """The command of an experiment. `model_def:TrialClass` is none: Determined launches such a class by its harness."""
     if isinstance(entrypoint, str) and _TRIAL_CLASS.fullmatch(entrypoint):
         return ["python3", "-m", "determined.launch.torch_distributed", "--", "--trial", entrypoint]
-    return entrypoint
+    return in_shell(entrypoint)
+
+
+def in_shell(entrypoint: str | list[str]) -> str | list[str]:
+    """A single word is a text for the shell: `det command run "sleep 5; echo hi"` sends a list of one."""
+    return entrypoint[0] if isinstance(entrypoint, list) and len(entrypoint) == 1 else entrypoint
 
 
 def work_for(

@@ -88,9 +88,10 @@ def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit
 
 
 def get(store: Store, task_id: str, kind: str = "") -> TaskView:
-    """With its keys. `kind`: it must be one of these. Raises NotFound."""
+    """With its keys and what was given. `kind`: it must be one of these. Raises NotFound."""
     with store.reading() as session:
-        query = _views().where(Standalone.task_id == task_id).options(undefer(Standalone.secrets))
+        undeferred = (undefer(Standalone.secrets), undefer(Standalone.given))
+        query = _views().where(Standalone.task_id == task_id).options(*undeferred)
         row = session.execute(query).first()
     if row is None or kind not in ("", row[0].kind):
         raise NotFound(f"There is no {kind.lower() or 'task'} {task_id}.")

@@ -13,7 +13,8 @@ from sqlalchemy.orm import Session
 
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masked, masks
-from trainmaster.config.task import TaskConfig, parse_task, seconds_of
+from trainmaster.config.source import read
+from trainmaster.config.task import SOURCE, TaskConfig, parse_task, seconds_of
 from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Job, Task, Workspace
 from trainmaster.master.lifecycle.standalone import Created, TaskState
@@ -70,8 +71,9 @@ class TaskOrder:
 
 @dataclass(frozen=True)
 class Plan:
-    """An order with everything that others decide about it."""
+    """An order with everything that others decide about it. `given`: what was asked for, as it was."""
 
+    given: Json
     config: Json
     served: ServedPool
     workspace_id: int
@@ -118,6 +120,7 @@ def create(
             state=TaskState.ACTIVE.value,
             description=config["description"],
             config=config,
+            given=found.given if order.kind == GENERIC else None,
             pool=found.served.pool.name,
             secrets=ssh_keys.make() if order.kind == SHELL else None,
             pausable=order.pausable and order.kind == GENERIC,
@@ -146,15 +149,15 @@ def plan(
     given: str | Mapping[str, Any] = order.config
     shared: list[Mapping[str, Any]] = []
     with store.transaction() as session:
-        if order.forked_from and not given:
-            given = _copied(session, caller, order.forked_from)
+        if order.forked_from:
+            given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
         if order.template:
             row = templates.find(session, order.template)
             caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
             shared = [row.config]
     # Workspace and pool decide which defaults apply, so they are read before those are merged.
     first = _parsed(given, [*shared, *defaults.of_pool("")])
-    if order.kind in (COMMAND, GENERIC) and first.entrypoint is None:
+    if order.kind == GENERIC and not first.entrypoint:
         raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
     with store.transaction() as session:
         workspace, project_id = _home(session, caller, order, first)
@@ -178,7 +181,7 @@ def plan(
     if config["idle_timeout"] is None:
         usual_idle = {NOTEBOOK: settings.notebook_timeout, TENSORBOARD: settings.tensorboard_timeout}
         config["idle_timeout"] = usual_idle.get(order.kind) or None
-    return Plan(config, served, workspace.id, project_id)
+    return Plan(_mapping(given), config, served, workspace.id, project_id)
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -187,6 +190,14 @@ def plan(
 def _parsed(given: str | Mapping[str, Any], defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
     try:
         return parse_task(given, defaults=defaults)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
+def _mapping(given: str | Mapping[str, Any]) -> Json:
+    """The keys as they were written."""
+    try:
+        return dict(read(given, SOURCE).data) if isinstance(given, str) else dict(given)
     except ConfigError as error:
         raise refusal(error) from None
 
@@ -234,5 +245,6 @@ def _mine(session: Session, caller: Caller, task_id: str, what: str, *, lock: bo
 
 def _copied(session: Session, caller: Caller, task_id: str) -> Json:
     source = _source(session, caller, task_id)
-    shown = source.config if caller.user_id == source.owner_id else masked(source.config)
+    found = source.config if source.given is None else source.given
+    shown = found if caller.user_id == source.owner_id else masked(found)
     return {key: value for key, value in shown.items() if key in TaskConfig.model_fields}

@@ -14,7 +14,7 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.services import archives
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.jobspec import environment_for
+from trainmaster.master.services.jobspec import environment_for, in_shell
 from trainmaster.master.services.task_conductor import NOTEBOOK, SHELL, TENSORBOARD
 
 Json = dict[str, Any]
@@ -62,7 +62,7 @@ def _program(task: Standalone) -> list[str]:
     if task.kind == TENSORBOARD:
         folders = [f"--show={name}={path}" for name, path in ((task.shows or {}).get("folders") or {}).items()]
         return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config["tensorboard_args"]]
-    given = task.config["entrypoint"]
+    given = in_shell(task.config["entrypoint"] or "")
     return ["sh", "-c", given] if isinstance(given, str) else list(given)
 
 
