@@ -68,6 +68,7 @@ def test_after_some_lines_there_is_no_other_attempt(user: Api, watched: Callable
     )
     assert (ended["attempts"], ended["restarts"]) == (1, 0)
     assert "hopeless allows no restart" in ended["stateReason"]
+    assert "trial failed and matched logs to a don't retry policy" in said(user, job)
 
 
 def test_where_nothing_matches_it_is_tried_again(user: Api, watched: Callable[..., Job]) -> None:
@@ -85,7 +86,7 @@ def test_further_attempts_keep_away_from_a_node(
     with engine.connect() as connection:
         query = f"SELECT blocked_nodes FROM trials WHERE id = {job.trial_id}"
         assert connection.execute(text(query)).scalar_one() == ["node-a"]
-    assert "keep away from node-a" in said(user, job)
+    assert "therefore will not schedule on node-a" in said(user, job)
     job.leave(exit_code=1)
     wait_for(lambda: "the pool default has no other node in service" in said(user, job), "a word about why it waits")
     assert trial(user, job)["state"] in ("STATE_ACTIVE", "STATE_QUEUED")

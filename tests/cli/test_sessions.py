@@ -132,6 +132,18 @@ def test_a_token_from_the_environment(nobody: Shell, process: MasterProcess) -> 
     assert shell.run("-u", "determined", "user", "whoami").status == 1
 
 
+def test_in_a_job_a_session_that_ended_in_the_users_home_does_not_matter(shell: Shell, process: MasterProcess) -> None:
+    shell.det("user", "login")
+    http = Transport(process.url, store(shell)[process.url]["tokens"]["determined"])  # type: ignore[index]
+    Master(http).logout()
+    http.close()
+    http = Transport(process.url)
+    token = Master(http).login("determined", process.password)
+    http.close()
+    inside = shell.with_(DET_USER="determined", DET_USER_TOKEN=token, DET_PASS=None)
+    assert inside.det("user", "whoami").out == "You are logged in as user 'determined'\n"
+
+
 def test_a_home_that_cannot_be_written_is_a_warning(shell: Shell) -> None:
     (shell.home / "file").write_text("")
     done = shell.with_(XDG_CONFIG_HOME=str(shell.home / "file")).run("user", "whoami")

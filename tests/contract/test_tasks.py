@@ -39,6 +39,11 @@ def test_a_command_from_its_start_to_its_end(client: Reference, tmp_path: Path) 
     assert "spoken: two words" in logged.out
 
 
+def last_line(log: str) -> str:
+    """Of what the master says, without the time."""
+    return [line for line in log.splitlines() if " || " in line][-1].partition(" || ")[2]
+
+
 def test_one_word_is_a_line_for_the_shell(client: Reference, tmp_path: Path) -> None:
     """So are those of generic tasks and of trials; without any the command ends at once."""
     (tmp_path / "task.yaml").write_text("entrypoint: ['echo a$((1 + 1))task']\n")
@@ -56,7 +61,7 @@ def test_one_word_is_a_line_for_the_shell(client: Reference, tmp_path: Path) -> 
         f"experiment create --paused {tmp_path / 'trial.yaml'} {tmp_path / 'files'}",
     )
     assert ("DET_TASK_TYPE=COMMAND" in command.out, "a1command" in command.out) == (True, True)
-    assert "exited successfully with a zero exit code" in nothing.out
+    assert last_line(nothing.out) == "INFO: resources exited successfully with a zero exit code"
     (task_id,), number = UUID.findall(task.out), experiment.out.split()[-1]
     shown, logged, _, trial = batch(
         client,
@@ -65,8 +70,11 @@ def test_one_word_is_a_line_for_the_shell(client: Reference, tmp_path: Path) -> 
         f"experiment activate {number}",
         f"experiment logs -f {number}",
     )
-    assert json.loads(json.loads(shown.out)) == {"entrypoint": ["echo a$((1 + 1))task"]}
+    assert json.loads(shown.out) == {"entrypoint": ["echo a$((1 + 1))task"]}
     assert ("a2task" in logged.out, "a3trial" in trial.out) == (True, True)
+    assert last_line(trial.out) == "INFO: resources exited successfully with a zero exit code"
+    failed = client.det("command", "run", *slots, "exit 7")
+    assert last_line(failed).startswith("ERROR: crashed: resources failed with non-zero exit code: ")
 
 
 def test_commands_are_killed(client: Reference) -> None:

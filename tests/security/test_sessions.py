@@ -330,9 +330,9 @@ def test_many_open_connections_are_one_question() -> None:
     """What the database is asked does not grow with what is open."""
     asked: list[tuple[int, int]] = []
 
-    def look(_: object, sessions: set[int], users: set[int]) -> Alive:
+    def look(_: object, sessions: set[int], users: set[int], attempts: set[str]) -> Alive:
         asked.append((len(sessions), len(users)))
-        return Alive(frozenset(users), frozenset(sessions - {7}))
+        return Alive(frozenset(users), frozenset(sessions - {7}), frozenset(attempts - {"ended"}))
 
     async def main() -> None:
         guard = Guard(None, Wakeups())  # type: ignore[arg-type]
@@ -342,11 +342,16 @@ def test_many_open_connections_are_one_question() -> None:
             await asyncio.wait_for(open_[7].wait(), 30)
             assert [number % 50 for number, ended in enumerate(open_) if ended.is_set()] == [7] * 20
             assert not owners.is_set()
+            lives = stack.enter_context(guard.watching(Behind(2, None, "lives")))
+            ends = stack.enter_context(guard.watching(Behind(2, None, "ended")))
+            await asyncio.wait_for(ends.wait(), 30)
+            assert not lives.is_set()
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(guards.identity, "still_there", look)
         asyncio.run(main())
-    assert asked == [(50, 2)]
+    assert asked[0] == (50, 2)
+    assert asked[1][1] == 2
 
 
 # -- L4: terminals and arguments ------------------------------------------------------------------------------------

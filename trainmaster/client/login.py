@@ -80,15 +80,13 @@ def session(
 
     http = transport(url)
     kept = credentials.token(url, user)
+    of_job = os.environ.get("DET_USER_TOKEN") if os.environ.get("DET_USER") == user else None
     if kept:
         http.token = kept
-        http.renew = log_in
+        # In a job whose user's home holds a session that has ended, the job's own token is good.
+        http.renew = (lambda: of_job) if of_job else log_in
         return http
-    token = os.environ.get("DET_USER_TOKEN")
-    if token and os.environ.get("DET_USER") == user:
-        http.token = token
-        return http
-    http.token = log_in()
+    http.token = of_job or log_in()
     return http
 
 

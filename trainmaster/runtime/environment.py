@@ -36,7 +36,12 @@ def child_environment(
     """The user's process's environment: what was inherited, the job's and the work's own, then what is known
     here."""
     # Our own facts end here: a job that is submitted from inside this one must not take them for its own.
-    outside = {name: value for name, value in inherited.items() if not name.startswith("TRAINMASTER_")}
+    # Nor is it to act as whoever started the master by hand.
+    outside = {
+        name: value
+        for name, value in inherited.items()
+        if not name.startswith("TRAINMASTER_") and name not in ("DET_USER_TOKEN", "DET_PASS")
+    }
     outside = with_certificate(job.folder, outside)
     environment = {**outside, **job.environment, **work.environment}
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -103,6 +108,8 @@ def _determined(
         "INTER_TRAIN_PROCESS_COMM_PORT_2": str(meeting.gather_port),
         "DTRAIN_SSH_PORT": str(12350 + offset),
     }
+    if work.owner_token:
+        found["DET_USER_TOKEN"] = work.owner_token
     trial = work.trial
     if trial is not None:
         found.update(

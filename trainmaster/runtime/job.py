@@ -74,6 +74,7 @@ class Work(Record):
     files: Optional[Tuple[Mapping[str, Any], ...]]  # the user's, when they are few and small (context.write_files)
     context_size: int  # bytes of the archive of the user's files
     preempt: Optional[str]  # the reason, when the job is to leave before it began
+    owner_token: str = ""  # by which the user's programs act as the job's owner; empty: they do not
 
 
 def read_job(folder: str) -> Job:
@@ -163,6 +164,7 @@ def parse_work(raw: Any) -> Work:
         files=_listed(raw.get("files"), where),
         context_size=int(take.number("context_size", 0)),
         preempt=str(preempt.get("reason") or "master") if isinstance(preempt, dict) else None,
+        owner_token=take.text("owner_token", ""),
     )
 
 

@@ -10,7 +10,7 @@ from trainmaster.runtime.threads import Event, Thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+    from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 MAX_LINE = 64 * 1024  # bytes; longer lines are cut into several
 _CR_INTERVAL = 1.0  # seconds between two recorded states of a progress bar
@@ -64,14 +64,14 @@ class LineReader(Thread):
     """Reads one pipe to its end and hands over its lines as log records.
 
     A carriage return ends a line as well, but of the states that a progress bar runs through only about one a
-    second and the last one are recorded. `secret` never gets into a record.
+    second and the last one are recorded. None of `secrets` gets into a record.
     """
 
-    def __init__(self, pipe: int, stdtype: str, secret: str, add: Callable[[Dict[str, Any]], None]) -> None:
+    def __init__(self, pipe: int, stdtype: str, secrets: Sequence[str], add: Callable[[Dict[str, Any]], None]) -> None:
         super().__init__()
         self._pipe = pipe
         self._stdtype = stdtype
-        self._secret = secret
+        self._secrets = secrets
         self._add = add
         self._held: Optional[bytes] = None  # the latest state of a progress bar
         self._last_bar = 0.0
@@ -128,5 +128,7 @@ class LineReader(Thread):
     def _emit(self, piece: bytes) -> None:
         for begin in range(0, max(1, len(piece)), MAX_LINE):
             text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace").replace("\0", "\ufffd")
-            rank, level, line = parse_line(text.replace(self._secret, "[session token]"))
+            for secret in self._secrets:
+                text = text.replace(secret, "[session token]")
+            rank, level, line = parse_line(text)
             self._add({"t": time.time(), "stdtype": self._stdtype, "level": level, "rank": rank, "line": line})

@@ -124,7 +124,7 @@ class Node:
             self._preemption,
             self._reporting,
             self._signals.events,
-            self._token,
+            [secret for secret in (self._token, work.owner_token) if secret],
             "training" if work.trial is not None else "program",
         )
         # The administrators' first, then the user's own, as Determined names it.

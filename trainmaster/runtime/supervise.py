@@ -49,16 +49,16 @@ class Supervisor:
         preemption: Preemption,
         reporting: Reporting,
         events: queue.SimpleQueue[Event],
-        secret: str,
+        secrets: Sequence[str],
         what: str = "training",
     ) -> None:
-        """`what`: the word for what it runs, in sentences for the user."""
+        """`secrets` never get into the log. `what`: the word for what it runs, in sentences for the user."""
         self._job = job
         self._end_time = end_time
         self._preemption = preemption
         self._reporting = reporting
         self._events = events
-        self._secret = secret
+        self._secrets = secrets
         self._what = "the " + what
         self._plan: Dict[str, float] = {}  # what to do -> when, on the monotonic clock
 
@@ -76,7 +76,7 @@ class Supervisor:
         ends = []
         for stdtype in ("stdout", "stderr"):
             read, write = os.pipe()
-            readers.append(LineReader(read, stdtype, self._secret, self._reporting.add_log))
+            readers.append(LineReader(read, stdtype, self._secrets, self._reporting.add_log))
             ends.append(write)
         for reader in readers:
             reader.start()

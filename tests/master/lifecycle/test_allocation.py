@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.lifecycle.allocation import NEVER, SECOND_OPINION, SETTLE, Attempt, ExitRecord, later, verdict
+from trainmaster.master.lifecycle.allocation import (
+    NEVER,
+    SECOND_OPINION,
+    SETTLE,
+    Attempt,
+    ExitRecord,
+    last_line,
+    later,
+    verdict,
+)
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
+FAILED = "resources failed with non-zero exit code"
 NOW = 1000.0
 LOST = 300.0
 
@@ -173,3 +183,31 @@ def test_an_absent_job_that_gives_signs_of_life_goes_on(absent_for: float, quiet
 @given(st.sampled_from(list(AllocationState)), st.sampled_from(list(AllocationState)))
 def test_states_never_move_back(state: AllocationState, news: AllocationState) -> None:
     assert later(state, news).rank == max(state.rank, news.rank)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "ran", "level", "line"),
+    [
+        (OutcomeKind.COMPLETED, 0, True, "INFO", "resources exited successfully with a zero exit code"),
+        (OutcomeKind.PREEMPTED, 0, True, "INFO", "resources exited successfully with a zero exit code"),
+        (
+            *(OutcomeKind.FAILED, 3, True, "ERROR"),
+            f"crashed: {FAILED}: container failed with non-zero exit code: 3 (exit code 3)",
+        ),
+        (OutcomeKind.INFRASTRUCTURE, None, True, "ERROR", f"crashed: {FAILED}: why"),
+        (
+            *(OutcomeKind.REJECTED, None, False, "ERROR"),
+            f"crashed: {FAILED}: unable to launch job: why",
+        ),
+        (OutcomeKind.STOPPED, 0, True, "INFO", "killed: resources exited successfully with a zero exit code"),
+        (OutcomeKind.CANCELLED, None, True, "INFO", "killed: resources failed with non-zero exit code: why"),
+    ],
+)
+def test_the_last_line_is_the_one_that_scripts_look_for(
+    outcome: OutcomeKind, status: int | None, ran: bool, level: str, line: str
+) -> None:
+    assert last_line(outcome, "why", status, ran=ran) == (level, line)
+
+
+def test_of_resources_that_were_never_there_nothing_is_said() -> None:
+    assert last_line(OutcomeKind.STOPPED, "It was withdrawn", None, ran=False) is None

@@ -69,7 +69,7 @@ def test_the_last_lines_lead_to_what_lines_lead_to(attempts: Attempts) -> None:
     with attempts.store.reading() as session:
         trial = session.scalars(select(Trial).where(Trial.task_id == name)).one()
     assert (trial.blocked_nodes, trial.log_policy) == (["n1"], "broken")
-    said = "The log policy broken has matched: further attempts keep away from n1"
+    said = "The log policy broken has matched: therefore will not schedule on n1"
     assert attempts.log(name) == ["all is well", said, "an uncorrectable error"]
 
 

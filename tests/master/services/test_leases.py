@@ -18,7 +18,9 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.leases import LeaseRequest, lease, lease_together
 from trainmaster.master.services.sightings import DOUBLES
+from trainmaster.master.services.store import Settings
 
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
@@ -45,7 +47,7 @@ def archive(name: str, content: bytes) -> bytes:
 
 def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
     try:
-        return lease(attempts.store, name, LeaseRequest("7", run, 0, 1, "n1", [0], ["10.0.0.1"]), {})
+        return lease(attempts.store, SETTINGS, name, LeaseRequest("7", run, 0, 1, "n1", [0], ["10.0.0.1"]), {})
     except Conflict:
         return None
 
@@ -60,6 +62,7 @@ def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:
     assert again is not None
     assert again["trial"]["steps_completed"] == 0
     assert sum("runs on n1" in line for line in attempts.log(name)) == 1
+    assert sum("New trial runner" in line for line in attempts.log(name)) == 1
 
 
 def test_small_files_come_with_the_lease(attempts: Attempts) -> None:
@@ -76,13 +79,13 @@ def request(job: str = "7", run: str = "run", nodes: int = 1) -> LeaseRequest:
 
 def test_leases_that_are_asked_for_at_once_are_given_together(attempts: Attempts) -> None:
     names = [waiting(attempts, archive("a", b"abc")) for _ in range(3)]
-    works = lease_together(attempts.store, {name: request(f"job of {name}") for name in names}, {})
+    works = lease_together(attempts.store, SETTINGS, {name: request(f"job of {name}") for name in names}, {})
     assert sorted(works) == sorted(names)
     for name in names:
         row = attempts.row(name)
         assert (row.lease_job, row.native_id, row.state) == (f"job of {name}", f"job of {name}", "RUNNING")
         assert sum("runs on n1" in line for line in attempts.log(name)) == 1
-        again = lease(attempts.store, name, request(f"job of {name}"), {})
+        again = lease(attempts.store, SETTINGS, name, request(f"job of {name}"), {})
         assert again["trial"].pop("id") == works[name]["trial"].pop("id")
         assert again == works[name]
 
@@ -99,7 +102,7 @@ def test_who_is_not_given_a_lease_at_once_has_to_ask_alone(attempts: Attempts) -
     asked[large] = request(nodes=2)
     with attempts.store.transaction() as session:
         session.get_one(Allocation, busy, with_for_update=True)
-        assert list(lease_together(attempts.store, asked, {})) == [plain]
+        assert list(lease_together(attempts.store, SETTINGS, asked, {})) == [plain]
     for name in (over, doubled, large, busy, task):
         assert (attempts.row(name).lease_job, attempts.log(name)) == (None, [])
 
@@ -108,7 +111,10 @@ def test_of_many_runs_one_gets_each_lease_alone_or_together(attempts: Attempts) 
     names = [waiting(attempts) for _ in range(4)]
 
     def together(run: str) -> list[tuple[str, str]]:
-        return [(name, run) for name in lease_together(attempts.store, {name: request(run=run) for name in names}, {})]
+        return [
+            (name, run)
+            for name in lease_together(attempts.store, SETTINGS, {name: request(run=run) for name in names}, {})
+        ]
 
     def alone(run: str) -> list[tuple[str, str]]:
         return [(name, run) for name in names if ask(attempts, name, run) is not None]

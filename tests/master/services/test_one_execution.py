@@ -23,8 +23,10 @@ from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import Submission
 from trainmaster.master.services import endings, leases, logs, sightings, submission
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 NAMES = (f"one{number}" for number in itertools.count())
 BEGAN = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
@@ -129,7 +131,7 @@ class OneExecution(RuleBasedStateMachine):
     def start(self, job: Job) -> None:
         request = leases.LeaseRequest(job.job_id, f"run{job.job_id}", 0, 1, "n1", [0], [])
         try:
-            leases.lease(self.store, self.name, request, {})
+            leases.lease(self.store, SETTINGS, self.name, request, {})
         except Conflict:
             self.jobs[job.job_id] = replace(job, state=JobState.COMPLETED)
             return

@@ -17,8 +17,10 @@ from trainmaster.master.services import endings, leases, sightings, submission
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
 from trainmaster.master.services.sightings import LEAVE_TIME, ORPHAN_GRACE, Sightings
+from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 NAMES = (f"cluster{number}" for number in itertools.count())
 
 
@@ -55,7 +57,7 @@ def look(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.
 
 def lease(attempts: Attempts, name: str, job_id: str, run_id: str = "run") -> None:
     request = leases.LeaseRequest(job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
-    leases.lease(attempts.store, name, request, {})
+    leases.lease(attempts.store, SETTINGS, name, request, {})
 
 
 def ids(refs: Sequence[Any]) -> list[str]:
@@ -75,6 +77,22 @@ def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attem
     assert look(attempts, cluster, later=QUIET + 1.5).resubmit == [name]
     assert attempts.row(name).submission == "NEW"
     assert submission.due(attempts.store, cluster, 10) == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    [("slurm", "HPC job waiting to be scheduled: "), ("pbs", "HPC job waiting to be scheduled: "), ("docker", "")],
+)
+def test_why_a_job_waits_is_said_as_scripts_look_for_it(
+    attempts: Attempts, cluster: str, kind: str, begins: str
+) -> None:
+    name = attempts.attempt(dispatcher=cluster, native_id="7")
+    job = seen(name, "7", explanation="Waits behind others.")
+    sightings.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, kind).backlog.take(
+        attempts.store
+    )
+    assert f"{begins}Waits behind others." in attempts.log(name)
+    assert attempts.row(name).explanation == "Waits behind others."
 
 
 def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, cluster: str) -> None:

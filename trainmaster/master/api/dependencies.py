@@ -19,14 +19,14 @@ from trainmaster.master.api import cookies
 from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.origins import SERVICES
-from trainmaster.master.api.permissions import ENDPOINTS
+from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, closed_inside
 from trainmaster.master.services import addresses, agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
 from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.password_guesses import PasswordGuesses
-from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.shares import Shares
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.services.user_files import UserFiles
@@ -174,8 +174,8 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
     caller = identity.authenticate(services.store, services.settings, token)
-    if caller.session_id is not None:
-        connection.scope[SCOPE_KEY] = Behind(caller.user_id, caller.session_id)
+    if caller.session_id is not None or caller.inside is not None:
+        connection.scope[SCOPE_KEY] = Behind(caller.user_id, caller.session_id, caller.inside)
     return caller
 
 
@@ -190,6 +190,8 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
     rule = ENDPOINTS.get(f"{request.method} {request.scope['route'].path}")
     if rule is None:
         raise Forbidden("Nobody may call this: it has no entry in the table of permissions.")
+    if caller.inside is not None and closed_inside(f"{request.method} {request.scope['route'].path}"):
+        raise Forbidden(CLOSED_INSIDE)
     if not services.settings.roles:
         if isinstance(rule, Permission) and caller.allocation_id is None:
             caller.require(rule)
@@ -198,7 +200,7 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
         if isinstance(rule, Permission):
             _check_reach(request, services, caller, rule)
         return caller
-    caller = replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
+    caller = with_roles(services, caller)
     if not isinstance(rule, Permission):
         return caller
     if not caller.holds_somewhere(rule):
@@ -240,7 +242,10 @@ def user_of_session(services: Services, session_id: int) -> Caller:
 def with_roles(services: Services, caller: Caller) -> Caller:
     if not services.settings.roles:
         return caller
-    return replace(caller, grants=roles.grants_of(services.store, caller.user_id, admin=caller.admin))
+    grants = roles.grants_of(services.store, caller.user_id, admin=caller.admin)
+    if caller.inside is not None:
+        grants = {permission: where for permission, where in grants.items() if permission not in ADMINISTRATORS}
+    return replace(caller, grants=grants)
 
 
 async def _shared(
@@ -254,7 +259,8 @@ async def _shared(
             services.shares.charge(caller.user_id, OPENED)
         yield caller
         return
-    key = (caller.user_id, caller.allocation_id is not None)  # a user's jobs do not wait for their owner
+    # A user's jobs do not wait for their owner, nor the owner for them.
+    key = (caller.user_id, (caller.allocation_id or caller.inside) is not None)
     async with services.shares.one_of(key, services.settings.limits.share, "share"):
         yield caller
 

@@ -26,11 +26,12 @@ SCOPE_KEY = "trainmaster.behind"  # in a request's scope: who is behind it
 
 
 class Behind(NamedTuple):
-    """Who a connection is open for. `session_id`: None where a service lets in whoever knows its key; then `user_id`
-    is the task's owner."""
+    """Who a connection is open for. `session_id`: None where a service lets in whoever knows its key, `user_id` being
+    the task's owner, and where somebody acts as the user from `inside` an attempt's job."""
 
     user_id: int
     session_id: int | None = None
+    inside: str | None = None
 
 
 class Guard:
@@ -72,9 +73,11 @@ class Guard:
         asked = list(self._open)
         sessions = {behind.session_id for behind in asked if behind.session_id is not None}
         users = {behind.user_id for behind in asked}
-        alive = await run_in_threadpool(identity.still_there, self._store, sessions, users)
+        attempts = {behind.inside for behind in asked if behind.inside is not None}
+        alive = await run_in_threadpool(identity.still_there, self._store, sessions, users, attempts)
         for behind in asked:
-            if behind.user_id in alive.users and (behind.session_id is None or behind.session_id in alive.sessions):
+            lasts = behind.session_id is None or behind.session_id in alive.sessions
+            if lasts and behind.user_id in alive.users and (behind.inside is None or behind.inside in alive.attempts):
                 continue
             for ended in self._open.get(behind, ()):
                 ended.set()

@@ -90,7 +90,7 @@ def lease(allocation_id: str, body: Lease, request: Request, services: UsesServi
 
 
 def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
-    work = leases.lease(services.store, allocation_id, _request(body), _slot_types(services))
+    work = leases.lease(services.store, services.settings, allocation_id, _request(body), _slot_types(services))
     if work["context_size"] and not body.fetches_context:
         files = archives.whole(services.store, archives.key_of_allocation(services.store, allocation_id))
         work["context"] = base64.b64encode(files).decode()
@@ -100,7 +100,9 @@ def give_lease(services: Services, allocation_id: str, body: Lease) -> Json:
 def give_leases(services: Services, asked: Sequence[tuple[str, Lease]]) -> list[Json | None]:
     """Of different attempts; None for those that are to be asked for by themselves."""
     requests = {name: _request(body) for name, body in asked if body.fetches_context}
-    works = leases.lease_together(services.store, requests, _slot_types(services)) if requests else {}
+    if not requests:
+        return [None for _ in asked]
+    works = leases.lease_together(services.store, services.settings, requests, _slot_types(services))
     return [works.get(name) for name, _ in asked]
 
 

@@ -329,3 +329,28 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }
+
+# Of what users may do, what programs in their jobs may not do for them: a job needs none of it, and whoever got hold of
+# its token would have more than the job's life.
+CLOSED_INSIDE = (
+    "What runs in a job acts as its owner, but not for accounts, tokens, tickets, and what becomes part of other jobs "
+    "(templates, webhooks, policies): log in with `det user login` for that."
+)
+_CLOSED = frozenset({"tokens", "tickets"})
+_READ_ONLY = frozenset(
+    {"users", "groups", "roles", "templates", "template", "webhooks", "config-policies", "agents", "agent-secrets"}
+    | {"resource-pools", "master", "cleanup_logs", "session"}
+)
+_READS = frozenset(
+    {f"POST {V1}/groups/search", f"POST {V1}/users/activity", f"POST {V1}/webhooks/custom"}
+    | {endpoint for endpoint in ENDPOINTS if endpoint.startswith(f"POST {V1}/roles/search")}
+)
+
+
+def closed_inside(endpoint: str) -> bool:
+    """Whether it is closed to a program that acts as its job's owner. `endpoint`: a key of `ENDPOINTS`."""
+    method, _, path = endpoint.partition(" ")
+    subject = path.removeprefix(V1).removeprefix(X1).split("/")[1]
+    if subject in _CLOSED:
+        return True
+    return subject in _READ_ONLY and method not in ("GET", "HEAD") and endpoint not in _READS

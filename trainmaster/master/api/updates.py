@@ -131,6 +131,8 @@ def _admit(services: Services, socket: WebSocket) -> Caller:
     if not token:
         raise Unauthenticated("Log in first: `det user login`.")
     caller = user_of(services, token)
+    if caller.session_id is None:
+        raise Forbidden("What changes is told to the sessions of users, and not to what acts as one in a job.")
     if not in_header(socket) and not same_page(socket, services, caller):
         origin = socket.headers.get("origin")
         raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")

@@ -45,7 +45,7 @@ class Visit:
         """For whom the connection is kept open."""
         if self.caller is None:
             return Behind(self.service.owner_id)
-        return Behind(self.caller.user_id, self.caller.session_id)
+        return Behind(self.caller.user_id, self.caller.session_id, self.caller.inside)
 
     @property
     def by_owner(self) -> bool:
@@ -127,7 +127,8 @@ def _pass_on(services: Services, request: Request, name: str, caller: Caller, he
 
 
 def with_pass(services: Services, request: Request, name: str, caller: Caller, here: str) -> Response:
-    assert caller.session_id is not None
+    if caller.session_id is None:
+        raise Forbidden("A pass is for the sessions of users.")
     back = RedirectResponse(here, 303)
     word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
     secure = request.url.scheme == "https"

@@ -317,7 +317,7 @@ class ClusterLoop:
             self._unreachable = str(error)
             return
         self._unreachable = ""
-        found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet)
+        found = sightings.take_snapshot(self._store, self._cluster.name, snapshot, quiet, self._cluster.kind)
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
 

@@ -13,6 +13,7 @@ from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own word to arrive
 NEVER = 300.0  # seconds for which a job that its scheduler can never start is left in the queue
+FAILED = "resources failed with non-zero exit code"
 SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to say who sent it
 
 
@@ -64,6 +65,24 @@ class Outcome:
     kind: OutcomeKind
     text: str  # a sentence without a full stop
     exit_code: int | None = None
+
+
+def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bool) -> tuple[str, str] | None:
+    """Level and text of the line that ends an attempt's part of the log: what Determined's master says of it, for which
+    scripts look. `ran`: its job came up. None for one that was withdrawn before that."""
+    if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED) and not ran:
+        return None
+    if exit_code == 0:
+        said = "resources exited successfully with a zero exit code"
+    elif outcome is OutcomeKind.REJECTED and not ran:
+        said = f"{FAILED}: unable to launch job: {text}"
+    elif exit_code is None:
+        said = f"{FAILED}: {text}"
+    else:
+        said = f"{FAILED}: container failed with non-zero exit code: {exit_code} (exit code {exit_code})"
+    if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED):
+        return "INFO", f"killed: {said}"
+    return ("INFO", said) if exit_code == 0 else ("ERROR", f"crashed: {said}")
 
 
 def later(state: AllocationState, candidate: AllocationState) -> AllocationState:

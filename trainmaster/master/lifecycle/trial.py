@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
 from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
 
+NO_RETRY = "trial failed and matched logs to a don't retry policy"  # Determined's words, for which scripts look
+
 
 class StopCause(enum.StrEnum):
     SEARCHER = "searcher"
@@ -197,7 +199,9 @@ def _setback(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decisio
 
 def _charge(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision, ...]]:
     if event.retry_refused:
-        return _fail(trial, f"{event.text}; {event.retry_refused}")
+        said = Say("ERROR", f"{NO_RETRY}: {event.retry_refused}.")
+        after, decisions = _fail(trial, f"{event.text}; {event.retry_refused}")
+        return after, (said, *decisions)
     restarts = trial.restarts + 1
     if restarts > trial.max_restarts:
         return _fail(trial, f"{event.text}; no restart is left (max_restarts: {trial.max_restarts})")

@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from trainmaster.dispatchers.base import JobState
 from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.allocation import last_line
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, Submission
+from trainmaster.master.services import logs
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.store import Settings, wake
 
@@ -75,6 +77,13 @@ def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
         return False
     allocation.collected = True
     return True
+
+
+def last_words(notes: logs.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
+    """The last line of an attempt in its task's log: call it when everything else is said."""
+    line = last_line(outcome, text, allocation.exit_code, ran=allocation.lease_job is not None)
+    if line is not None:
+        notes.say(allocation.task_id, line[1], line[0], allocation.id)
 
 
 def close(session: Session, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:

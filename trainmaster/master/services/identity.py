@@ -39,7 +39,8 @@ _NOBODY = _hasher.hash("nobody")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner.
+    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner. For what runs in a
+    job and acts as its owner, `inside` names the attempt: it is a user without an administrator's rights.
 
     `grants`: each permission that roles give, with the workspaces for which they do (None: everywhere); None where the
     master does not use roles. `workspaces`: for which the request's own permission is held, None for everywhere.
@@ -54,6 +55,7 @@ class Caller:
     grants: Mapping[Permission, frozenset[int] | None] | None = None
     workspaces: frozenset[int] | None = None
     session_id: int | None = None  # of a user's session or access token
+    inside: str | None = None
 
     def may_change(self, owner_id: int) -> bool:
         """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
@@ -204,10 +206,20 @@ def session_token(settings: Settings, allocation_id: str, token: str) -> str:
     return f"alloc:{allocation_id}:{mac}"
 
 
+def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
+    """By which programs in an attempt's job act as its owner, without an administrator's rights and as long as the
+    attempt lives. Derived as the job's own."""
+    mac = hmac.new(settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+    return f"owner:{allocation_id}:{mac}"
+
+
 def authenticate(store: Store, settings: Settings, token: str) -> Caller:
-    """Who presents `token`: a user's session or a job. Raises Unauthenticated."""
+    """Who presents `token`: a user's session, a job, or a program in one that acts as its owner. Raises
+    Unauthenticated."""
     if token.startswith("alloc:"):
         return _authenticate_job(store, settings, token)
+    if token.startswith("owner:"):
+        return _authenticate_owner(store, settings, token)
     return _user_of(store, UserSession.token_hash == digest(token))
 
 
@@ -224,18 +236,23 @@ def origin_of(store: Store, session_id: int) -> str:
 
 @dataclass(frozen=True)
 class Alive:
-    """Numbers of users who are active, and of sessions that are good."""
+    """Numbers of users who are active and of sessions that are good, and attempts that have not ended."""
 
     users: frozenset[int]
     sessions: frozenset[int]
+    attempts: frozenset[str]
 
 
-def still_there(store: Store, sessions: Collection[int], users: Collection[int]) -> Alive:
+def still_there(
+    store: Store, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()
+) -> Alive:
     """Of these, those that still count."""
     good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
+    live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
     with store.transaction() as session:
         active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
-        return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))))
+        running = frozenset(session.scalars(select(Allocation.id).where(*live))) if attempts else frozenset()
+        return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
 
 
 def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
@@ -269,6 +286,18 @@ def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
     if not _still_heard(row):
         raise Unauthenticated("The job's attempt has ended, and its token with it.")
     return _caller_of(row)
+
+
+def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
+    name = _allocation_in(token)
+    row = _attempts(store, [name]).get(name)
+    if row is None or not hmac.compare_digest(owner_token(settings, row.id, row.token).encode(), token.encode()):
+        raise Unauthenticated("The token of the job's owner is not valid.")
+    if row.ended_at is not None:
+        raise Unauthenticated("The job's attempt has ended, and with it the token by which it acted as its owner.")
+    if not row.active:
+        raise Unauthenticated(LOG_IN_AGAIN)
+    return Caller(row.owner_id, row.username, False, inside=row.id)
 
 
 def authenticate_jobs(store: Store, settings: Settings, tokens: Collection[str]) -> dict[str, Caller]:
@@ -335,6 +364,7 @@ _ATTEMPTS = (
         Allocation.trial_id,
         Allocation.owner_id,
         User.username,
+        User.active,
     )
     .join(User, User.id == Allocation.owner_id)
     .where(Allocation.id == any_(bindparam("names", type_=ARRAY(Text))))

@@ -17,8 +17,10 @@ from trainmaster.master.lifecycle.states import AllocationState, Submission
 from trainmaster.master.services import archives, jobspec, logs, taskspec
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.identity import owner_token
 from trainmaster.master.services.sightings import DOUBLES
-from trainmaster.master.services.store import Store, wake
+from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.task_conductor import TENSORBOARD
 
 Json = dict[str, Any]
 STARTED_AGAIN = "The scheduler lost the job's first run and started the job again."
@@ -38,7 +40,9 @@ class LeaseRequest:
     peer: str = ""  # where it speaks from, as seen here
 
 
-def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]) -> Json:
+def lease(
+    store: Store, settings: Settings, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]
+) -> Json:
     """Bind the allocation to the first job that asks, and each of its nodes to the first run there; returns its work.
     Asking again with the same `run_id` changes nothing. `slot_types`: by pool.
 
@@ -62,6 +66,7 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
                 work = taskspec.work_for(session, allocation, slot_type)
             else:
                 work = _work_of_trial(found, slot_type)
+            work["owner_token"] = _owner_token(settings, allocation, work)
             if new:
                 notes = logs.Notes()
                 _tell(notes, allocation, request, joined)
@@ -74,7 +79,7 @@ def lease(store: Store, allocation_id: str, request: LeaseRequest, slot_types: M
 
 
 def lease_together(
-    store: Store, requests: Mapping[str, LeaseRequest], slot_types: Mapping[str, str]
+    store: Store, settings: Settings, requests: Mapping[str, LeaseRequest], slot_types: Mapping[str, str]
 ) -> dict[str, Json]:
     """The same for trials that ask at the same time, in one transaction: six statements for all of them. Left out are
     those that have to ask by themselves: who is refused, has asked before or has several nodes, and whose attempt
@@ -88,7 +93,8 @@ def lease_together(
         for name in sorted(_join(session, {name: requests[name] for name in found})):
             allocation, request = found[name].Allocation, requests[name]
             joined = _grant(session, allocation, request)
-            works[name] = _work_of_trial(found[name], slot_types.get(allocation.pool, "cpu"))
+            work = works[name] = _work_of_trial(found[name], slot_types.get(allocation.pool, "cpu"))
+            work["owner_token"] = _owner_token(settings, allocation, work)
             _tell(notes, allocation, request, joined)
         notes.write(session)
     return works
@@ -173,7 +179,9 @@ def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> i
 
 def _tell(notes: logs.Notes, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
     nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
-    text = f"Attempt {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
+    # Scripts count how often a trial has run by the beginning of this sentence.
+    who = "New trial runner: attempt" if allocation.trial_id is not None else "Attempt"
+    text = f"{who} {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
     notes.say(allocation.task_id, text, allocation_id=allocation.id)
 
 
@@ -184,6 +192,11 @@ def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
     work["trial"]["steps_completed"] = found.steps or 0
     work["files"] = archives.listed(found.archive)
     return work
+
+
+def _owner_token(settings: Settings, allocation: Allocation, work: Json) -> str:
+    """Empty for a TensorBoard: no code of its owner runs in it."""
+    return "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
 
 
 def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseRequest) -> None:

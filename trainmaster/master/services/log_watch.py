@@ -144,7 +144,7 @@ def _apply(trial: Trial, policy: Mapping[str, Any], line: Line) -> Iterable[str]
         yield "if this attempt fails, no other follows"
     elif action == "exclude_node" and line.node and line.node not in trial.blocked_nodes:
         trial.blocked_nodes = [*trial.blocked_nodes, line.node]
-        yield f"further attempts keep away from {line.node}"
+        yield f"therefore will not schedule on {line.node}"
     elif action is None and trial.log_policy != name:
         yield "it is shown with the trial"
     trial.log_policy = name

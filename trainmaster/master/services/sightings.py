@@ -30,6 +30,8 @@ LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its att
 TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and goes on in another attempt when the job is released."
+# What Determined says of batch schedulers' jobs, by the kind of the dispatcher: scripts wait for it.
+WAITING = dict.fromkeys(("slurm", "pbs"), "HPC job waiting to be scheduled: ")
 REQUEUED = "The scheduler ended the job and put it back into its queue."
 DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
@@ -51,12 +53,13 @@ class Backlog:
 
     taken: dt.datetime  # when the cluster was looked at
     quiet_period: float  # seconds
+    waiting: str  # what sentences about jobs in the queue begin with
     news: list[tuple[str, Observation | None]]  # allocations, and what was seen of their jobs: None for one not listed
 
     def take(self, store: Store) -> list[str]:
         """Write down the first of them. Returns the allocations whose submit has certainly not happened."""
         some, self.news = dict(self.news[:TAKEN_AT_ONCE]), self.news[TAKEN_AT_ONCE:]
-        return _take_news(store, some, self.taken, self.quiet_period) if some else []
+        return _take_news(store, some, self) if some else []
 
 
 def any_live(store: Store, cluster: str) -> bool:
@@ -106,12 +109,13 @@ _LIVE = (
 )
 
 
-def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: float) -> Sightings:
-    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does."""
+def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: float, kind: str = "") -> Sightings:
+    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `kind`: of
+    the cluster's dispatcher."""
     seen: dict[str, list[Observation]] = {}
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
-    found = Sightings([], [], Backlog(from_epoch(snapshot.taken_at), quiet_period, []))
+    found = Sightings([], [], Backlog(from_epoch(snapshot.taken_at), quiet_period, WAITING.get(kind, ""), []))
     news: list[tuple[bool, str, Observation | None]] = []
     doubles: dict[str, list[Observation]] = {}
     with store.reading() as session:
@@ -155,18 +159,16 @@ def take_snapshot(store: Store, cluster: str, snapshot: Snapshot, quiet_period: 
     return found
 
 
-def _take_news(
-    store: Store, news: Mapping[str, Observation | None], taken: dt.datetime, quiet_period: float
-) -> list[str]:
+def _take_news(store: Store, news: Mapping[str, Observation | None], look: Backlog) -> list[str]:
     notes = logs.Notes()
     resubmit = []
     with store.transaction() as session:
         query = select(Allocation).where(Allocation.id.in_(news), Allocation.ended_at.is_(None))
         for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
             if (mine := news[allocation.id]) is not None:
-                _take_observation(notes, allocation, mine, taken)
+                _take_observation(notes, allocation, mine, look)
                 _ask_to_leave(session, notes, allocation, mine)
-            elif _take_absence(allocation, taken, quiet_period):
+            elif _take_absence(allocation, look.taken, look.quiet_period):
                 resubmit.append(allocation.id)
         session.flush()
         notes.write(session)
@@ -249,9 +251,9 @@ def _record_of(seen: Observation) -> dict[str, Any]:
     }
 
 
-def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observation, taken: dt.datetime) -> None:
+def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observation, look: Backlog) -> None:
     before = _state(allocation)
-    allocation.observed_at, allocation.absent_since = taken, None
+    allocation.observed_at, allocation.absent_since = look.taken, None
     if allocation.submission != Submission.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
     if before.terminal and seen.state.terminal:
@@ -275,7 +277,8 @@ def _take_observation(notes: logs.Notes, allocation: Allocation, seen: Observati
     if seen.exit_code is not None and seen.state.terminal:
         allocation.exit_code = seen.exit_code
     if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
-        explain(notes, allocation, f"{seen.explanation} {HELD_BACK}" if held else seen.explanation)
+        why = f"{seen.explanation} {HELD_BACK}" if held else seen.explanation
+        explain(notes, allocation, why, begins=look.waiting)
 
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:

@@ -197,11 +197,11 @@ def mark_submitted(notes: logs.Notes, allocation: Allocation, job_id: str, clust
     notes.say(allocation.task_id, text, allocation_id=allocation.id)
 
 
-def explain(notes: logs.Notes, allocation: Allocation, text: str, level: str = "INFO") -> None:
-    """Into the trial's log, once for each change."""
+def explain(notes: logs.Notes, allocation: Allocation, text: str, level: str = "INFO", *, begins: str = "") -> None:
+    """Into the trial's log, once for each change. `begins`: how the sentence begins there."""
     if text and text != allocation.explanation:
         allocation.explanation = text
-        notes.say(allocation.task_id, text, level, allocation.id)
+        notes.say(allocation.task_id, f"{begins}{text}", level, allocation.id)
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class TaskConductor:
         attempts.close(self.session, allocation, outcome.kind, text)
         ran, saved = allocation.lease_job is not None, allocation.preempt_acked
         self.event(machine.AllocationEnded(outcome.kind, text, ran, saved))
+        attempts.last_words(self._notes, allocation, outcome.kind, text)
 
     def settle(self) -> None:
         """Carry out everything that is still to be done, then save. Called by `conducting_task`."""
