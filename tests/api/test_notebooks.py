@@ -153,6 +153,28 @@ def test_a_tensorboard_shows_what_trainings_have_written(
     ended(runner, made["id"])
 
 
+def test_a_tensorboard_of_directory_storage_has_no_mounts_but_the_users_own(
+    running: MasterProcess, runner: Api, tmp_path: Path
+) -> None:
+    """Such a storage is a path in containers; here there are none, and it is the same path."""
+    client = running.client()
+    keys = {"checkpoint_storage": {"type": "directory", "container_path": str(tmp_path)}}
+    number = client.create_experiment(trainings.experiment(keys=keys), files(train__py=WRITING)).id
+    assert wait_ended(client, number).state == "COMPLETED"
+    (trial,) = client.trials(number)
+    (tmp_path / "bin").mkdir()
+    path = f"PATH={programs.stand_ins(tmp_path / 'bin')}:/usr/local/bin:/usr/bin:/bin"
+    mount = {"host_path": "/tmp", "container_path": "/tmp/there"}
+    config = {"environment": {"environment_variables": [path]}, "bind_mounts": [mount]}
+    made = launch(runner, "tensorboard", experimentIds=[number], config=config)
+    until_ready(runner, made["id"])
+    wait_for(lambda: runner.get(made["serviceAddress"]).json == [f"exp_{number}/{trial.id}"], "the run")
+    shown = runner.get(f"/api/v1/tensorboards/{made['id']}").json["config"]["bind_mounts"]
+    assert [one["container_path"] for one in shown] == ["/tmp/there"]
+    runner.post(f"/api/v1/tensorboards/{made['id']}/kill")
+    ended(runner, made["id"])
+
+
 @pytest.mark.parametrize("body", [{}, {"experimentIds": [99999999]}, {"trialIds": [99999999]}])
 def test_a_tensorboard_of_nothing(runner: Api, body: Json) -> None:
     assert runner.post("/api/v1/tensorboards", body).status in (400, 404)

@@ -45,6 +45,7 @@ def numbers(user: Api, job: Job, **query: Any) -> list[int]:
         ({"levels": ["LOG_LEVEL_ERROR", "CRITICAL"], "orderBy": "ORDER_BY_DESC"}, [15, 10, 5]),
         ({"stdtypes": "stderr"}, [5, 10, 15]),
         ({"rankIds": 3}, [7]),
+        ({"rankIds": -2}, []),
         ({"agentIds": "node-a", "limit": 2}, [1, 2]),
         ({"agentIds": "node-b"}, []),
         ({"sources": "task", "searchText": "LINE 1", "limit": 2}, [1, 10]),
@@ -58,6 +59,21 @@ def numbers(user: Api, job: Job, **query: Any) -> list[int]:
 def test_filters(user: Api, written: Job, query: dict[str, Any], shown: list[int]) -> None:
     assert numbers(user, written, **query) == shown
     assert numbers(user, written, allocationIds=written.allocation_id, **query) == shown
+
+
+def test_lines_without_a_rank_and_with_a_nul(user: Api, job: Job) -> None:
+    assert job.send([line(1), line(2, rank=None), line(3, line="line 3 Logs\0Can")], stream="log-0").status == 200
+    assert numbers(user, job, rankIds=-1) == [2]
+    assert numbers(user, job, rankIds=[-1, 0]) == [1, 2, 3]
+    shown = list(user.lines(f"/api/v1/tasks/{job.task_id}/logs", sources="task", rankIds=0))
+    assert shown[1]["log"] == "line 3 Logs\0Can"
+    assert shown[1]["message"].endswith("line 3 Logs\0Can\n")
+    sent = {"taskId": job.task_id, "log": "line 4 \0!\n", "rankId": 1}
+    assert job.api.post("/api/v1/task/logs", {"logs": [sent]}).status == 200
+    (found,) = user.lines(f"/api/v1/tasks/{job.task_id}/logs", rankIds=1)
+    assert found["log"] == "line 4 \0!"
+    for odd in ({**sent, "log": "\ud800"}, {**sent, "source": "\0"}):
+        assert job.api.post("/api/v1/task/logs", {"logs": [odd]}).status == 400
 
 
 def test_both_ways_to_a_trials_log_lead_to_the_same_lines(user: Api, written: Job) -> None:

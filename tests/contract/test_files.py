@@ -61,6 +61,19 @@ def test_downloads(client: Reference, truth: Master, ended: int, tmp_path: Path)
     assert json.loads(content["api_experiment_call.json"])["experiment"]["id"] == ended
 
 
+def test_everybody_bundles_what_support_asks_for(client: Reference, ended: int, truth: Master, tmp_path: Path) -> None:
+    """Who may not read the master's log finds it masked."""
+    trial = only_trial(truth, ended).id
+    said = client.det("trial", "support-bundle", str(trial), "--output-dir", str(tmp_path))
+    with tarfile.open(said.partition("bundle path: ")[2].strip()) as opened:
+        members = {Path(name).name: name for name in opened.getnames()}
+        content = {name: opened.extractfile(path).read().decode() for name, path in members.items()}  # type: ignore[union-attr]
+    assert "starting after epoch 0" in content["trial_logs.txt"]
+    log = content["master_logs.txt"].splitlines()
+    assert len(log) > 2
+    assert all(line.endswith(": ********") for line in log)
+
+
 def test_deleting_a_checkpoint(client: Reference, truth: Master) -> None:
     text = trainings.experiment(epochs=1, pause=0.01)
     number = truth.create_experiment(text, files(train__py=trainings.COUNTING)).id

@@ -10,6 +10,7 @@ from tests.e2e import trainings
 from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
 from trainmaster.client.errors import APIError, NoSuchThing
 from trainmaster.client.master import Master
+from trainmaster.client.transport import Transport
 
 
 def create(master: Master, text: str, script: str = trainings.COUNTING) -> int:
@@ -223,6 +224,11 @@ def test_deleting_removes_rows_and_files(local: MasterProcess) -> None:
     checkpoint = master.checkpoints(number)[0]
     folder = Path(checkpoint.storage["host_path"]) / checkpoint.uuid
     assert folder.is_dir()
+    cluster = Transport(local.url).request("GET", "/info")["cluster_id"]
+    (trial,) = master.trials(number)
+    events = folder.parent / str(cluster) / "tensorboard" / "experiment" / str(number)
+    (events / "trial" / str(trial.id) / "empty").mkdir(parents=True, exist_ok=True)
+    (events / "trial" / str(trial.id) / "events.out").write_text("an event")
     master.delete_experiment(number)
 
     def gone() -> bool:
@@ -234,6 +240,7 @@ def test_deleting_removes_rows_and_files(local: MasterProcess) -> None:
 
     wait_for(gone, "the experiment to be deleted")
     assert not folder.exists()
+    assert not events.exists()
 
 
 def test_a_command_that_does_not_fit_is_told(local: MasterProcess) -> None:

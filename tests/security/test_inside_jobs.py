@@ -40,8 +40,10 @@ def test_an_administrators_job_is_no_administrator(master: MasterProcess, admin:
     (job,) = jobs_of(master, admin, number)
     program = inside(job)
     assert program.get("/api/v1/me").json["user"]["username"] == "admin"
-    assert admin.get("/api/v1/master/logs", limit=1).status == 200
-    assert program.get("/api/v1/master/logs", limit=1).status == 403
+    assert admin.get("/api/v1/master/config").status == 200
+    assert program.get("/api/v1/master/config").status == 403
+    (line,) = program.lines("/api/v1/master/logs", limit=1)
+    assert line["logEntry"]["message"].endswith(": ********")
     assert program.post(f"/api/v1/experiments/{theirs}/kill").status == 403
     assert program.post(f"/api/v1/allocations/{job.allocation_id}/signals/pending_preemption").status == 403
     for api, one in ((admin, number), (user, theirs)):
@@ -146,6 +148,9 @@ def test_a_deactivated_user_acts_no_more_from_inside(master: MasterProcess, admi
 def test_roles_give_a_job_what_they_give_its_owner_but_no_administrators_rights(
     ruled: MasterProcess, chief: Api
 ) -> None:
+    holds = create(chief, config(name="holds the only slot"))  # the test plays the others' jobs
+    path = f"/api/v1/experiments/{holds}"
+    wait_for(lambda: chief.get(path).json["experiment"]["state"] == "STATE_RUNNING", "the job that holds the slot")
     owner = person(chief)
     workspace, project = workspace_of(chief)
     elsewhere, _ = workspace_of(chief)
@@ -164,7 +169,7 @@ def test_roles_give_a_job_what_they_give_its_owner_but_no_administrators_rights(
     program = inside(job)
     assert program.get(f"/api/v1/workspaces/{workspace}").status == 200
     assert program.get(f"/api/v1/workspaces/{elsewhere}").status in (403, 404)
-    for one in (number, theirs):
+    for one in (number, theirs, holds):
         chief.post(f"/api/v1/experiments/{one}/kill")
 
 

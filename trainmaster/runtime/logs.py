@@ -127,7 +127,7 @@ class LineReader(Thread):
 
     def _emit(self, piece: bytes) -> None:
         for begin in range(0, max(1, len(piece)), MAX_LINE):
-            text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace").replace("\0", "\ufffd")
+            text = piece[begin : begin + MAX_LINE].decode("utf-8", "replace")
             for secret in self._secrets:
                 text = text.replace(secret, "[session token]")
             rank, level, line = parse_line(text)

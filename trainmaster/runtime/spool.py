@@ -22,23 +22,30 @@ _SHIPPED = b"{}\n"  # stands for a line that the master had before the disk took
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One record as a line. Characters that PostgreSQL's jsonb refuses (NUL, lone surrogates) become
-    U+FFFD."""
+    """One record as a line. Characters that PostgreSQL's jsonb refuses (NUL, lone surrogates) become U+FFFD; a line
+    of the log keeps its NULs, for which the master has a place."""
     text = dumps(record, allow_nan=False)
     if "\\u0000" in text or "\\ud" in text:
-        text = dumps(_storable(record), allow_nan=False)
+        storable = _storable(record)
+        if isinstance(record.get("line"), str):
+            storable["line"] = _whole(record["line"])
+        text = dumps(storable, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
 def _storable(value: Any) -> Any:
     if isinstance(value, str):
-        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole.replace("\0", "\ufffd")
+        return _whole(value).replace("\0", "\ufffd")
     if isinstance(value, dict):
         return {_storable(key): _storable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_storable(item) for item in value]
     return value
+
+
+def _whole(text: str) -> str:
+    """Without halves of surrogate pairs."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class SpoolWriter:

@@ -57,7 +57,7 @@ def upto(store: Store, task_id: str) -> int:
 def wanted(line: StoredLine, where: LogFilter) -> bool:
     return (
         (not where.levels or line.level in where.levels)
-        and (not where.rank_ids or line.rank_id in where.rank_ids)
+        and (not where.rank_ids or (-1 if line.rank_id is None else line.rank_id) in where.rank_ids)
         and (not where.agent_ids or line.agent_id in where.agent_ids)
         and (not where.stdtypes or line.stdtype in where.stdtypes)
         and (not where.sources or line.source in where.sources)
@@ -93,7 +93,7 @@ def some(values: list[Any]) -> st.SearchStrategy[list[Any]]:
 FILTERS = st.builds(
     LogFilter,
     agent_ids=some(["n1", "n3"]),
-    rank_ids=some([0, 2]),
+    rank_ids=some([0, 2, -1]),
     levels=some(list(logs.LEVELS)),
     stdtypes=some(["stdout"]),
     sources=some(["task", "other"]),
@@ -329,3 +329,12 @@ def test_blocks_that_are_being_made_of_such_lines_go_too(attempts: Attempts, tas
     log_blocks.condense(Slow(store, clean_up), task)
     thread.join()
     assert blocks_of(store, task) == 0
+
+
+def test_a_line_comes_back_as_it_came(attempts: Attempts, task: str) -> None:
+    """PostgreSQL's texts hold no NUL. What stands for one comes from nobody else."""
+    write(attempts.store, task, [Line("Logs\0Can\0Have\0Null\0Bytes"), Line("odd \ufdd0"), Line("\0")])
+    found = [line.log for line in logs.read(attempts.store, task, LogFilter())]
+    assert found == ["Logs\0Can\0Have\0Null\0Bytes", "odd \ufffd", "\0"]
+    assert len(logs.read(attempts.store, task, LogFilter(search_text="can\0have"))) == 1
+    assert logs.read(attempts.store, task, LogFilter(search_text="odd \0")) == []

@@ -24,6 +24,7 @@ from trainmaster.master.services import queue, standalone, usage
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs import LEVELS
 from trainmaster.master.services.master_log import RECENT, LogEntry
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.task_conductor import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 
 router = APIRouter(tags=["cluster"])
@@ -90,14 +91,18 @@ def telemetry(services: UsesServices, caller: UserCaller) -> Json:
 async def logs(
     services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
 ) -> StreamingResponse:
-    """What this process has logged lately; a negative offset counts from the end."""
+    """What this process has logged lately; a negative offset counts from the end. Without roles everybody gets it, as
+    `det trial support-bundle` wants: for who may not read it, only when and where something was logged."""
+    readable = caller.holds(Permission.VIEW_MASTER_LOGS)
+    if caller.grants is not None:
+        caller.require(Permission.VIEW_MASTER_LOGS)
 
     async def body() -> AsyncIterator[bytes]:
         number, sent = offset, 0
         while True:
             entries = RECENT.after(number)
             for entry in entries:
-                yield line_of({"logEntry": _log_entry(entry)})
+                yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})
                 sent, number = sent + 1, entry.id + 1
                 if 0 < limit <= sent:
                     return

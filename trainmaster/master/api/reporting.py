@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from fastapi import APIRouter
 from pydantic import AfterValidator, Field
@@ -93,6 +93,8 @@ class RunMetadata(Body):
 
 class TaskLog(Body):
     """Both ways of writing: of `/api/v1/task/logs`, and of the older `/task-logs`, which says `rank`."""
+
+    with_nul: ClassVar[frozenset[str]] = frozenset({"log"})
 
     log: str
     task_id: str

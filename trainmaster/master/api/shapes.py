@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
 from pydantic.alias_generators import to_camel
@@ -32,7 +32,7 @@ Int64 = Annotated[int, PlainSerializer(str, return_type=str)]
 Time = Annotated[dt.datetime, PlainSerializer(rfc3339, return_type=str)]
 
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE, _SURROGATE = re.compile("[\0\ud800-\udfff]"), re.compile("[\ud800-\udfff]")
 
 
 class Shape(BaseModel):
@@ -42,12 +42,15 @@ class Shape(BaseModel):
 
 
 class Storable(BaseModel):
-    """Base of what is sent to us: its texts are such as PostgreSQL takes."""
+    """Base of what is sent to us: its texts are such as PostgreSQL takes. `with_nul`: fields that may hold NUL."""
+
+    with_nul: ClassVar[frozenset[str]] = frozenset()
 
     @model_validator(mode="after")
     def _storable(self) -> Self:
         for name, value in self:
-            if isinstance(value, str) and (odd := _UNSTORABLE.search(value)):
+            refused = _SURROGATE if name in self.with_nul else _UNSTORABLE
+            if isinstance(value, str) and (odd := refused.search(value)):
                 around = ascii(value[max(odd.start() - 20, 0) : odd.end() + 20])
                 raise ValueError(f"{name} ({around}) holds a NUL character or half a surrogate pair, which no text may")
         return self

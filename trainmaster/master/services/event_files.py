@@ -35,29 +35,36 @@ def shown(
     if not experiment_ids and not trial_ids:
         raise Invalid("Say what to show: experimentIds or trialIds.")
     folders: dict[str, str] = {}
+    unmounted: list[str] = []  # names of those that the user's own mounts bring
     for number in experiment_ids:
         row = session.get(Experiment, number)
         if row is None:
             raise NotFound(f"There is no experiment {number}.")
-        folder = _folder(session, settings, caller, row) / "trial"
+        folder, ours = _folder(session, settings, caller, row)
+        before, folder = set(folders), folder / "trial"
         if row.num_trials <= MOST_TRIALS:
             folders[f"exp_{number}"] = str(folder)  # whole: trials that are yet to come are shown as well
         else:
             folders |= {f"exp_{number}_trial_{trial}": str(folder / str(trial)) for trial in _best(session, row)}
+        unmounted += [] if ours else sorted(set(folders) - before)
     for number in trial_ids:
         trial = session.get(Trial, number)
         if trial is None:
             raise NotFound(f"There is no trial {number}.")
         row = session.get_one(Experiment, trial.experiment_id)
-        folder = _folder(session, settings, caller, row)
-        folders[f"exp_{row.id}_trial_{number}"] = str(folder / "trial" / str(number))
-    return {"experiment_ids": list(experiment_ids), "trial_ids": list(trial_ids), "folders": folders}
+        folder, ours = _folder(session, settings, caller, row)
+        name = f"exp_{row.id}_trial_{number}"
+        folders[name] = str(folder / "trial" / str(number))
+        unmounted += [] if ours else [name]
+    numbers = {"experiment_ids": list(experiment_ids), "trial_ids": list(trial_ids)}
+    return {**numbers, "folders": folders, "unmounted": unmounted}
 
 
 def mounts(given: Iterable[Mapping[str, Any]], shows: Mapping[str, Any]) -> list[Json]:
-    """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only."""
+    """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory` storage
+    is a path in containers, and a mount of the user's brings it."""
     there = [dict(mount) for mount in given]
-    roots = {str(_root(Path(path))) for path in shows["folders"].values()}
+    roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
     known = {mount["container_path"] for mount in there}
     return there + [
         {"host_path": root, "container_path": root, "read_only": True, "propagation": "rprivate"}
@@ -70,17 +77,18 @@ def _root(folder: Path) -> Path:
     return folder.parents[[parent.name for parent in folder.parents].index("tensorboard") + 2]
 
 
-def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> Path:
+def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> tuple[Path, bool]:
+    """Where its event files lie, and whether we mount that. Raises Invalid, Forbidden."""
     home = session.get_one(Project, row.project_id).workspace_id
     caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
     storage = row.config["checkpoint_storage"]
     folder = folder_of(settings, storage, row.id)
-    if folder is None or storage.get("type") != "shared_fs":
+    if folder is None:
         raise Invalid(
             f"Experiment {row.id} keeps its files in {storage.get('type')!r} storage; TensorBoards here read from "
-            "shared_fs only."
+            "shared_fs and directory only."
         )
-    return folder
+    return folder, storage["type"] == "shared_fs"
 
 
 def _best(session: Session, row: Experiment) -> list[int]:

@@ -34,6 +34,11 @@ class Line:
     text: str
     node: str = ""
 
+    @property
+    def shown(self) -> str:
+        """As it may stand in a sentence, which is stored."""
+        return self.text.replace("\0", "\ufffd")
+
 
 @dataclass(frozen=True)
 class Found:
@@ -123,7 +128,7 @@ def act(store: Store, task_id: str, found: Found) -> None:
             return
         for policy, line in found.policies:
             for said in _apply(trial, policy, line):
-                why = f"the log says: {line.text[:SHOWN]}"
+                why = f"the log says: {line.shown[:SHOWN]}"
                 name = _name(policy)
                 story = Story(
                     experiment_id=trial.experiment_id, trial_id=trial.id, at=now(), subject="trial", event="LogPolicy"
@@ -164,7 +169,7 @@ def _tell(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[int,
         row = {"trigger_id": trigger_id, "task_id": task_id}
         new = session.execute(insert(WebhookMatch).values(**row).on_conflict_do_nothing()).rowcount
         if new:
-            webhooks.log_matched(session, trigger, hook, task_id, line.node, line.text)
+            webhooks.log_matched(session, trigger, hook, task_id, line.node, line.shown)
 
 
 def _name(policy: Mapping[str, Any]) -> str:

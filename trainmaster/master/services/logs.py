@@ -24,10 +24,12 @@ from trainmaster.master.services.log_blocks import Span
 from trainmaster.master.services.store import Store, wake
 
 LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+NO_RANK = -1  # among the ranks of a filter: lines that no rank wrote
 LOCK_CLASS = 7302
 _LAST_ID = 2**63 - 1
 MAX_LINE = 64 * 1024  # characters; a longer line is cut and says so
 
+_NUL = "\ufdd0"  # stands for NUL (Unicode 23.7, noncharacters: never interchanged)
 _LAST = 1000  # lines of others that may have come between a batch and the same batch again
 
 
@@ -155,6 +157,17 @@ class Notes:
         self._lines.clear()
 
 
+def stored(text: str) -> str:
+    """How a text stands in the database, whose texts hold no NUL: a code point that Unicode keeps free for programs'
+    own use stands for it. `shown` is the way back."""
+    return text.replace(_NUL, "\ufffd").replace("\0", _NUL)
+
+
+def shown(text: str) -> str:
+    """The text that `stored` was given."""
+    return text.replace(_NUL, "\0")
+
+
 def check(store: Store, limits: Limits, where: LogFilter) -> None:
     """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose search
     may take for ever: with references to what it has found before, PostgreSQL tries all ways there are."""
@@ -219,7 +232,7 @@ def read(
             found += session.execute(part).mappings()
             if limit is not None and len(found) >= limit:
                 break
-    return [StoredLine(**{**row, "level": LEVELS[row["level"]]}) for row in found]
+    return [StoredLine(**{**row, "level": LEVELS[row["level"]], "log": shown(row["log"])}) for row in found]
 
 
 def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
@@ -231,13 +244,16 @@ def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[Colum
         (t.allocation_id, "allocation_ids", where.allocation_ids),
         (t.agent_id, "agent_ids", where.agent_ids),
         (t.container_id, "container_ids", where.container_ids),
-        (t.rank_id, "rank_ids", where.rank_ids),
         (t.stdtype, "stdtypes", where.stdtypes),
         (t.source, "sources", where.sources),
     ):
         if wanted:
             of_lines.append(column.in_(wanted))
             of_blocks.append(log_blocks.has_any(name, wanted))
+    if where.rank_ids:
+        of_lines.append(_of_ranks(where.rank_ids))
+        if NO_RANK not in where.rank_ids:
+            of_blocks.append(log_blocks.has_any("rank_ids", where.rank_ids))
     if where.levels:
         levels = [LEVELS.index(level) for level in where.levels]
         of_lines.append(t.level.in_(levels))
@@ -249,13 +265,18 @@ def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[Colum
         of_lines.append(t.at > where.after)
         of_blocks.append(b.last_at > where.after)
     if where.search_text:
-        text = where.search_text
+        text = where.search_text if where.regex else stored(where.search_text)
         of_lines.append(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
         if held := log_blocks.must_hold(text) if where.regex else [text]:
             of_blocks.append(log_blocks.holds(held))
         elif loose := log_blocks.may_match(text):
             of_blocks.append(b.text.regexp_match(loose))
     return of_lines, of_blocks
+
+
+def _of_ranks(wanted: Sequence[int]) -> ColumnElement[bool]:
+    of_some = task_logs.c.rank_id.in_(wanted)
+    return of_some | task_logs.c.rank_id.is_(None) if NO_RANK in wanted else of_some
 
 
 def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
@@ -280,5 +301,5 @@ def fields(store: Store, task_id: str) -> dict[str, list[Any]]:
 
 
 def _clean(text: str) -> str:
-    text = text.replace("\0", "�")  # PostgreSQL's text cannot hold NUL
+    text = stored(text)
     return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [cut: the line had {len(text)} characters]"

@@ -6,7 +6,9 @@ import datetime as dt
 import logging
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from trainmaster.config.secrets import MASK
 
 KEPT = 5000
 
@@ -17,6 +19,11 @@ class LogEntry:
     at: dt.datetime
     level: str
     text: str
+
+    @property
+    def masked(self) -> LogEntry:
+        """Without what it says: that may be about others."""
+        return replace(self, text=f"{self.text.partition(': ')[0]}: {MASK}")
 
 
 class Recent(logging.Handler):

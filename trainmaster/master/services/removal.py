@@ -73,6 +73,7 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
         query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
         checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
     failure = next(filter(None, (_remove_files(store, settings, files, row) for row in checkpoints)), None)
+    failure = failure or _remove_events(store, settings, files, experiment_id)
     with store.transaction() as session:
         row = session.get(Experiment, experiment_id, with_for_update=True)
         if row is None or row.state != State.DELETING:
@@ -89,6 +90,24 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
         session.execute(delete(Experiment).where(Experiment.id == experiment_id))
         session.execute(delete(Task).where(Task.task_id.in_(tasks)))
     log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+
+
+def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:
+    """Why TensorBoard's files could not be removed. Raises trees.Unfinished."""
+    try:
+        with store.transaction() as session:
+            row = session.get(Experiment, experiment_id)
+            if row is None or row.unmanaged:
+                return None  # whoever runs it keeps such files
+            place = user_files.events_of(session, settings, row)
+        files.remove(place, [EVERYTHING])
+    except NoPlace as error:
+        log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
+    except OSError as error:
+        return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
+    except DispatcherError as error:
+        return f"TensorBoard's files could not be removed from {place.folder}: {error}"
+    return None
 
 
 def _remove_files(store: Store, settings: Settings, files: UserFiles, row: Checkpoint) -> str | None:
