@@ -89,10 +89,10 @@ class Job:
 def jobs_of(master: MasterProcess, user: Api, experiment_id: int, attempt: int = 1) -> list[Job]:
     """The staged jobs of an experiment's trials, by trial id; waits until they are there."""
     trials = user.get(f"/api/v1/experiments/{experiment_id}/trials").json["trials"]
-    return [_staged(master, trial, attempt) for trial in trials]
+    return [staged(master, trial, attempt) for trial in trials]
 
 
-def _staged(master: MasterProcess, trial: Json, attempt: int) -> Job:
+def staged(master: MasterProcess, trial: Json, attempt: int) -> Job:
     allocation_id = f"{trial['taskId']}.{attempt}"
 
     def find() -> Path | None:

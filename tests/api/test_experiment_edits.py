@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
+from tests.api.jobs import Job, config, jobs_of, staged
 from tests.e2e.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
@@ -283,8 +283,173 @@ def test_what_cannot_be_overridden(user: Api, paused: Callable[..., int], overri
     assert seen(user, number) == before
 
 
-def test_a_search_cannot_be_continued(user: Api, paused: Callable[..., int]) -> None:
-    number = paused(searcher={"name": "random", "metric": "loss", "max_trials": 2})
+def test_a_search_goes_on_with_what_has_not_completed(
+    master: MasterProcess, user: Api, experiment: Callable[..., int]
+) -> None:
+    searcher = {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 2}
+    space = {"x": {"type": "double", "minval": 0, "maxval": 1}}
+    number = experiment(config(searcher=searcher, hyperparameters=space))
+    first, _ = jobs_of(master, user, number)
+    play(user, first, "first")
+    wait_for(lambda: len(trials_of(user, number)) == 3, "the third trial")
     user.post(f"{EXPERIMENTS}/{number}/kill")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_CANCELED", "its end")
+    before = trials_of(user, number)
+    ended = seen(user, number)["endTime"]
     answer = user.post(f"{EXPERIMENTS}/continue", {"id": number})
-    assert (answer.status, "random" in answer.sentence) == (400, True)
+    assert answer.status == 200, answer.content
+    after = trials_of(user, number)
+    assert [trial["id"] for trial in after] == [trial["id"] for trial in before]
+    assert [trial["hparams"] for trial in after] == [trial["hparams"] for trial in before]
+    assert after[0] == before[0]
+    for old, new in zip(before[1:], after[1:], strict=True):
+        assert new["taskIds"] == [old["taskId"], f"{old['taskId']}-1"]
+        assert (new["taskId"], new["startTime"], new["endTime"]) == (new["taskIds"][1], old["startTime"], None)
+        times = [user.get(f"/api/v1/tasks/{task}").json["task"] for task in new["taskIds"]]
+        assert times[0]["endTime"] <= ended <= times[1]["startTime"]
+        assert times[1].get("endTime") is None
+    for trial in after[1:]:
+        play(user, staged(master, trial, trial["attempts"]), "again")
+    wait_for(lambda: len(trials_of(user, number)) == 4, "the last trial")
+    play(user, staged(master, trials_of(user, number)[3], 1), "last")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_COMPLETED", "its second end")
+    assert {trial["state"] for trial in trials_of(user, number)} == {"STATE_COMPLETED"}
+    answer = user.post(f"{EXPERIMENTS}/continue", {"id": number})
+    assert (answer.status, answer.sentence.startswith("experiment has been completed, cannot")) == (409, True)
+
+
+def test_a_search_that_is_far_meets_its_later_trials(
+    master: MasterProcess, user: Api, experiment: Callable[..., int]
+) -> None:
+    """It asks for them one after the other, and for none that is not there already a second time."""
+    space = {"x": {"type": "categorical", "vals": [1, 2, 3]}}
+    searcher = {"name": "grid", "metric": "loss", "max_concurrent_trials": 1}
+    number = experiment(config(searcher=searcher, hyperparameters=space))
+    (first,) = jobs_of(master, user, number)
+    assert first.lease().status == 200
+    user.post(f"/api/v1/trials/{first.trial_id}/kill")
+    first.leave(137, signal=9)
+    wait_for(lambda: len(trials_of(user, number)) == 2, "the second trial")
+    play(user, staged(master, trials_of(user, number)[1], 1), "second")
+    wait_for(lambda: len(trials_of(user, number)) == 3, "the third trial")
+    user.post(f"{EXPERIMENTS}/{number}/kill")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_CANCELED", "its end")
+    assert user.post(f"{EXPERIMENTS}/continue", {"id": number}).status == 200
+    found = trials_of(user, number)
+    assert [len(trial["taskIds"]) for trial in found] == [2, 1, 1]
+    play(user, staged(master, found[0], 2), "first again")
+    wait_for(lambda: len(trials_of(user, number)[2]["taskIds"]) == 2, "the third trial to go on")
+    play(user, staged(master, trials_of(user, number)[2], 2), "third again")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_COMPLETED", "its second end")
+    assert [trial["hparams"]["x"] for trial in trials_of(user, number)] == [3, 2, 1]
+
+
+def test_the_log_of_a_trial_that_goes_on_is_that_of_all_its_tasks(
+    master: MasterProcess, user: Api, experiment: Callable[..., int], admin: Api, engine: Engine
+) -> None:
+    number = experiment(config(max_restarts=0))
+    (job,) = jobs_of(master, user, number)
+    play(user, job, "one")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_COMPLETED", "its end")
+    assert user.post(f"{EXPERIMENTS}/continue", {"id": number}).status == 200
+    (trial,) = trials_of(user, number)
+    play(user, staged(master, trial, 2), "two")
+    wait_for(lambda: seen(user, number)["state"] == "STATE_COMPLETED", "its second end")
+    logs = f"/api/v1/trials/{trial['id']}/logs"
+    assert [line["log"] for line in user.lines(logs, sources="task")] == ["one", "two"]
+    assert [line["log"] for line in user.lines(logs, sources="task", orderBy="ORDER_BY_DESC")] == ["two", "one"]
+    assert [line["log"] for line in user.lines(logs, sources="task", limit=1)] == ["one"]
+    (fields,) = user.lines(f"{logs}/fields")
+    assert len(fields["allocationIds"]) == 2
+    for task, words in zip(trial["taskIds"], ("one", "two"), strict=True):
+        assert [line["log"] for line in user.lines(f"/api/v1/tasks/{task}/logs", sources="task")] == [words]
+        assert user.get(f"/api/v1/tasks/{task}/context_directory").status == 200
+    assert user.call("DELETE", f"{EXPERIMENTS}/{number}").status == 200
+    wait_for(lambda: user.get(f"{EXPERIMENTS}/{number}").status == 404, "it to be gone")
+    with engine.connect() as connection:
+        for table in ("tasks", "task_logs", "allocations"):
+            query = f"SELECT count(*) FROM {table} WHERE task_id LIKE '{number}.%'"
+            assert connection.execute(text(query)).scalar_one() == 0, table
+
+
+# -- beginning with what another trial has learnt -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["source_trial_id", "source_checkpoint_uuid"])
+def test_a_trial_begins_with_anothers_checkpoint(
+    master: MasterProcess, user: Api, job: Job, experiment: Callable[..., int], by: str
+) -> None:
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    for number, key in enumerate((first, second), start=1):
+        record = {"t": time.time() + number, "kind": "checkpoint", "uuid": key, "steps_completed": number}
+        assert job.send([{**record, "resources": {"a": 1}}]).status == 200
+    shown = user.get(f"/api/v1/checkpoints/{second}").json["checkpoint"]
+    assert shown["storageId"] is not None
+    assert shown["storageId"] == user.get(f"/api/v1/checkpoints/{first}").json["checkpoint"]["storageId"]
+    source = {"source_trial_id": job.trial_id, "source_checkpoint_uuid": second}[by]
+    other = experiment(config(searcher={"name": "single", "metric": "loss", by: source}))
+    (trial,) = trials_of(user, other)
+    assert trial["warmStartCheckpointUuid"] == second
+    (fresh,) = jobs_of(master, user, other)
+    work = fresh.lease().json["trial"]
+    assert (work["latest_checkpoint"], work["steps_completed"]) == (second, 0)
+    own = str(uuid.uuid4())
+    record = {"t": time.time(), "kind": "checkpoint", "uuid": own, "steps_completed": 5, "resources": {"a": 1}}
+    assert fresh.send([record]).status == 200
+    assert fresh.lease().json["trial"]["latest_checkpoint"] == own
+    assert user.get(f"/api/v1/trials/{job.trial_id}").json["trial"]["warmStartCheckpointUuid"] is None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"source_trial_id": 99999999}, "searcher.source_trial_id: there is no trial 99999999"),
+        ({"source_trial_id": "without"}, "has no checkpoint"),
+        ({"source_checkpoint_uuid": "x"}, "searcher.source_checkpoint_uuid: 'x' is not the UUID of a checkpoint"),
+        ({"source_checkpoint_uuid": str(uuid.UUID(int=7))}, "there is no checkpoint"),
+    ],
+)
+def test_what_no_trial_can_begin_with(user: Api, job: Job, source: Json, said: str) -> None:
+    source = {key: job.trial_id if value == "without" else value for key, value in source.items()}
+    answer = user.post(EXPERIMENTS, {"config": config(searcher={"name": "single", "metric": "loss", **source})})
+    assert (answer.status, said in answer.sentence) == (400, True), answer.content
+
+
+@pytest.mark.parametrize(
+    ("searcher", "overrides", "said"),
+    [
+        (
+            {"name": "adaptive_asha", "metric": "loss", "max_trials": 2, "max_time": 4, "time_metric": "batches"},
+            "",
+            "Unsupported searcher type provided: 'adaptive_asha'",
+        ),
+        (
+            {"name": "random", "metric": "loss", "max_trials": 2},
+            "max_restarts: 1",
+            "override config is provided and experiment is not single searcher, got 'random' instead",
+        ),
+    ],
+)
+def test_which_searches_cannot_be_continued(
+    user: Api, paused: Callable[..., int], searcher: Json, overrides: str, said: str
+) -> None:
+    number = paused(searcher=searcher)
+    user.post(f"{EXPERIMENTS}/{number}/kill")
+    answer = user.post(f"{EXPERIMENTS}/continue", {"id": number, "overrideConfig": overrides})
+    assert (answer.status, said in answer.sentence) == (400, True), answer.content
+
+
+def trials_of(user: Api, number: int) -> list[Json]:
+    found = user.get(f"{EXPERIMENTS}/{number}/trials", sortBy="SORT_BY_ID").json["trials"]
+    return sorted(found, key=lambda trial: int(trial["id"]))
+
+
+def play(user: Api, job: Job, words: str) -> None:
+    """A job from its beginning to its end."""
+    assert job.lease("played-1").status == 200
+    assert (
+        job.send([{"t": time.time(), "stdtype": "stdout", "level": "INFO", "line": words}], stream="log-0").status
+        == 200
+    )
+    job.send([job.validation(1, loss=0.5)])
+    job.leave()

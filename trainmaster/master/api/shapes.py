@@ -265,6 +265,7 @@ class Trial(Shape):
     wall_clock_time: float
     task_id: str
     task_ids: list[str]
+    warm_start_checkpoint_uuid: str | None
     searcher_metric_value: float | None
     summary_metrics: Json
     metadata: Json | None
@@ -295,7 +296,8 @@ class Trial(Shape):
             runner_state=row.runner_state,
             wall_clock_time=(end - row.start_time).total_seconds(),
             task_id=row.task_id,
-            task_ids=[row.task_id],
+            task_ids=[*row.earlier_tasks, row.task_id],
+            warm_start_checkpoint_uuid=str(row.warm_start) if row.warm_start else None,
             searcher_metric_value=row.searcher_metric,
             summary_metrics=row.summary_metrics,
             metadata=row.run_metadata,
@@ -314,6 +316,7 @@ class Checkpoint(Shape):
     resources: dict[str, Int64]
     metadata: Json
     training: Json
+    storage_id: int | None
     storage: Json  # ours: where it lies
 
     @classmethod
@@ -335,6 +338,7 @@ class Checkpoint(Shape):
             resources=row.resources,
             metadata=row.ckpt_metadata,
             training=training,
+            storage_id=row.storage_id,
             storage=masked(row.storage),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -17,8 +17,8 @@ PAGE = 2000  # log lines read at once
 LOOK_AGAIN = 5.0  # seconds after which a follower looks again even if nothing woke it
 
 
-ReadLines = Callable[[str, int, int, bool], Awaitable[list[logs.StoredLine]]]
-"""Lines of a task with ids above one, at most so many, the newest first or last."""
+ReadLines = Callable[[int, int, bool], Awaitable[list[logs.StoredLine]]]
+"""Lines with ids above one, at most so many, the newest first or last."""
 
 
 def line_of(message: dict[str, Any]) -> bytes:
@@ -30,15 +30,18 @@ def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 
 
 async def log_fields(
-    store: Store, wakeups: Wakeups, task_id: str, *, follow: bool
+    store: Store, wakeups: Wakeups, tasks: Sequence[str], *, follow: bool
 ) -> AsyncIterator[dict[str, list[Any]]]:
-    """The values that a task's lines can be filtered by; `follow` says them again when there are more."""
+    """The values that the lines of tasks can be filtered by; `follow` says them again when the last one has more."""
     said: dict[str, list[Any]] | None = None
-    with wakeups.listening(f"task:{task_id}") as woken:
+    with wakeups.listening(f"task:{tasks[-1]}") as woken:
         while True:
             woken.clear()
-            over = await run_in_threadpool(trials.is_over, store, task_id)
-            found = await run_in_threadpool(logs.fields, store, task_id)
+            over = await run_in_threadpool(trials.is_over, store, tasks[-1])
+            found: dict[str, list[Any]] = {}
+            for name in tasks:
+                for field, values in (await run_in_threadpool(logs.fields, store, name)).items():
+                    found[field] = sorted({*found.get(field, ()), *values})
             if found != said:
                 yield found
                 said = found
@@ -51,14 +54,14 @@ async def log_fields(
 async def log_lines(
     read: ReadLines, store: Store, wakeups: Wakeups, task_id: str, *, limit: int, follow: bool, newest: bool
 ) -> AsyncIterator[logs.StoredLine]:
-    """Lines of a task, read by `read`; `follow` goes on until the task is over and everything has been read."""
+    """Lines, read by `read`; `follow` goes on until the task is over and everything has been read."""
     last, sent = 0, 0
     with wakeups.listening(f"task:{task_id}") as woken:
         while True:
             woken.clear()
             over = await run_in_threadpool(trials.is_over, store, task_id)
             room = PAGE if limit <= 0 else min(PAGE, limit - sent)
-            lines = await read(task_id, last, room, newest)
+            lines = await read(last, room, newest)
             for line in lines:
                 yield line
             sent += len(lines)

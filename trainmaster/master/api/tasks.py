@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -76,7 +76,7 @@ async def task_logs(
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
     await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
-    return await _stream(services, caller, task_id, where, limit, follow, bool(descending), {})
+    return await _stream(services, caller, [task_id], where, limit, follow, bool(descending), {})
 
 
 @router.get("/trials/{trial_id}/logs")
@@ -89,9 +89,9 @@ async def trial_logs(
     limit: int = 0,
     follow: bool = False,
 ) -> StreamingResponse:
-    task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
+    tasks = await run_in_threadpool(trials.tasks_of_trial, services.store, trial_id)
     await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
-    return await _stream(services, caller, task_id, where, limit, follow, bool(descending), {"trialId": trial_id})
+    return await _stream(services, caller, tasks, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
 @router.get("/tasks/{task_id}/logs/fields")
@@ -99,22 +99,21 @@ async def task_log_fields(
     task_id: str, services: UsesServices, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    return _fields(services, task_id, follow)
+    return _fields(services, [task_id], follow)
 
 
 @router.get("/trials/{trial_id}/logs/fields")
 async def trial_log_fields(
     trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    task_id = await run_in_threadpool(trials.task_of_trial, services.store, trial_id)
-    return _fields(services, task_id, follow)
+    return _fields(services, await run_in_threadpool(trials.tasks_of_trial, services.store, trial_id), follow)
 
 
-def _fields(services: UsesServices, task_id: str, follow: bool) -> StreamingResponse:
-    """By what a task's lines can be told apart; with `follow` again whenever there is more."""
+def _fields(services: UsesServices, tasks: Sequence[str], follow: bool) -> StreamingResponse:
+    """By what the lines of tasks can be told apart; with `follow` again whenever there is more of the last one."""
 
     async def body() -> AsyncIterator[bytes]:
-        async for found in log_fields(services.store, services.wakeups, task_id, follow=follow):
+        async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
             yield line_of({to_camel(name): values for name, values in found.items()})
 
     return StreamingResponse(body(), media_type="application/json")
@@ -123,7 +122,7 @@ def _fields(services: UsesServices, task_id: str, follow: bool) -> StreamingResp
 async def _stream(
     services: UsesServices,
     caller: Caller,
-    task_id: str,
+    tasks: Sequence[str],
     where: logs.LogFilter,
     limit: int,
     follow: bool,
@@ -131,8 +130,10 @@ async def _stream(
     extra: Json,
 ) -> StreamingResponse:
     """What is wrong with the first lines is said as of any request, what goes wrong later is the stream's last line."""
-    read = _reading(services, caller, where)
-    lines = log_lines(read, services.store, services.wakeups, task_id, limit=limit, follow=follow, newest=newest_first)
+    read = _reading(services, caller, tasks, where)
+    lines = log_lines(
+        read, services.store, services.wakeups, tasks[-1], limit=limit, follow=follow, newest=newest_first
+    )
     first = None if follow else await anext(lines, None)
 
     async def body() -> AsyncIterator[bytes]:
@@ -147,13 +148,20 @@ async def _stream(
     return StreamingResponse(body(), media_type="application/json")
 
 
-def _reading(services: UsesServices, caller: Caller, where: logs.LogFilter) -> ReadLines:
+def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where: logs.LogFilter) -> ReadLines:
     """How lines are read: searches with a place of the caller's share, of which there are few."""
 
-    async def read(task_id: str, after_id: int, room: int, newest_first: bool) -> list[logs.StoredLine]:
+    async def read(after_id: int, room: int, newest_first: bool) -> list[logs.StoredLine]:
         @worked
         def look() -> list[logs.StoredLine]:
-            return logs.read(services.store, task_id, where, after_id=after_id, limit=room, newest_first=newest_first)
+            found: list[logs.StoredLine] = []
+            for name in tasks:
+                found += logs.read(
+                    services.store, name, where, after_id=after_id, limit=room, newest_first=newest_first
+                )
+            if len(tasks) > 1:
+                found.sort(key=lambda line: line.id, reverse=newest_first)
+            return found[:room]
 
         if not where.search_text:
             return await run_in_threadpool(look)

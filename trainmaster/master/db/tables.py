@@ -189,6 +189,7 @@ class Experiment(Base):
     smaller_is_better: Mapped[bool]
     seed: Mapped[int] = mapped_column(BigInteger)
     search: Mapped[Json | None] = mapped_column(deferred=True)  # the searcher's snapshot
+    warm_start: Mapped[uuid.UUID | None]  # the checkpoint that new trials load before their first step
     progress: Mapped[float] = mapped_column(default=0.0)
     num_trials: Mapped[int] = mapped_column(default=0)
     live_trials: Mapped[int] = mapped_column(default=0)
@@ -238,6 +239,8 @@ class Trial(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"))
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"), unique=True)
+    # Of a trial that was continued: its tasks before, the oldest first.
+    earlier_tasks: Mapped[list[str]] = mapped_column(default=list, server_default=text("'[]'"))
     request_id: Mapped[str]
     state: Mapped[str]
     reason: Mapped[str] = mapped_column(default="")
@@ -256,6 +259,7 @@ class Trial(Base):
     best_validation: Mapped[Json | None]
     searcher_metric: Mapped[float | None]  # best value of the searcher's metric
     latest_checkpoint: Mapped[uuid.UUID | None]
+    warm_start: Mapped[uuid.UUID | None]  # another trial's checkpoint, which it loads while it has none
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     run_metadata: Mapped[Json | None] = mapped_column("metadata")
@@ -392,6 +396,7 @@ class Checkpoint(Base):
     resources: Mapped[Json]
     ckpt_metadata: Mapped[Json] = mapped_column("metadata")
     storage: Mapped[Json]
+    storage_id: Mapped[int | None]  # its number in `storages`, by which clients tell them apart
     metric: Mapped[float | None]  # the searcher's metric at these steps
     validation: Mapped[Json | None]  # validation metrics at these steps
 

@@ -101,6 +101,11 @@ class Search:
 
     # -- looking at it
 
+    @property
+    def trials(self) -> int:
+        """How many it has asked for."""
+        return len(self._ids)
+
     def progress(self) -> float:
         """How far the whole search is, 0..1."""
         if self._over:

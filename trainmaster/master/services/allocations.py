@@ -19,7 +19,7 @@ from trainmaster.master.services.clock import from_epoch, now
 from trainmaster.master.services.conductor import Conductor, conducting_in
 from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.job_log import Json, Piece
-from trainmaster.master.services.storages import ELSEWHERE, believed, is_bucket
+from trainmaster.master.services.storages import ELSEWHERE, believed, is_bucket, number_of
 from trainmaster.master.services.store import Settings, Store
 from trainmaster.master.services.user_files import check_id
 
@@ -269,7 +269,7 @@ def add_checkpoint(conductor: Conductor, trial: Trial, checkpoint: Checkpoint) -
             conductor.say(trial.task_id, text, "WARNING")
         return
     checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
-    checkpoint.state = "COMPLETED"
+    checkpoint.state, checkpoint.storage_id = "COMPLETED", number_of(session, checkpoint.storage)
     checkpoint.size = sum(checkpoint.resources.values())
     shown = trial.latest_validation
     if shown and shown["totalBatches"] == checkpoint.steps_completed:

@@ -52,7 +52,9 @@ def inherit(session: Session, key: Key, source: Key) -> None:
 def key_of_task(store: Store, task_id: str) -> Key:
     """Whose files a task works with: a trial those of its experiment. Raises NotFound."""
     with store.reading() as session:
-        query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, Trial.task_id == Task.task_id)
+        before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
+        mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
+        query = select(Trial.experiment_id).select_from(Task).outerjoin(Trial, mine)
         found = session.execute(query.where(Task.task_id == task_id)).first()
     if found is None:
         raise NotFound(f"There is no task {task_id}.")

@@ -8,7 +8,7 @@ experiment ever overlap, and a crash leaves either all of a change or nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -242,10 +242,53 @@ class Conductor:
                     self._later(partial(self.experiment_event, done))
 
     def _create(self) -> None:
-        """New trials, with a handful of statements for all that the search wants by now."""
-        wanted, self._wanted = self._wanted, []
-        if not wanted or State(self.row.state) not in (State.ACTIVE, State.PAUSED):
-            return  # the experiment is ending: what the search would still try is not started
+        """Trials that the search wants by now: those that are not there yet."""
+        while self._wanted:
+            wanted, self._wanted = self._wanted, []
+            if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
+                return  # the experiment is ending: what the search would still try is not started
+            if self.row.num_trials > self.search.trials - len(wanted):  # a search that was continued meets its trials
+                wanted = self._not_there(wanted)
+            self._make(wanted)
+
+    def _not_there(self, wanted: list[Create]) -> list[Create]:
+        """Of these, the new ones. Of the others, those that have completed are done, and the rest goes on."""
+        ids = [action.request_id for action in wanted]
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id.in_(ids)).order_by(Trial.id)
+        known = {trial.request_id: trial for trial in self.session.scalars(query.with_for_update(key_share=True))}
+        for key, trial in known.items():
+            if trial.state == State.COMPLETED:
+                invalid = trial.stop == trials.StopCause.INVALID_HP.value
+                self._act(self.search.exited_early(key, ExitReason.INVALID_HP) if invalid else self.search.exited(key))
+                continue
+            self.reopen(trial)
+            if self.row.state == State.ACTIVE:
+                self._later(partial(self.trial_event, trial, trials.Activate()))
+        return [action for action in wanted if action.request_id not in known]
+
+    def reopen(self, trial: Trial) -> None:
+        """A trial that has ended is as if it had been paused, in a task of its own."""
+        task_id = f"{[*trial.earlier_tasks, trial.task_id][0]}-{len(trial.earlier_tasks) + 1}"
+        self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
+        self.session.flush()
+        trial.earlier_tasks, trial.task_id = [*trial.earlier_tasks, trial.task_id], task_id
+        trial.state, trial.stop, trial.reason, trial.end_time = State.PAUSED.value, None, "", None
+        trial.restarts = trial.setbacks = 0
+        trial.no_retries, trial.blocked_nodes = None, []
+        trial.progress, trial.searcher_told = 0.0, False
+        self.row.live_trials += 1
+        self.session.flush()
+
+    def continue_search(self) -> None:
+        """Start the search anew with its seed: it asks for the same trials in the same order. Raises SearchError."""
+        config = self.row.config
+        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        self._act(actions)
+
+    def _make(self, wanted: Sequence[Create]) -> None:
+        """New trials, with a handful of statements for all."""
+        if not wanted:
+            return
         made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]
         self.session.add_all(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id) for _, task_id in made)
         self.session.flush()
@@ -257,6 +300,7 @@ class Conductor:
                 state=self.row.state,
                 hparams=action.hparams,
                 seed=action.seed,
+                warm_start=self.row.warm_start,
                 summary_metrics={},
                 attempts=0,
                 restarts=0,

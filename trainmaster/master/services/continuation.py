@@ -1,4 +1,4 @@
-"""Going on with an experiment of one trial that has ended."""
+"""Going on with an experiment that has ended: its one trial, or what of a random or grid search has not completed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainmaster.config.merge import merge
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read
 from trainmaster.config.validation import check, in_order
-from trainmaster.master.db.tables import Experiment, Project, Task, Trial
+from trainmaster.master.db.tables import Experiment, Project, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import Create, Search, SearchError
@@ -25,13 +25,15 @@ from trainmaster.master.services.search_limits import refuse_excess
 from trainmaster.master.services.store import Settings, Store
 
 SOURCE = "overrideConfig"
+CONTINUED = ("single", "random", "grid")
 _FIXED = ("name", "project", "workspace")  # PATCH and move change these
 
 
 def go_on(
     store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, overrides: str
 ) -> None:
-    """The trial trains again from its latest checkpoint, under the configuration with `overrides` (YAML) in it.
+    """Its trials train again from their latest checkpoints, the one of `single` under the configuration with
+    `overrides` (YAML) in it.
 
     Raises Invalid, Conflict, NotFound, Forbidden.
     """
@@ -46,8 +48,8 @@ def go_on(
             )
         workspace_id = conductor.session.get_one(Project, row.project_id).workspace_id
         caller.check(workspace_id)
-        trial = _only_trial(conductor)
-        config = _overridden(row, overrides)
+        _check(conductor, overrides)
+        config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
         refuse_excess(settings.limits, config)
         policies.refuse(conductor.session, workspace_id, config)
         served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
@@ -55,27 +57,34 @@ def go_on(
         row.config = config
         row.searcher_metric = config["searcher"]["metric"]
         row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
-        _reopen(conductor, trial)
+        _reopen(conductor)
         conductor.story("experiment", "Continue", State.PAUSED, State.ACTIVE, f"asked by {caller.username}")
         conductor.experiment_event(lifecycle.Activate())
 
 
-def _only_trial(conductor: Conductor) -> Trial:
-    row = conductor.row
+def _check(conductor: Conductor, overrides: str) -> None:
+    """Whether it can go on. Raises Conflict, Invalid."""
+    row, name = conductor.row, conductor.row.searcher_type
     if not State(row.state).terminal:
         raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
     if row.unmanaged:
         raise Invalid(f"Experiment {row.id} runs elsewhere: whoever runs it starts it again.")
-    if row.searcher_type != "single":
+    if name not in CONTINUED:
         raise Invalid(
-            f"Experiment {row.id} is a {row.searcher_type} search; only experiments with the searcher single can be "
-            "continued."
+            f"Unsupported searcher type provided: '{name}'. Only experiments with the searcher "
+            f"{', '.join(CONTINUED)} can be continued."
+        )
+    if name != "single" and overrides.strip() not in ("", "{}"):
+        raise Invalid(
+            f"override config is provided and experiment is not single searcher, got '{name}' instead: a search goes "
+            "on under its own configuration."
         )
     if row.archived:
         raise Conflict(f"Experiment {row.id} is archived; unarchive it first.")
-    query = select(Trial).where(Trial.experiment_id == row.id).with_for_update()
-    (trial,) = conductor.session.scalars(query)
-    return trial
+    if name != "single" and row.state == State.COMPLETED:
+        left = select(Trial.id).where(Trial.experiment_id == row.id, Trial.state != State.COMPLETED.value)
+        if conductor.session.scalar(left.limit(1)) is None:
+            raise Conflict("experiment has been completed, cannot continue this experiment: all of its trials have.")
 
 
 def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
@@ -98,22 +107,22 @@ def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
     return whole.to_json()
 
 
-def _reopen(conductor: Conductor, trial: Trial) -> None:
-    """As if it had been paused: what follows is what follows `activate`."""
+def _reopen(conductor: Conductor) -> None:
+    """As if it had been paused: what follows is what follows `activate`. The one trial of `single` goes on in any case,
+    those of a search as far as they have not completed."""
     row, session = conductor.row, conductor.session
+    row.state, row.reason, row.end_time, row.shutdown = State.PAUSED.value, "", None, None
+    row.live_trials, row.progress, row.gc_due = 0, 0.0, False
     try:
+        if row.searcher_type != "single":
+            conductor.continue_search()
+            return
         search, actions = Search.start(row.config["searcher"], row.config["hyperparameters"], row.seed)
     except SearchError as error:
         raise Invalid(f"{SOURCE}: searcher: {error}") from None
     row.search = search.snapshot()
-    row.state, row.reason, row.end_time, row.shutdown = State.PAUSED.value, "", None, None
-    row.live_trials, row.progress, row.gc_due = 1, 0.0, False
-    trial.state, trial.stop, trial.reason, trial.end_time = State.PAUSED.value, None, "", None
-    trial.restarts = trial.setbacks = 0
-    trial.no_retries = None
-    trial.progress, trial.searcher_told = 0.0, False
+    trial = session.scalars(select(Trial).where(Trial.experiment_id == row.id).with_for_update()).one()
+    conductor.reopen(trial)
     (created,) = [action for action in actions if isinstance(action, Create)]
     trial.request_id, trial.hparams = created.request_id, created.hparams
-    task = session.get_one(Task, trial.task_id)
-    task.end_time = None
     session.flush()

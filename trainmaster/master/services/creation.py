@@ -18,7 +18,7 @@ from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.master.db.tables import Experiment, Job, Project, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import archives, bindings, bounds, policies, templates
+from trainmaster.master.services import archives, bindings, bounds, policies, templates, warm_start
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -76,6 +76,7 @@ def create(
         session.add(job)
         session.flush()
         row = _row(plan, order, job, caller, size)
+        row.warm_start = warm_start.source_of(session, caller, plan.config["searcher"])
         session.add(row)
         session.flush()
         if source is None:

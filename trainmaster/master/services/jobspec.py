@@ -192,7 +192,7 @@ def work_for(
 ) -> dict[str, Any]:
     """What the runtime is told once it holds the lease (see ARCHITECTURE.md)."""
     config = experiment.config
-    latest = str(trial.latest_checkpoint) if trial.latest_checkpoint else None
+    latest = trial.latest_checkpoint or trial.warm_start
     return {
         "task_type": "TRIAL",
         "trial": {
@@ -203,7 +203,7 @@ def work_for(
             "hparams": trial.hparams,
             "run_id": allocation.attempt,
             "steps_completed": 0,
-            "latest_checkpoint": latest,
+            "latest_checkpoint": str(latest) if latest else None,
         },
         "config": for_job(config),
         "entrypoint": launched(config["entrypoint"]),

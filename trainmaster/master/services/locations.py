@@ -18,10 +18,17 @@ _OF_TRIAL = _OF_EXPERIMENT.join(Trial, Trial.experiment_id == Experiment.id)
 _OF_CHECKPOINT = _OF_EXPERIMENT.join(Checkpoint, Checkpoint.experiment_id == Experiment.id)
 
 
-def _task(condition: Callable[[type[Trial] | type[Standalone]], ColumnElement[bool]]) -> Select[int]:
-    """Of a trial's task, or of one that belongs to no experiment."""
-    alone = select(Standalone.workspace_id).where(condition(Standalone))
-    return select(func.coalesce(_OF_TRIAL.where(condition(Trial)).scalar_subquery(), alone.scalar_subquery()))
+def _task(task_id: ColumnElement[str] | str) -> Select[int]:
+    """Of a trial's task, now or before it was continued, or of one that belongs to no experiment."""
+    alone = select(Standalone.workspace_id).where(Standalone.task_id == task_id)
+    before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
+    return select(
+        func.coalesce(
+            _OF_TRIAL.where(Trial.task_id == task_id).scalar_subquery(),
+            alone.scalar_subquery(),
+            _OF_TRIAL.where(Trial.id == before).scalar_subquery(),
+        )
+    )
 
 
 def _standalone(key: str) -> Select[int]:
@@ -38,10 +45,8 @@ QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
     "project_id": lambda key: select(Project.workspace_id).where(Project.id == int(key)),
     "experiment_id": lambda key: _OF_EXPERIMENT.where(Experiment.id == int(key)),
     "trial_id": lambda key: _OF_TRIAL.where(Trial.id == int(key)),
-    "task_id": lambda key: _task(lambda of: of.task_id == key),
-    "allocation_id": lambda key: _task(
-        lambda of: of.task_id == select(Allocation.task_id).where(Allocation.id == key).scalar_subquery()
-    ),
+    "task_id": _task,
+    "allocation_id": lambda key: _task(select(Allocation.task_id).where(Allocation.id == key).scalar_subquery()),
     **{f"{word}_id": _standalone for word in ("command", "notebook", "shell", "tensorboard")},
     "uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
     "checkpoint_uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),

@@ -81,8 +81,10 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
         if failure is not None:
             row.state, row.reason = State.DELETE_FAILED.value, failure
             return
-        trials = session.execute(select(Trial.id, Trial.task_id).where(Trial.experiment_id == experiment_id)).all()
-        ids, tasks = [trial.id for trial in trials], [trial.task_id for trial in trials]
+        of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
+        trials = session.execute(of_trials).all()
+        ids = [trial.id for trial in trials]
+        tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
         series_columns.forget(session, ids)
         log_blocks.forget(session, tasks)
         session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))

@@ -131,14 +131,7 @@ def prepare(store: Store, settings: Settings, caller: Caller, trial_id: int, sto
     Invalid for files anywhere else: what is removed there later is what the experiment's configuration says."""
     with _reporting(store, settings, caller, trial_id) as (conductor, _):
         config = _checked(conductor, storage)
-        session = conductor.session
-        known = session.scalar(select(Storage.id).where(Storage.config == config).order_by(Storage.id).limit(1))
-        if known is not None:
-            return known
-        row = Storage(config=config)
-        session.add(row)
-        session.flush()
-        return row.id
+        return storages.number_of(conductor.session, config)
 
 
 def get_metadata(store: Store, trial_id: int) -> Json:

@@ -26,7 +26,8 @@ _CLEAN_UP = text("""
                             (experiments.config->'retention_policy'->>'log_retention_days')::int, :site) AS days
             FROM trials
             JOIN experiments ON experiments.id = trials.experiment_id
-            JOIN tasks ON tasks.task_id = trials.task_id
+            CROSS JOIN LATERAL jsonb_array_elements_text(trials.earlier_tasks || to_jsonb(trials.task_id)) AS own(id)
+            JOIN tasks ON tasks.task_id = own.id
             WHERE tasks.end_time IS NOT NULL
             UNION ALL
             SELECT task_id, end_time, :site FROM standalone_tasks WHERE end_time IS NOT NULL

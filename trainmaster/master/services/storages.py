@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from trainmaster.config.storage import CheckpointStorage
+from trainmaster.master.db.upkeep import Storage
 
 Json = dict[str, Any]
 ELSEWHERE: Mapping[str, Any] = {"type": "elsewhere"}
@@ -47,6 +50,17 @@ def believed(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Json 
             same = same or theirs == os.path.normpath(os.path.join(IN_CONTAINER, own.get("storage_path") or ""))
         return own if same else None
     return own if theirs is None and isinstance(said, Mapping) and _where(said) == _where(own) else None
+
+
+def number_of(session: Session, config: Mapping[str, Any]) -> int:
+    """By which clients tell storages apart."""
+    known = session.scalar(select(Storage.id).where(Storage.config == dict(config)).order_by(Storage.id).limit(1))
+    if known is not None:
+        return known
+    row = Storage(config=dict(config))
+    session.add(row)
+    session.flush()
+    return row.id
 
 
 def is_bucket(said: Mapping[str, Any]) -> bool:

@@ -254,12 +254,13 @@ def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
             caller.check(workspace_id)
 
 
-def task_of_trial(store: Store, trial_id: int) -> str:
+def tasks_of_trial(store: Store, trial_id: int) -> list[str]:
+    """Each time that it was continued there is another one; the last is the latest."""
     with store.reading() as session:
-        found = session.scalar(select(Trial.task_id).where(Trial.id == trial_id))
+        found = session.execute(select(Trial.earlier_tasks, Trial.task_id).where(Trial.id == trial_id)).first()
     if found is None:
         raise NotFound(f"There is no trial {trial_id}.")
-    return found
+    return [*found.earlier_tasks, found.task_id]
 
 
 def task_with_allocations(store: Store, task_id: str) -> tuple[Task, list[Allocation]]:
