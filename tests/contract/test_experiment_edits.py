@@ -90,6 +90,43 @@ def test_det_continues(client: Reference, truth: Master) -> None:
     assert only_trial(truth, number).batches == 3
 
 
+def test_det_continues_a_search_and_what_began_with_anothers_weights(client: Reference, truth: Master) -> None:
+    client = Reference(client.environment, client.master, client.home, user="admin")
+    space = {"epochs": {"type": "categorical", "vals": [1, 2]}, "pause": 0.01}
+    keys = {"searcher": {"name": "grid", "metric": "error", "max_concurrent_trials": 1}, "hyperparameters": space}
+    text = trainings.experiment(keys=keys)
+    number = truth.create_experiment(text, files(train__py=trainings.COUNTING), activate=False).id
+    truth.steer(number, "kill")
+    wait_ended(truth, number)
+    (said,) = batch(client, f"e continue {number}")
+    assert f"Continued experiment {number}" in said.out
+    assert wait_ended(truth, number).state == "COMPLETED"
+    found = client.run(_TASKS, str(number))
+    assert sorted(len(trial["tasks"]) for trial in found) == [1, 2]
+    assert all(trial["state"] == "STATE_COMPLETED" for trial in found)
+    for trial in found:
+        assert trial["tasks"][1:] == [f"{trial['tasks'][0]}-1"][: len(trial["tasks"]) - 1]
+    (refused,) = batch(client, f"!e continue {number}")
+    assert "experiment has been completed, cannot continue" in refused.err
+    source = found[0]["id"]
+    keys = {"searcher": {"name": "single", "metric": "error", "source_trial_id": source}}
+    other = truth.create_experiment(trainings.experiment(epochs=3, keys=keys), files(train__py=trainings.COUNTING)).id
+    wait_ended(truth, other)
+    (trial,) = client.run(_TASKS, str(other))
+    assert trial["warm"] in {checkpoint.uuid for checkpoint in truth.checkpoints(number)}
+    (log,) = batch(client, f"trial logs {trial['id']}")
+    assert "starting after epoch 0" not in log.out  # it has loaded what it began with
+
+
+_TASKS = """
+from determined.common.api import bindings
+session = client.Determined()._session
+found = bindings.get_GetExperimentTrials(session, experimentId=int(sys.argv[1])).trials
+full = [bindings.get_GetTrial(session, trialId=one.id).trial for one in found]
+answer([{"id": t.id, "tasks": t.taskIds, "state": t.state.value, "warm": t.warmStartCheckpointUuid} for t in full])
+"""
+
+
 def test_sdk(client: Reference, truth: Master, ended: int, tmp_path: Path) -> None:
     admin = Reference(client.environment, client.master, client.home, user="admin")
     (checkpoint,) = truth.checkpoints(ended)
