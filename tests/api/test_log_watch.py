@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -102,18 +103,41 @@ def test_a_webhook_hears_of_a_line_once_for_each_task(admin: Api, watched: Calla
         trigger = {"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "spike [0-9]+"}}
         body = {"name": uuid.uuid4().hex, "url": listener.url, "triggers": [trigger]}
         number = admin.post("/api/v1/webhooks", body).json["webhook"]["id"]
+        slack = {**body, "url": f"{listener.url}/slack", "webhookType": "WEBHOOK_TYPE_SLACK"}
+        for_slack = admin.post("/api/v1/webhooks", slack).json["webhook"]["id"]
         try:
             job = watched()
             says(job, "spike x", "spike 7 seen")
             says(job, "spike 8 seen")
-            (heard,) = listener.wait()
+            heard, by_slack = sorted(listener.wait(2), key=lambda one: one.path)
             told = heard.json["event_data"]["task_log"]
             assert told == {"task_id": job.task_id, "node_name": "node-a", "triggering_log": "spike 7 seen"}
+            (block,) = by_slack.json["blocks"]
+            assert block["text"]["text"].startswith(
+                f"Experiment ID `{job.experiment_id}`, Trial ID `{job.trial_id}`, running on node `node-a`, reported a "
+                "log\n```spike 7 seen```\nThis log matched the regex\n```spike [0-9]+```\n"
+            )
             other = watched()
             says(other, "spike 9 seen")
-            assert listener.wait(2)[1].json["event_data"]["task_log"]["task_id"] == other.task_id
+            (again,) = [one for one in listener.wait(4)[2:] if one.path == "/"]
+            assert again.json["event_data"]["task_log"]["task_id"] == other.task_id
         finally:
-            admin.call("DELETE", f"/api/v1/webhooks/{number}")
+            for each in (number, for_slack):
+                admin.call("DELETE", f"/api/v1/webhooks/{each}")
+
+
+def test_a_job_reads_mappings_in_alphabetical_order(
+    master: MasterProcess, user: Api, experiment: Callable[..., int]
+) -> None:
+    """A pattern that waits for printed hyperparameters fits, however the database keeps them."""
+    space = {"zeta": 1, "b": {"long": 2, "c": [{"yy": 1, "x": 2}], "a": 3}, "alpha": {"type": "const", "val": 4}}
+    job = jobs_of(master, user, experiment(config(hyperparameters=space, data={"bb": 1, "a": 2})))[0]
+    work = job.lease().json
+    assert json.dumps(work["trial"]["hparams"]) == (
+        '{"alpha": 4, "b": {"a": 3, "c": [{"x": 2, "yy": 1}], "long": 2}, "zeta": 1}'
+    )
+    assert list(work["config"]["hyperparameters"]) == ["alpha", "b", "zeta"]
+    assert list(work["config"]["data"]) == ["a", "bb"]
 
 
 def test_a_pattern_that_would_keep_others_busy_for_hours_takes_no_time(user: Api, watched: Callable[..., Job]) -> None:

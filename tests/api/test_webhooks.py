@@ -12,10 +12,11 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.http import Api
-from tests.api.jobs import Job, config
+from tests.api.jobs import config, jobs_of
 from tests.api.listener import Listener, listening
-from tests.api.people import workspace_of
+from tests.api.people import person, workspace_of
 from tests.e2e.master import MasterProcess, free_port, wait_for
+from trainmaster.master.services import slack
 from trainmaster.master.services.identity import webhook_key
 
 WEBHOOKS = "/api/v1/webhooks"
@@ -119,23 +120,85 @@ def test_only_those_hear_who_asked(
     assert listener.of(silent) == []
 
 
-def test_an_alert_of_the_training_code(
-    user: Api, listener: Listener, hook: Callable[..., Any], job: Job, experiment: Callable[..., int]
+def test_slack_is_told_as_determined_tells_it(
+    user: Api, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
 ) -> None:
-    hook(listener.url, CUSTOM, webhookType="WEBHOOK_TYPE_SLACK")
-    hook(listener.url, CUSTOM)
+    """A line of text, and an attachment in the state's colour with Status and Duration first."""
+    hook(listener.url, ends("CANCELED"), webhookType="WEBHOOK_TYPE_SLACK")
+    number = experiment(config(name="a <b>"), activate=False)
+    kill(user, number)
+    (heard,) = [one for one in listener.wait() if f"(#{number})" in one.body.decode()]
+    assert heard.json == {
+        "blocks": [
+            {"type": "section", "text": {"type": "plain_text", "text": "The status of your experiment is CANCELED"}}
+        ],
+        "attachments": [
+            {
+                "color": "#009bde",
+                "blocks": [
+                    {
+                        "type": "section",
+                        "text": {"type": "mrkdwn", "text": f"a &lt;b&gt; (#{number})"},
+                        "fields": [
+                            {"type": "mrkdwn", "text": "*Status*: CANCELED"},
+                            {"type": "mrkdwn", "text": "*Duration*: 0h 0min"},
+                            {"type": "mrkdwn", "text": "*Workspace*: Uncategorized"},
+                            {"type": "mrkdwn", "text": "*Project*: Uncategorized"},
+                        ],
+                    }
+                ],
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "line", "mark", "colour", "word"),
+    [
+        ("COMPLETED", "Your experiment completed successfully 🎉", "✅ x (#7)", "#13B670", "Completed"),
+        ("ERROR", "Your experiment has stopped with errors", "❌ x (#7)", "#DD5040", "Errored"),
+    ],
+)
+def test_slack_sees_how_it_ended(state: str, line: str, mark: str, colour: str, word: str) -> None:
+    facts = {"id": 7, "name": "x", "state": state, "duration": 7380, "workspace": "w", "project": "p"}
+    told = slack.of_experiment(facts)
+    (shown,) = told["attachments"]
+    (about,) = shown["blocks"]
+    assert told["blocks"][0]["text"] == {"type": "plain_text", "text": line}
+    assert (shown["color"], about["text"]["text"]) == (colour, mark)
+    assert [field["text"] for field in about["fields"]][:2] == [f"*Status*: {word}", "*Duration*: 2h 3min"]
+
+
+def test_an_alert_of_the_training_code(
+    master: MasterProcess, user: Api, listener: Listener, hook: Callable[..., Any], experiment: Callable[..., int]
+) -> None:
+    """It goes to the webhooks that the experiment names, and to no other."""
+    specific = {"mode": "WEBHOOK_MODE_SPECIFIC"}
+    names = [
+        hook(listener.url, CUSTOM, webhookType="WEBHOOK_TYPE_SLACK", **specific)["name"],
+        hook(listener.url, CUSTOM, **specific)["name"],
+    ]
+    hook(f"{listener.url}/unnamed", CUSTOM, **specific)
+    number = experiment(config(integrations={"webhooks": {"webhook_name": names}}))
+    job = jobs_of(master, user, number)[0]
+    assert job.lease().status == 200
     said = {"title": "loss <exploded>", "description": "at step 7", "level": "warn"}
     body = {"experimentId": job.experiment_id, "trialId": job.trial_id, "data": said}
     answer = job.api.post(f"{WEBHOOKS}/custom", body)
     assert answer.status == 200, answer.content
-    slack, default = sorted((heard.json for heard in listener.wait(2)), key=lambda body: "event_id" in body)
-    assert "loss &lt;exploded&gt;, at step 7" in slack["text"]
-    assert default["event_data"]["custom_trigger_data"] == {
+    told, default = sorted((heard.json for heard in listener.wait(2)), key=lambda body: "event_id" in body)
+    assert [field["text"] for field in told["blocks"][0]["fields"]] == [
+        "*Level*: WARNING", "*Title*: loss &lt;exploded&gt;", "*Description*: at step 7",
+    ]  # fmt: skip
+    assert f"*Trial ID*: {job.trial_id}" in str(told["attachments"])
+    assert default["event_data"]["custom_data"] == {
         "title": "loss <exploded>", "description": "at step 7", "level": "WARNING",
     }  # fmt: skip
+    assert default["event_data"]["experiment"]["trial_id"] == job.trial_id
     other = experiment(activate=False)
     assert job.api.post(f"{WEBHOOKS}/custom", {"experimentId": other, "data": said}).status == 403
     assert user.post(f"{WEBHOOKS}/custom", {"experimentId": 99999999, "data": said}).status == 404
+    assert {heard.path for heard in listener.heard} == {"/"}
 
 
 # -- when it does not arrive ----------------------------------------------------------------------------------------
@@ -172,9 +235,14 @@ def test_a_refusal_is_final_and_shows(
 
 
 def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callable[..., Any]) -> None:
-    made = hook(listener.url, CUSTOM)
+    made = hook(listener.url, ends("ERROR"))
     assert admin.post(f"{WEBHOOKS}/{made['id']}/test").json == {"completed": True}
-    assert listener.heard[-1].json["event_data"] == {"data": "test"}
+    told = listener.heard[-1].json
+    assert (told["event_type"], told["condition"]) == ("EXPERIMENT_STATE_CHANGE", {"state": "COMPLETED"})
+    assert told["event_data"] == {"data": "test"}
+    for_slack = hook(listener.url, ends("ERROR"), webhookType="WEBHOOK_TYPE_SLACK")
+    assert admin.post(f"{WEBHOOKS}/{for_slack['id']}/test").status == 200
+    assert listener.heard[-1].json["blocks"][0]["text"] == {"type": "plain_text", "text": "test"}
     nobody = f"http://127.0.0.1:{free_port()}/x"
     assert admin.call("PATCH", f"{WEBHOOKS}/{made['id']}", {"url": nobody}).status == 200
     answer = admin.post(f"{WEBHOOKS}/{made['id']}/test")
@@ -194,8 +262,8 @@ def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callabl
         {"url": "http://"},
         {"url": "http://a:b/"},
         {"url": "http://a/\n"},
-        {"name": " "},
         {"triggers": []},
+        {"triggers": [CUSTOM], "mode": "WEBHOOK_MODE_WORKSPACE"},
         {"triggers": [ends("RUNNING")]},
         {"triggers": [{"triggerType": "TRIGGER_TYPE_TASK_LOG", "condition": {"regex": "("}}]},
         {"triggers": [{"triggerType": "TRIGGER_TYPE_TASK_LOG"}]},
@@ -206,18 +274,48 @@ def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callabl
     ],
 )
 def test_what_cannot_be_is_refused(admin: Api, wrong: dict[str, Any]) -> None:
-    good = {"name": uuid.uuid4().hex, "url": "http://127.0.0.1/", "triggers": [CUSTOM]}
+    good = {"name": uuid.uuid4().hex, "url": "http://127.0.0.1/", "triggers": [ends("ERROR")]}
     answer = admin.post(WEBHOOKS, {**good, **wrong})
     assert answer.status in (400, 404), answer.content
     assert good["name"] not in admin.get(WEBHOOKS).content.decode()
 
 
-def test_names_are_free_for_one(admin: Api, user: Api, hook: Callable[..., Any]) -> None:
-    made = hook("http://127.0.0.1/", CUSTOM)
-    again = {"name": made["name"], "url": "http://127.0.0.1/", "triggers": [CUSTOM]}
-    assert admin.post(WEBHOOKS, again).status == 409
-    assert made["name"] in user.get(WEBHOOKS).content.decode()
-    assert user.post(WEBHOOKS, again).status == 403
+def test_a_name_stands_for_one_webhook_of_a_workspace(admin: Api, hook: Callable[..., Any]) -> None:
+    """Webhooks of all workspaces may share theirs, and any number has none."""
+    workspace, _ = workspace_of(admin)
+    made = hook("http://127.0.0.1/", ends("ERROR"), workspaceId=workspace)
+    again = {"name": made["name"], "url": "http://127.0.0.1/", "triggers": [ends("ERROR")]}
+    assert admin.post(WEBHOOKS, {**again, "workspaceId": workspace}).status == 409
+    for everywhere in ({}, {}, {"name": ""}, {"name": ""}, {"name": "", "workspaceId": workspace}):
+        hook("http://127.0.0.1/", ends("ERROR"), **{"name": made["name"], **everywhere})
+    assert shown(admin, hook("http://127.0.0.1/", ends("ERROR"), name="", workspaceId=workspace)["id"])["name"] == ""
+
+
+def test_the_owner_of_a_workspace_has_webhooks_there(admin: Api, user: Api, hook: Callable[..., Any]) -> None:
+    """Without roles: others see the ones for all workspaces, without the part of the address that opens them."""
+    owner, other = person(admin), person(admin)
+    body = {"name": "", "url": "https://hooks.example/secret", "triggers": [ends("ERROR")]}
+    made = owner.api.post("/api/v1/workspaces", {"name": uuid.uuid4().hex})
+    workspace = made.json["workspace"]["id"]
+    everywhere = hook(body["url"], ends("ERROR"))["id"]
+    assert owner.api.post(WEBHOOKS, body).status == 403
+    assert other.api.post(WEBHOOKS, {**body, "workspaceId": workspace}).status == 403
+    own = owner.api.post(WEBHOOKS, {**body, "workspaceId": workspace}).json["webhook"]
+    assert own["url"] == body["url"]
+    ids = {each: {row["id"] for row in api.get(WEBHOOKS).json["webhooks"]} for each, api in (
+        ("owner", owner.api), ("other", other.api), ("admin", admin)
+    )}  # fmt: skip
+    assert {everywhere, own["id"]} <= ids["owner"] & ids["admin"]
+    assert everywhere in ids["other"]
+    assert own["id"] not in ids["other"]
+    assert "secret" not in shown(other.api, everywhere)["url"]
+    for who, number in ((other, own["id"]), (other, everywhere), (owner, everywhere)):
+        assert who.api.call("PATCH", f"{WEBHOOKS}/{number}", {"url": "https://mallory.example/"}).status == 403
+        assert who.api.post(f"{WEBHOOKS}/{number}/test").status == 403
+        assert who.api.call("DELETE", f"{WEBHOOKS}/{number}").status == 403
+    assert owner.api.call("PATCH", f"{WEBHOOKS}/{own['id']}", {"url": "https://other.example/"}).status == 200
+    assert owner.api.call("DELETE", f"{WEBHOOKS}/{own['id']}").status == 200
+    assert admin.call("DELETE", f"/api/v1/workspaces/{workspace}").status == 200
 
 
 def test_an_event_outlives_the_master(

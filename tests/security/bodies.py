@@ -87,6 +87,7 @@ BODIES: dict[str, Body | None] = {
         "name": "mallory",
         "url": "https://hooks.example/m",
         "workspaceId": t["workspace_id"],
+        "mode": "WEBHOOK_MODE_SPECIFIC",
         "triggers": [{"triggerType": "TRIGGER_TYPE_CUSTOM"}],
     },
     "POST /api/v1/webhooks/custom": lambda t: {"experimentId": t["experiment_id"], "data": {"title": "mallory"}},

@@ -291,7 +291,7 @@ def told_about(chair: Api, url: str) -> str:
     """What a test of a webhook there says, without the address."""
     trigger = {"triggerType": "TRIGGER_TYPE_CUSTOM", "condition": {}}
     body = {"name": f"w{len(url)}-{os.urandom(4).hex()}", "url": url, "webhookType": "WEBHOOK_TYPE_DEFAULT"}
-    made = chair.post("/api/v1/webhooks", {**body, "mode": "WEBHOOK_MODE_WORKSPACE", "triggers": [trigger]})
+    made = chair.post("/api/v1/webhooks", {**body, "mode": "WEBHOOK_MODE_SPECIFIC", "triggers": [trigger]})
     assert made.status == 200, made.content
     answer = chair.post(f"/api/v1/webhooks/{made.json['webhook']['id']}/test")
     assert answer.status == 400

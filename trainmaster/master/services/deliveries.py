@@ -99,9 +99,8 @@ def deliver(store: Store, settings: Settings, letter: Letter) -> None:
 def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> None:
     """Send an event without meaning, now. Raises Invalid with what went wrong, NotFound, Forbidden."""
     hook = webhooks.get(store, caller, webhook_id)
-    event = webhooks.Event(webhooks.CUSTOM, {}, {"data": "test"}, "This is a test of a webhook; nothing has happened.")
     try:
-        post(settings, hook.url, webhooks.body_of(hook, event, uuid.uuid4()).encode())
+        post(settings, hook.url, webhooks.body_of(hook, webhooks.test_event(), uuid.uuid4()).encode())
     except NotDelivered as error:
         log.info("the test of webhook %r by %s failed: %s", hook.name, caller.username, error.detail)
         raise Invalid(f"The webhook {hook.name!r} cannot be told anything: {error}.") from None

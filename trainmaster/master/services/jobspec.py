@@ -200,12 +200,12 @@ def work_for(
             "experiment_id": experiment.id,
             "request_id": trial.request_id,
             "seed": trial.seed,
-            "hparams": trial.hparams,
+            "hparams": in_order(trial.hparams),
             "run_id": allocation.attempt,
             "steps_completed": 0,
             "latest_checkpoint": str(latest) if latest else None,
         },
-        "config": for_job(config),
+        "config": in_order(for_job(config)),
         "entrypoint": launched(config["entrypoint"]),
         "environment": environment_for(config, slot_type),
         "checkpoint_storage": config["checkpoint_storage"],
@@ -214,6 +214,14 @@ def work_for(
         "context_size": experiment.context_size,
         "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
     }
+
+
+def in_order(value: Any) -> Any:
+    """With the keys of all mappings in alphabetical order: what a job reads does not depend on how the database keeps
+    them (jsonb: the shorter key first)."""
+    if isinstance(value, Mapping):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def _binds(config: Mapping[str, Any]) -> list[BindMount]:

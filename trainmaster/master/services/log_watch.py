@@ -169,7 +169,7 @@ def _tell(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[int,
         row = {"trigger_id": trigger_id, "task_id": task_id}
         new = session.execute(insert(WebhookMatch).values(**row).on_conflict_do_nothing()).rowcount
         if new:
-            webhooks.log_matched(session, trigger, hook, task_id, line.node, line.shown)
+            webhooks.log_matched(session, trigger, hook, trial, webhooks.LogLine(task_id, line.node, line.shown))
 
 
 def _name(policy: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,10 +17,11 @@ from sqlalchemy.orm import Session
 from trainmaster.config.patterns import BadPattern, compiled
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
-from trainmaster.master.services import bounds
+from trainmaster.master.services import bounds, slack
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store, wake
 
 KINDS = ("DEFAULT", "SLACK")
@@ -51,46 +53,69 @@ class Wish:
 
 @dataclass(frozen=True)
 class WebhookView:
+    """`editable`: whether the caller may change it."""
+
     row: Webhook
     triggers: Sequence[WebhookTrigger]
+    editable: bool
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line in the log of a task, and the node that wrote it."""
+
+    task_id: str
+    node: str
+    text: str
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something to tell; `says` is the sentence for people."""
+    """Something to tell; `slack` is the message for people."""
 
     kind: str
     condition: Json
     data: Json
-    says: str
+    slack: Json
 
 
 def list_all(store: Store, caller: Caller) -> list[WebhookView]:
-    """Those of the workspaces that the caller sees; whoever sees all of them also sees those of no workspace."""
+    """Those for all workspaces, and those of the caller's: with roles where they allow to see webhooks, without roles
+    where the workspace is the caller's own. Administrators see all."""
     query = select(Webhook).order_by(Webhook.id)
     if caller.workspaces is not None:
-        query = query.where(Webhook.workspace_id.in_(caller.workspaces))
+        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(caller.workspaces)))
+    elif caller.grants is None and not caller.admin:
+        mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
+        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))
     with store.transaction() as session:
         rows = list(session.scalars(query))
         found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
-        mine = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
-        for trigger in session.scalars(mine):
+        theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
+        for trigger in session.scalars(theirs):
             found[trigger.webhook_id].append(trigger)
-    return [WebhookView(row, found[row.id]) for row in rows]
+        editable = _editable(session, caller, {row.workspace_id for row in rows})
+    return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
 
 
 def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
-    """Raises Invalid, Conflict for a name that is taken, Forbidden."""
+    """Raises Invalid, Conflict for a name that is taken, Forbidden. Webhooks for all workspaces may share a name, and
+    the empty name is never taken."""
     _check(wish)
     with store.transaction() as session:
-        if wish.workspace_id is not None:
-            if session.get(Workspace, wish.workspace_id) is None:
-                raise NotFound(f"There is no workspace {wish.workspace_id}.")
-            caller.check(wish.workspace_id)
-        elif caller.workspaces is not None:
-            raise Forbidden("Only who may do this in all workspaces can make a webhook for all of them.")
+        if wish.workspace_id is not None and session.get(Workspace, wish.workspace_id) is None:
+            raise NotFound(f"There is no workspace {wish.workspace_id}.")
+        if not _editable(session, caller, {wish.workspace_id}):
+            where = "all workspaces" if wish.workspace_id is None else f"workspace {wish.workspace_id}"
+            raise Forbidden(
+                f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, and "
+                "administrators for all."
+                if caller.grants is None
+                else f"None of your roles allows to make a webhook for {where}."
+            )
         here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
-        if session.scalar(select(Webhook.id).where(Webhook.name == wish.name, here)) is not None:
+        same = select(Webhook.id).where(Webhook.name == wish.name, here)
+        if wish.name and wish.workspace_id is not None and session.scalar(same) is not None:
             raise Conflict(f"There is a webhook {wish.name!r} there already.")
         bounds.check_count(session, "things", "There are {} webhooks there", here)
         row = Webhook(
@@ -104,7 +129,7 @@ def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
         ]
         session.add_all(triggers)
         session.flush()
-        return WebhookView(row, triggers)
+        return WebhookView(row, triggers, editable=True)
 
 
 def set_url(store: Store, caller: Caller, webhook_id: int, url: str) -> None:
@@ -130,9 +155,17 @@ def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
     row = session.get(Webhook, webhook_id, with_for_update=True)
     if row is None:
         raise NotFound(f"There is no webhook {webhook_id}.")
-    if caller.workspaces is not None and row.workspace_id not in caller.workspaces:
+    if not _editable(session, caller, {row.workspace_id}):
         raise Forbidden(f"Webhook {webhook_id} is not of a workspace in which you may change webhooks.")
     return row
+
+
+def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | None]) -> AbstractSet[int | None]:
+    """Those of `workspaces` (None: all of them together) whose webhooks the caller may change."""
+    if caller.grants is not None or caller.admin:
+        return {each for each in workspaces if caller.holds(Permission.EDIT_WEBHOOKS, each)}
+    mine = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
+    return set(session.scalars(mine))
 
 
 # -- what happens --------------------------------------------------------------------------------------------------
@@ -146,9 +179,8 @@ def experiment_ended(session: Session, row: Experiment) -> None:
     hooks = _listeners(session, heard, row.config, row.project_id)
     if not hooks:
         return
-    says = f"Experiment {row.id} ({row.name}) is {row.state}{f': {row.reason}' if row.reason else ''}."
-    event = Event(STATE_CHANGE, {"state": row.state}, {"experiment": _experiment(session, row)}, says)
-    tell(session, hooks, event)
+    facts = _experiment(session, row)
+    tell(session, hooks, Event(STATE_CHANGE, {"state": row.state}, {"experiment": facts}, slack.of_experiment(facts)))
 
 
 def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
@@ -169,20 +201,28 @@ def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None
         hooks = _listeners(
             session, select(WebhookTrigger.webhook_id).where(WebhookTrigger.kind == CUSTOM), row.config, row.project_id
         )
-        title, text = str(data.get("title") or ""), str(data.get("description") or "")
-        custom = {"title": title, "description": text, "level": level}
-        facts: Json = {"experiment": _experiment(session, row), "custom_trigger_data": custom}
+        said = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
+        facts = _experiment(session, row)
         if trial_id is not None:
             facts["trial_id"] = trial_id
-        says = f"{level} from experiment {row.id} ({row.name}): {title or 'an alert'}{f', {text}' if text else ''}"
-        tell(session, hooks, Event(CUSTOM, {}, facts, says))
+        custom = {"title": said.title, "description": said.description, "level": level}
+        told: Json = {"experiment": facts, "custom_data": custom}
+        message = slack.of_experiment(facts, trial_id, said)
+        tell(session, hooks, Event(CUSTOM, {"state": row.state}, told, message))
 
 
-def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, task_id: str, node: str, line: str) -> None:
-    """Leave word of a line in a task's log."""
-    facts = {"task_log": {"task_id": task_id, "node_name": node, "triggering_log": line}}
-    says = f"Task {task_id} on {node or 'its node'} says: {line}"
-    tell(session, [hook], Event(TASK_LOG, dict(trigger.condition), facts, says))
+def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: LogLine) -> None:
+    """Leave word of a line in the log of a trial's task."""
+    facts = {"task_log": {"task_id": line.task_id, "node_name": line.node, "triggering_log": line.text}}
+    who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
+    pattern = str(trigger.condition.get("regex") or "")
+    message = slack.of_log(who, line.node, line.text, pattern, f"View full logs with `det trial logs {trial.id}`")
+    tell(session, [hook], Event(TASK_LOG, dict(trigger.condition), facts, message))
+
+
+def test_event() -> Event:
+    """An event without meaning, as Determined's."""
+    return Event(STATE_CHANGE, {"state": "COMPLETED"}, {"data": "test"}, slack.of_test())
 
 
 def tell(session: Session, hooks: Iterable[Webhook], event: Event) -> None:
@@ -199,8 +239,7 @@ def tell(session: Session, hooks: Iterable[Webhook], event: Event) -> None:
 def body_of(hook: Webhook, event: Event, key: uuid.UUID) -> str:
     """What is sent: Determined's JSON, or a message for Slack."""
     if hook.kind == "SLACK":
-        text = event.says.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        return json.dumps({"text": text, "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": text}}]})
+        return json.dumps(event.slack)
     return json.dumps(
         {
             "event_id": str(key),
@@ -261,8 +300,6 @@ def _own(session: Session, caller: Caller, row: Experiment) -> None:
 
 
 def _check(wish: Wish) -> None:
-    if not wish.name.strip():
-        raise Invalid("A webhook needs a name.")
     _check_url(wish.url)
     if not wish.triggers:
         raise Invalid("A webhook needs at least one trigger, or it would never hear of anything.")
@@ -271,6 +308,11 @@ def _check(wish: Wish) -> None:
             raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
         if trigger.kind == TASK_LOG:
             _check_pattern(trigger.condition.get("regex"))
+        if trigger.kind == CUSTOM and wish.mode != "SPECIFIC":
+            raise Invalid(
+                "A custom trigger only works on a webhook with mode 'SPECIFIC', which experiments name under "
+                f"integrations.webhooks; this one has {wish.mode!r}."
+            )
 
 
 def _check_pattern(pattern: object) -> None:
