@@ -96,6 +96,19 @@ def test_what_users_may_change_of_themselves(admin: Api, user: Api, ada: Person)
     assert found["agentUserGroup"] is None
 
 
+def test_nobody_shows_the_name_of_another(admin: Api, ada: Person) -> None:
+    eve = person(admin)
+    assert change(ada.api, ada, displayName=f"Ada of {ada.name}") == 200
+    for taken in ("Admin", "determined", " DETERMINED ", ada.name.upper(), f"ADA OF {ada.name}"):
+        assert change(eve.api, eve, displayName=taken) == 400, taken
+    assert eve.api.get(eve.path).json["user"]["displayName"] == ""
+    assert change(eve.api, eve, displayName=eve.name.upper()) == 200
+    assert make(admin, displayName="Admin").status == 400
+    chief = admin.get("/api/v1/me").json["user"]["id"]
+    assert admin.call("PATCH", f"{USERS}/{chief}", {"displayName": "Admin"}).status == 200
+    assert admin.call("PATCH", f"{USERS}/{chief}", {"displayName": ""}).status == 200
+
+
 def test_an_administrator_changes_everything(admin: Api, ada: Person) -> None:
     new = f"v{uuid.uuid4().hex[:8]}"
     assert change(admin, ada, username=f" {new.upper()}", admin=True, agentUserGroup=ACCOUNT) == 200

@@ -61,7 +61,7 @@ def paused(user: Api) -> Iterator[Callable[..., Json]]:
 def test_a_workspace_from_its_making_to_its_end(user: Api) -> None:
     name = fresh("vision")
     first = made(user.post(WORKSPACES, {"name": f" {name} "}), "workspace")
-    assert (first["name"], first["username"], first["archived"], first["pinned"]) == (name, "determined", False, False)
+    assert (first["name"], first["username"], first["archived"], first["pinned"]) == (name, "determined", False, True)
     assert (first["numProjects"], first["numExperiments"], first["immutable"]) == (0, 0, False)
     assert first["state"] == "WORKSPACE_STATE_UNSPECIFIED"
     path = f"{WORKSPACES}/{first['id']}"
@@ -111,10 +111,13 @@ def test_lists_of_workspaces(user: Api, admin: Api) -> None:
     assert user.post(f"{WORKSPACES}/{ids[0]}/archive").status == 200
     assert found(archived=True) == [ids[0]]
     assert found(archived=False) == [ids[1], ids[2], other]
+    assert found(pinned=True) == ids  # whoever makes one has it pinned
+    for number in ids:
+        assert user.post(f"{WORKSPACES}/{number}/unpin").status == 200
     assert user.post(f"{WORKSPACES}/{other}/pin").status == 200
     assert found(pinned=True) == [other]
     mine = admin.get(f"{WORKSPACES}/{other}").json["workspace"]
-    assert (mine["pinned"], user.get(f"{WORKSPACES}/{other}").json["workspace"]["pinned"]) == (False, True)
+    assert (mine["pinned"], user.get(f"{WORKSPACES}/{other}").json["workspace"]["pinned"]) == (True, True)
     for _ in range(2):
         assert user.post(f"{WORKSPACES}/{other}/unpin").status == 200
     assert found(pinned=True) == []
@@ -169,7 +172,8 @@ def test_what_a_workspace_adds_to_its_experiments(
         ({"defaultComputePool": "nowhere"}, "nowhere"),
         ({"checkpointStorageConfig": {"type": "shared_fs"}}, "host_path"),
         ({"checkpointStorageConfig": {"type": "tape"}}, "tape"),
-        ({"agentUserGroup": {"agentUser": "ada"}}, "agentUid"),
+        ({"agentUserGroup": {"agentUid": 4711}}, "agentUser is missing"),
+        ({"agentUserGroup": {"agentGroup": "root"}}, "root"),
         ({"agentUserGroup": {"agentUser": "root", "agentUid": 0, "agentGid": 0, "agentGroup": "root"}}, "root"),
         ({"clusterQuotaPairs": {"a": 3}}, "Kubernetes"),
         ({"colour": "blue"}, "colour"),
@@ -194,6 +198,28 @@ def test_the_account_of_a_workspace(admin: Api, user: Api, workspace: Json) -> N
         assert (refused.status, "administrator" in refused.sentence) == (403, True)
     assert made(user.get(path), "workspace")["agentUserGroup"] is None
     assert made(admin.call("PATCH", path, {"agentUserGroup": account}), "workspace")["agentUserGroup"] == account
+
+
+@pytest.mark.parametrize("part", [{"agentGid": 4711, "agentGroup": "vision"}, {"agentUser": "ada"}])
+def test_the_account_of_a_workspace_may_come_in_parts(admin: Api, part: Json) -> None:
+    """What is not said stays open; another change leaves it, and an empty one takes it away."""
+    whole = dict.fromkeys(("agentUid", "agentUser", "agentGid", "agentGroup")) | part
+    found = made(admin.post(WORKSPACES, {"name": fresh("parts"), "agentUserGroup": part}), "workspace")
+    path = f"{WORKSPACES}/{found['id']}"
+    assert found["agentUserGroup"] == whole
+    assert made(admin.call("PATCH", path, {"name": fresh("parts")}), "workspace")["agentUserGroup"] == whole
+    assert made(admin.call("PATCH", path, {"agentUserGroup": {}}), "workspace")["agentUserGroup"] is None
+    assert admin.call("DELETE", path).json == {"completed": True}
+
+
+def test_who_may_not_change_a_workspace_hears_first_that_nobody_may(user: Api, admin: Api) -> None:
+    """A name for the first workspace is refused as such to everybody; to archive it is not others' affair."""
+    for caller in (user, admin):
+        refused = caller.call("PATCH", f"{WORKSPACES}/1", {"name": "mine"})
+        assert (refused.status, "immutable" in refused.sentence) == (400, True)
+    for method, path in (("POST", "/archive"), ("POST", "/unarchive"), ("DELETE", "")):
+        assert user.call(method, f"{WORKSPACES}/1{path}", {}).status == 403
+        assert admin.call(method, f"{WORKSPACES}/1{path}", {}).status == 400
 
 
 # -- projects ------------------------------------------------------------------------------------------------------
@@ -306,6 +332,38 @@ def test_deleting_takes_the_experiments_along(
     wait_for(lambda: user.get(path).status == 404, "the workspace to be gone")
     assert user.get(f"{PROJECTS}/{project['id']}").status == 404
     assert user.get(f"/api/v1/experiments/{inside['id']}").status == 404
+
+
+def test_deleting_kills_the_tasks_first(user: Api, workspace: Json) -> None:
+    """Also what cannot be asked to leave. Those of other workspaces go on."""
+    other = made(user.post(WORKSPACES, {"name": fresh("other")}), "workspace")
+    body = {"config": {"entrypoint": ["sleep", "600"], "resources": {"slots": 0}}}
+    here, there = (
+        made(user.post("/api/v1/commands", {**body, "workspaceId": number}), "command")["id"]
+        for number in (workspace["id"], other["id"])
+    )
+    notebook = made(user.post("/api/v1/notebooks", {"workspaceId": workspace["id"]}), "notebook")["id"]
+    path = f"{WORKSPACES}/{workspace['id']}"
+    assert user.call("DELETE", path).json == {"completed": False}
+    refused = user.post("/api/v1/commands", {**body, "workspaceId": workspace["id"]})
+    assert refused.status in (404, 409)  # it may be gone by now
+    wait_for(lambda: user.get(path).status == 404, "the workspace to be gone")
+    for kind, task in (("command", here), ("notebook", notebook)):
+        assert user.get(f"/api/v1/{kind}s/{task}").status == 404
+        listed = user.get(f"/api/v1/{kind}s", workspaceId=workspace["id"])
+        assert (listed.status, "not found" in listed.sentence) == (404, True)
+    assert not user.get(f"/api/v1/tasks/{there}").json["task"].get("endTime")
+    assert user.post(f"/api/v1/commands/{there}/kill").status == 200
+    wait_for(lambda: user.get(f"/api/v1/tasks/{there}").json["task"].get("endTime"), "the end of the other command")
+    assert user.call("DELETE", f"{WORKSPACES}/{other['id']}").json == {"completed": True}
+
+
+def test_tasks_do_not_find_an_archived_workspace(user: Api, workspace: Json) -> None:
+    path = f"{WORKSPACES}/{workspace['id']}"
+    assert user.post(f"{path}/archive").status == 200
+    for kind, said in (("command", {"entrypoint": ["true"]}), ("notebook", {}), ("shell", {})):
+        refused = user.post(f"/api/v1/{kind}s", {"config": said, "workspaceId": workspace["id"]})
+        assert (refused.status, "not found" in refused.sentence) == (404, True), refused.content
 
 
 # -- pools ---------------------------------------------------------------------------------------------------------

@@ -27,7 +27,8 @@ def test_policies(shell: Shell) -> None:
 def test_the_banner(shell: Shell) -> None:
     boss = shell.with_(DET_USER="admin")
     boss.det("master", "cluster-message", "set", "-m", "Back at noon", "-d", "2h")
-    assert "Back at noon" in shell.det("master", "cluster-message", "get").out
-    assert shell.det("master", "cluster-message", "get", "--json").json()["message"] == "Back at noon"
+    assert "Back at noon" in boss.det("master", "cluster-message", "get").out
+    assert boss.det("master", "cluster-message", "get", "--json").json()["message"] == "Back at noon"
+    assert shell.run("master", "cluster-message", "get").status == 1
     boss.det("master", "cluster-message", "clear")
-    assert shell.det("master", "cluster-message", "get").out == "There is no message.\n"
+    assert boss.det("master", "cluster-message", "get").out == "There is no message.\n"

@@ -41,6 +41,7 @@ answer({
 """
 
 
+GROUPS = "security: {authz: {type: basic, rbac_ui_enabled: true}}\n"
 ROLES = "security: {authz: {type: rbac}}\n"
 HOSTS = "additional_resource_managers: [{type: agent, cluster_name: hosts, resource_pools: [{pool_name: gpus}]}]\n"
 
@@ -188,6 +189,29 @@ def test_groups_and_roles(chief: Reference, truth_of_roles: Transport) -> None:
     )
     assert master.roles_of_user(master.user(ada)["id"]) == []
     assert Organisation(truth_of_roles).workspace(place)["name"] == place
+
+
+def test_groups_without_roles(installed: Path, tmp_path: Path) -> None:
+    """With `rbac_ui_enabled` the client offers groups; who may do what goes by owners and administrators."""
+    with serving(LOCAL + GROUPS) as master:
+        chief = Reference(installed, master, tmp_path / "config", user="admin")
+        said = list(
+            batch(
+                chief,
+                "user-group create vision --add-user determined",
+                "user-group add-user vision admin",
+                "user-group remove-user vision admin",
+                "user-group describe vision",
+                "user-group list --groups-user-belongs-to determined",
+                "user-group change-name vision sight",
+                "user-group delete sight --yes",
+            )
+        )
+        assert "determined" in said[3].out
+        assert "admin" not in said[3].out
+        assert "vision" in said[4].out
+        other = Reference(installed, master, tmp_path / "other")
+        list(batch(other, "!user-group create mine", "user-group list"))
 
 
 def test_what_a_user_with_a_role_may(chief: Reference, ruled: MasterProcess, truth_of_roles: Transport) -> None:

@@ -35,7 +35,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = config.add("set", _set_config, "change it until it is started again", "det master config set --log.level DEBUG")
     p.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, required=True, help="how much it logs")
     message = verbs.group("cluster-message", "the banner that everybody sees")
-    p = message.add("get", _get_message, "show it", "det master cluster-message get")
+    p = message.add("get", _get_message, "show what was set (administrators)", "det master cluster-message get")
     p.add_argument("--json", action="store_true", help="print JSON")
     text = "put it up (administrators)"
     p = message.add("set", _set_message, text, "det master cluster-message set -m 'Back at noon' -d 2h")

@@ -63,10 +63,12 @@ class CreatorsRole(Section):
 class Authz(Section):
     """Who may do what: roles (`rbac`), or owners and administrators (`basic`)."""
 
-    ignored: ClassVar[frozenset[str]] = frozenset({"fallback", "rbac_ui_enabled", "_strict_ntsc_enabled"})
+    ignored: ClassVar[frozenset[str]] = frozenset({"fallback", "_strict_ntsc_enabled"})
 
     type: Literal["basic", "rbac"] = "basic"
     workspace_creator_assign_role: CreatorsRole = CreatorsRole()
+    rbac_ui_enabled: bool | None = None
+    """Whether clients show user groups and roles. None: where roles are used."""
     strict_job_queue_control: bool = False
     """Where roles are used, only ClusterAdmin changes priorities and weights of jobs that wait."""
 

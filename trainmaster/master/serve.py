@@ -171,6 +171,7 @@ def make_services(
         runtime_zip=build_runtime_zip(),
         log_retention_days=config.retention_policy.log_retention_days,
         roles=config.security.authz.type == "rbac",
+        roles_shown=config.security.authz.rbac_ui_enabled,
         creators_role=creators_role(config),
         strict_queue=config.security.authz.strict_job_queue_control,
         token_days=config.security.token.default_lifespan_days,

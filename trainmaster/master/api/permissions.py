@@ -233,7 +233,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.VIEW_WORKSPACE_CONFIG_POLICIES,
     f"PUT {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.MODIFY_WORKSPACE_CONFIG_POLICIES,
     f"DELETE {V1}/config-policies/workspaces/{{workspace_id}}/{{workload_type}}": P.MODIFY_WORKSPACE_CONFIG_POLICIES,
-    f"GET {V1}/master/cluster_message": ANYBODY,
+    f"GET {V1}/master/cluster_message": P.UPDATE_MASTER_CONFIG,
     f"PUT {V1}/master/cluster_message": P.UPDATE_MASTER_CONFIG,
     f"DELETE {V1}/master/cluster_message": P.UPDATE_MASTER_CONFIG,
     # trials that run elsewhere, and what trainings report call by call

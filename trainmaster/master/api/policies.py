@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import AwareDatetime, field_validator
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
-from trainmaster.master.api.shapes import Body, rfc3339
+from trainmaster.master.api.shapes import Body, precise
 from trainmaster.master.services import policies
 from trainmaster.master.services.errors import Invalid
 
@@ -78,7 +78,7 @@ class PutMessage(Body):
 
 @router.get("/master/cluster_message")
 def get_message(services: UsesServices, caller: UserCaller) -> Json:
-    """What was set, also before it is shown."""
+    """What was set, also before it is shown: for those who may set it. Everybody sees it in `GET /api/v1/master`."""
     return {"clusterMessage": shown_message(policies.message(services.store))}
 
 
@@ -108,5 +108,5 @@ def delete_message(services: UsesServices, caller: UserCaller) -> Json:
 def shown_message(found: policies.Message | None) -> Json | None:
     if found is None:
         return None
-    shown = {"message": found.text, "startTime": rfc3339(found.start), "createdTime": rfc3339(found.created)}
-    return shown | ({"endTime": rfc3339(found.end)} if found.end else {})
+    shown = {"message": found.text, "startTime": precise(found.start), "createdTime": precise(found.created)}
+    return shown | ({"endTime": precise(found.end)} if found.end else {})

@@ -28,6 +28,12 @@ def rfc3339(time: dt.datetime) -> str:
     return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def precise(time: dt.datetime) -> str:
+    """As protobuf writes times: to the microsecond, in 0, 3 or 6 digits. For what comes back as it was sent."""
+    digits = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"
+    return time.astimezone(dt.UTC).isoformat(timespec=digits).replace("+00:00", "Z")
+
+
 Int64 = Annotated[int, PlainSerializer(str, return_type=str)]
 Time = Annotated[dt.datetime, PlainSerializer(rfc3339, return_type=str)]
 

@@ -57,7 +57,7 @@ class Workspace(Shape):
             pinned_at=view.pinned_at,
             state=f"WORKSPACE_STATE_{row.state or 'UNSPECIFIED'}",
             error_message=row.error,
-            agent_user_group=linked if row.agent_user is not None else None,
+            agent_user_group=linked if linked != AgentUserGroup() else None,
             checkpoint_storage_config=masked(row.checkpoint_storage) if row.checkpoint_storage is not None else None,
             default_compute_pool=row.compute_pool,
             default_aux_pool=row.aux_pool,
@@ -75,7 +75,7 @@ class WorkspacesAnswer(Shape):
 
 
 class AgentUserGroupBody(Body):
-    """All four, as `det workspace create` sends them; or none of them set."""
+    """Any of them. Jobs run as the account that is named; where none is, as that of who asks for them."""
 
     agent_uid: int | None = None
     agent_user: str | None = None
@@ -83,9 +83,7 @@ class AgentUserGroupBody(Body):
     agent_group: str | None = None
 
     def account(self) -> Account:
-        if self.agent_uid is None or self.agent_gid is None or not self.agent_user or not self.agent_group:
-            raise Invalid("agentUserGroup: give all of agentUid, agentUser, agentGid and agentGroup.")
-        return Account(self.agent_uid, self.agent_user, self.agent_gid, self.agent_group)
+        return Account(self.agent_uid, self.agent_user or None, self.agent_gid, self.agent_group or None)
 
 
 class _Kubernetes(Body):

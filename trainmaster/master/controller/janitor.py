@@ -40,6 +40,7 @@ class Janitor:
                 wakeups,
                 patience,
                 {
+                    "ending tasks of workspaces": lambda: removal.end_tasks(store, settings, patience),
                     "removing projects": lambda: removal.remove_deleted_projects(store),
                     "removing sessions": lambda: removal.remove_expired_sessions(store),
                     "applying checkpoint policies": lambda: checkpoint_gc.collect(store, patience),

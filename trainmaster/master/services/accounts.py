@@ -22,12 +22,13 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 @dataclass(frozen=True)
 class Account:
-    """A Unix account and its group. The name decides; ids are checked where this machine knows the account."""
+    """A Unix account and its group. The name decides; ids are checked where this machine knows the account. Of a
+    workspace's parts may be None."""
 
-    uid: int
-    user: str
-    gid: int
-    group: str
+    uid: int | None
+    user: str | None
+    gid: int | None
+    group: str | None
 
 
 def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
@@ -68,20 +69,24 @@ def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> b
 def check_account(account: Account) -> None:
     """Raises Invalid for an account that jobs cannot or must not run as."""
     for key, name in (("agentUser", account.user), ("agentGroup", account.group)):
-        if not NAME.fullmatch(name):
+        if name is not None and not NAME.fullmatch(name):
             raise Invalid(f"{key}: {name!r} cannot be the name of a Unix account or group.")
     for key, number in (("agentUid", account.uid), ("agentGid", account.gid)):
-        if not 0 <= number <= LAST_ID:
+        if number is not None and not 0 <= number <= LAST_ID:
             raise Invalid(f"{key}: {number} is not an id; it must be from 0 to {LAST_ID}.")
     if account.user == "root" or account.uid == 0 or account.group == "root" or account.gid == 0:
         raise Invalid("Jobs never run as root; name an ordinary account and group.")
-    if account.uid < FIRST_ORDINARY_ID:
+    if account.uid is not None and account.uid < FIRST_ORDINARY_ID:
         raise Invalid(
             f"agentUid: {account.uid} is a system account; jobs run as ordinary ones ({FIRST_ORDINARY_ID} up)."
         )
+    if account.user is None:
+        if account.uid is not None:
+            raise Invalid("agentUser is missing: jobs run as an account by its name, which agentUid does not say.")
+        return
     try:
         known = pwd.getpwnam(account.user)
     except KeyError:
         return  # the cluster may know it
-    if known.pw_uid != account.uid:
+    if account.uid is not None and known.pw_uid != account.uid:
         raise Invalid(f"agentUid: {account.user} has the uid {known.pw_uid} on this machine, not {account.uid}.")

@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import (
     task_logs,
 )
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.services import log_blocks, series_columns, user_files
+from trainmaster.master.services import log_blocks, series_columns, standalone, user_files
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.patience import Patience
 from trainmaster.master.services.store import Settings, Store
@@ -27,6 +27,7 @@ from trainmaster.master.services.user_files import NoPlace, NotBelieved, UserFil
 
 log = logging.getLogger(__name__)
 
+WHY_ENDED = "its workspace is being deleted"
 EVERYTHING = "**/*"  # of patterns of files
 
 
@@ -42,8 +43,17 @@ def remove_expired_sessions(store: Store) -> None:
         session.execute(delete(UserSession).where(UserSession.expires_at < now(), UserSession.kind == "USER_SESSION"))
 
 
+def end_tasks(store: Store, settings: Settings, patience: Patience) -> None:
+    """Kill the tasks of workspaces that are being deleted."""
+    with store.transaction() as session:
+        doomed = list(session.scalars(select(Workspace.id).where(Workspace.state == "DELETING")))
+        live = [task_id for number in doomed for task_id in standalone.live_in(session, number)]
+    patience.each("the end of task", live, lambda task_id: standalone.end(store, settings, task_id, WHY_ENDED))
+
+
 def remove_deleted_projects(store: Store) -> None:
-    """Projects and workspaces whose experiments are gone; those with one that could not be deleted say so."""
+    """Projects and workspaces whose experiments and tasks are gone; those with an experiment that could not be deleted
+    say so."""
     with store.transaction() as session:
         for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
             left = session.execute(
@@ -60,7 +70,8 @@ def remove_deleted_projects(store: Store) -> None:
             broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
             if broken is not None:
                 workspace.state, workspace.error = "DELETE_FAILED", broken.error
-            elif all(project.state == "" for project in projects):
+            elif all(project.state == "" for project in projects) and not standalone.live_in(session, workspace.id):
+                standalone.forget(session, workspace.id)
                 for project in projects:
                     session.delete(project)
                 session.flush()

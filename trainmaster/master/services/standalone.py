@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from sqlalchemy import ColumnElement, Select, and_, delete, func, literal, selec
 from sqlalchemy.orm import Session, undefer
 
 from trainmaster.master.db.standalone import Standalone
-from trainmaster.master.db.tables import Allocation, Task, User, task_logs
+from trainmaster.master.db.tables import Allocation, Task, User, Workspace, task_logs
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.services import log_blocks
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store
@@ -81,6 +82,8 @@ def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit
     column = SORTS[query.sort_by]
     order = (column.desc(), _t.task_id.desc()) if query.descending else (column, _t.task_id)
     with store.transaction() as session:
+        if query.workspace_id and session.get(Workspace, query.workspace_id) is None:
+            raise NotFound(f"There is no workspace {query.workspace_id}: it is not found.")
         total = session.scalar(select(func.count()).select_from(Standalone).where(*conditions)) or 0
         window = cut(offset, limit, total)
         found = session.execute(_views().where(*conditions).order_by(*order).offset(window.start).limit(window.size))
@@ -108,12 +111,15 @@ def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
     return {kind: found.get(kind, 0) for kind in KINDS}
 
 
+def live_in(session: Session, workspace_id: int) -> list[str]:
+    """Ids of the tasks of a workspace that have not ended."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id, Standalone.end_time.is_(None))
+    return list(session.scalars(mine.order_by(Standalone.start_time, Standalone.task_id)))
+
+
 def forget(session: Session, workspace_id: int) -> None:
-    """Remove the tasks of a workspace with their logs. Raises Conflict while one has not ended."""
+    """Remove the tasks of a workspace, all of which have ended, with their logs."""
     mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
-    live = list(session.scalars(mine.where(Standalone.end_time.is_(None)).order_by(Standalone.start_time).limit(5)))
-    if live:
-        raise Conflict(f"Tasks that have not ended stand in it ({', '.join(live)}): kill them first.")
     log_blocks.forget(session, mine)
     session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
     session.execute(delete(Task).where(Task.task_id.in_(mine)))
@@ -127,6 +133,16 @@ def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: s
     for member in _family(store, caller, top):
         with store.transaction() as session, conducting_task(session, settings, member) as conductor:
             conductor.event(machine.Kill(f"killed by {caller.username}"))
+
+
+def end(store: Store, settings: Settings, task_id: str, why: str) -> None:
+    """For the master's own reasons. One that has ended, or is gone, stays as it is."""
+    with (
+        contextlib.suppress(NotFound),
+        store.transaction() as session,
+        conducting_task(session, settings, task_id) as conductor,
+    ):
+        conductor.event(machine.Kill(why))
 
 
 def pause(store: Store, settings: Settings, caller: Caller, task_id: str) -> None:

@@ -49,6 +49,7 @@ class Settings:
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     log_retention_days: int | None = None  # where nobody says it; None is for ever
     roles: bool = False  # whether roles say who may do what
+    roles_shown: bool | None = None  # whether clients offer groups and roles; None: where roles are used
     creators_role: int | None = None  # what whoever makes a workspace gets in it
     strict_queue: bool = False  # whether it takes a permission of its own to reorder the queue
     token_days: int = 30  # how long an access token lives when nobody says it

@@ -11,7 +11,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.standalone import Standalone
-from trainmaster.master.db.tables import Allocation, Task
+from trainmaster.master.db.tables import Allocation, Task, Workspace
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
@@ -110,6 +110,8 @@ class TaskConductor:
                 ended = update(Task).where(Task.task_id == row.task_id).values(end_time=row.end_time)
                 self.session.execute(ended.execution_options(synchronize_session=False))
                 wake(self.session, f"task:{row.task_id}")
+                if self.session.scalar(select(Workspace.state).where(Workspace.id == row.workspace_id)):
+                    wake(self.session, "janitor")  # the workspace is being deleted, and waited for this
             case Say(level, text):
                 self._notes.say(row.task_id, text, level)
 

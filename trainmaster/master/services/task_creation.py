@@ -215,7 +215,9 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
         raise NotFound(f"There is no workspace {order.workspace_id or config.workspace!r}.")
     caller.check(found.id)
     if found.archived:
-        raise Invalid(f"The workspace {found.name!r} is archived; unarchive it first.")
+        raise NotFound(
+            f"The workspace {found.name!r} is not found among those that take tasks: it is archived; unarchive it."
+        )
     if found.state:
         raise Conflict(f"The workspace {found.name!r} is being deleted.")
     return found, None

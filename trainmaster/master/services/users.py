@@ -149,6 +149,8 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
             raise NotFound(f"There is no user {user_id}.")
         if change.username is not None:
             _call(session, row, change.username)
+        if change.display_name is not None:
+            _refuse_taken(session, row, change.display_name.strip().lower())
         _apply(row, change)
         if change.password is not None:
             if row.remote:
@@ -224,7 +226,7 @@ def reset_settings(store: Store, user_id: int) -> None:
 
 def _apply(row: User, change: UserChange) -> None:
     if change.display_name is not None:
-        row.display_name = change.display_name.strip() or None
+        row.display_name = _own_display_name(row, change.display_name.strip())
     if change.admin is not None:
         row.admin = change.admin
     if change.active is not None:
@@ -236,6 +238,24 @@ def _apply(row: User, change: UserChange) -> None:
         check_account(change.account)
         row.agent_uid, row.agent_user = change.account.uid, change.account.user
         row.agent_gid, row.agent_group = change.account.gid, change.account.group
+
+
+def _own_display_name(row: User, name: str) -> str | None:
+    """None for an empty one. Lists show it in place of the username: nobody is taken for one of the first users. Raises
+    Invalid."""
+    low = name.lower()
+    if low == "admin" and not row.admin:
+        raise Invalid("Non-admin user cannot be renamed 'admin': choose another display name.")
+    if low == "determined" and row.username != "determined":
+        raise Invalid("User cannot be renamed 'determined': choose another display name.")
+    return name or None
+
+
+def _refuse_taken(session: Session, row: User, name: str) -> None:
+    """Nobody takes the name of another, in whatever case. Raises Invalid."""
+    same = or_(User.username == name, func.lower(User.display_name) == name)
+    if name and session.scalar(select(User.id).where(same, User.id != row.id).limit(1)) is not None:
+        raise Invalid(f"can not change display name to {name}: found a similar username or display name.")
 
 
 def _hashed(password: Password) -> str:

@@ -115,6 +115,7 @@ def create(
         _apply(row, clusters, change)
         session.add(row)
         session.flush()
+        session.add(WorkspacePin(user_id=caller.user_id, workspace_id=row.id))
         if caller.grants is not None and settings.creators_role is not None:
             session.add(RoleAssignment(role_id=settings.creators_role, user_id=caller.user_id, workspace_id=row.id))
             session.flush()
@@ -125,8 +126,8 @@ def patch(
     store: Store, clusters: Clusters, caller: Caller, workspace_id: int, change: WorkspaceChange
 ) -> WorkspaceView:
     with store.transaction() as session:
+        _refuse_fixed(locked(session, workspace_id))  # whoever asks: it is so for administrators too
         row = _changeable(session, caller, workspace_id)
-        _refuse_archived(row)
         for permission, wanted in (
             (Permission.SET_WORKSPACE_AGENT_USER_GROUP, change.account),
             (Permission.SET_WORKSPACE_CHECKPOINT_STORAGE_CONFIG, change.checkpoint_storage),
@@ -163,14 +164,17 @@ def set_pinned(store: Store, caller: Caller, workspace_id: int, pinned: bool) ->
 
 
 def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
-    """Delete it with all that stands in it. True when that is done; False when the controller is still at it."""
+    """Delete it with all that stands in it; its tasks are killed first. True when that is done; False when the
+    controller is still at it. Raises Conflict while an experiment has not ended."""
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
-        standalone.forget(session, workspace_id)
-        if begin_removal(session, projects):
+        live = standalone.live_in(session, workspace_id)
+        if begin_removal(session, projects) or live:
             row.state, row.error = "DELETING", ""
+            wake(session, "janitor")
             return False
+        standalone.forget(session, workspace_id)
         session.execute(delete(Project).where(Project.workspace_id == workspace_id))
         session.delete(row)
         return True
@@ -229,15 +233,21 @@ def by_name(session: Session, name: str) -> Workspace:
 
 
 def _changeable(session: Session, caller: Caller, workspace_id: int) -> Workspace:
+    """Under its row lock. Raises NotFound, Forbidden, Invalid."""
     row = locked(session, workspace_id)
     if not caller.may_change(row.user_id):
         raise Forbidden(f"The workspace {row.name!r} belongs to somebody else.")
-    if row.immutable:
-        raise Invalid(f"The workspace {row.name!r} always stays as it is.")
+    _refuse_immutable(row)
     return row
 
 
-def _refuse_archived(row: Workspace) -> None:
+def _refuse_immutable(row: Workspace) -> None:
+    if row.immutable:
+        raise Invalid(f"The workspace {row.name!r} is immutable: it always stays as it is.")
+
+
+def _refuse_fixed(row: Workspace) -> None:
+    _refuse_immutable(row)
     if row.archived:
         raise Invalid(f"The workspace {row.name!r} is archived; unarchive it first.")
 
