@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
+import platform
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -61,6 +62,38 @@ def test_small_answers(user: Api, nobody: Api) -> None:
     assert user.get("/api/v1/master/telemetry").json["enabled"] is False
     assert set(user.get("/api/v1/tasks/count").json) == {"commands", "notebooks", "shells", "tensorboards"}
     assert nobody.get("/api/v1/health").json == nobody.get("/health").json
+
+
+def test_this_machine_is_an_agent(admin: Api, user: Api, job: Job) -> None:
+    """With its slots, of which live jobs hold some, as the last listing of the pools has them."""
+
+    def busy() -> Any:
+        (found,) = user.get("/api/v1/agents").json["agents"]
+        return found if any(slot["container"] for slot in found["slots"].values()) else None
+
+    agent = wait_for(busy, "a listing of pools with a job in it")
+    (pool,) = user.get("/api/v1/resource-pools").json["resourcePools"]
+    assert (agent["id"], agent["resourcePools"]) == (platform.node(), [pool["name"]])
+    assert (agent["enabled"], agent["draining"], agent["containers"]) == (True, False, {})
+    assert agent["version"] == user.get("/api/v1/master").json["version"]
+    slots = user.get(f"/api/v1/agents/{agent['id']}/slots").json["slots"]
+    assert len(slots) == len(agent["slots"]) == pool["slotsAvailable"]
+    held = [slot for slot in slots if slot["container"]]
+    assert {slot["container"]["id"] for slot in held} == {"dispatcherrm-inuse-slot-placeholder"}
+    assert agent["slotStats"]["typeStats"]["TYPE_CPU"]["states"] == {"STATE_RUNNING": len(held)}
+    assert user.get(f"/api/v1/agents/{agent['id']}").json["agent"]["slots"] == agent["slots"]
+    assert user.get(f"/api/v1/agents/{agent['id']}/slots/0").json["slot"] == slots[0]
+    assert user.get("/api/v1/agents", excludeSlots=True).json["agents"][0]["slots"] == {}
+    for path in ("disable", "enable", "slots/0/disable"):
+        refused = admin.post(f"/api/v1/agents/{agent['id']}/{path}", {})
+        assert (refused.status, "scheduler's to say" in refused.sentence) == (501, True)
+    assert user.get("/api/v1/agents/nobody").status == 404
+    assert user.post(f"/api/v1/agents/{agent['id']}/disable", {}).status == 403
+
+
+def test_clients_find_the_feature_switches(admin: Api, nobody: Api) -> None:
+    assert admin.get("/api/v1/master/config").json["config"]["feature_switches"] == []
+    assert nobody.get("/api/v1/master").json["featureSwitches"] == []
 
 
 def test_what_is_live(user: Api, job: Job) -> None:

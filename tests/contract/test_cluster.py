@@ -40,6 +40,10 @@ def test_the_master_as_a_whole(client: Reference) -> None:
     assert "Task ID" in said[5].out
     assert "signing_key" in said[6].out
     assert said[7].out.count("\n") == 2
+    (agent,), slots = said[10].rows(), said[11].rows()
+    assert (agent["Slots"], agent["Resource Pool"], agent["Enabled"]) == (str(len(slots)), "default", "True")
+    assert {(slot["Agent ID"], slot["Type"]) for slot in slots} == {(agent["Agent ID"], "cpu")}
+    assert {slot["Allocation ID"] for slot in slots} <= {"FREE", "OCCUPIED"}
 
 
 def test_for_developers(client: Reference) -> None:

@@ -12,7 +12,7 @@ from trainmaster.cli.verbs import Verbs
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("list", _list, "agents with their slots", "det agent list", ["ls"])
+    p = verbs.add("list", _list, "agents, and nodes of schedulers, with their slots", "det agent list", ["ls"])
     render.add_format_options(p)
     p = verbs.add("enable", _enable, "let an agent take jobs again", "det agent enable host1")
     _add_which(p)
@@ -46,7 +46,7 @@ def _list(args: argparse.Namespace) -> None:
         [
             agent["id"],
             agent["version"],
-            render.Moment(agent["registeredTime"]),
+            render.Moment(agent["registeredTime"] or ""),
             len(agent["slots"]),
             len(agent["containers"]),
             ", ".join(agent["resourcePools"]),

@@ -151,7 +151,6 @@ _SUPERFLUOUS = (
     "oidc",
     "scim",
     "root",
-    "feature_switches",
     "hpimportance",
     "launch_error",
     "ui_customization",
@@ -193,6 +192,8 @@ class MasterConfig(Section):
     log: Log = Log()
     retention_policy: Retention = Retention()
     webhooks: Webhooks = Webhooks()
+    feature_switches: list[Line] = Field(default_factory=list)
+    """Shown to clients; none of Determined's switches changes anything here."""
     trusted_proxies: list[Network] = Field(default_factory=list)
     """Reverse proxies in front of the master: only what these say of a caller in `X-Forwarded-*` is believed."""
     services_url: ServicesUrl | None = None

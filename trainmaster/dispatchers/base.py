@@ -267,6 +267,18 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class PoolNode:
+    """A node of a pool, as people see it. `enabled`: whether it takes jobs, or will when others leave; `draining`: jobs
+    that run on it go on, and no new ones come."""
+
+    name: str
+    slots: int
+    slots_used: int = 0
+    enabled: bool = True
+    draining: bool = False
+
+
+@dataclass(frozen=True)
 class Pool:
     """A resource pool: a partition, a queue, a machine."""
 
@@ -282,6 +294,7 @@ class Pool:
     max_walltime: int | None = None  # seconds
     up: bool = True
     default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
+    members: Sequence[PoolNode] = ()  # its nodes, down ones too, where the question for pools shows them
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.dispatchers.pbs.recorded import MARK, recorded
-from trainmaster.dispatchers.base import JobSpec, SlotType
+from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
 from trainmaster.dispatchers.pbs.config import PbsOptions, Place
 from trainmaster.dispatchers.pbs.formats import Record, dsv, json_records
 from trainmaster.dispatchers.pbs.queues import Queue, queues
@@ -54,6 +54,16 @@ def test_limits_and_closed_queues_of_a_real_server() -> None:
     assert found["gpu"].max_walltime == 172800
     assert found["gpu"].limits == {"ngpus": 2}
     assert [name for name, one in found.items() if not one.pool(OPTIONS).up] == ["off"]
+
+
+def test_the_nodes_of_a_queue_are_its_members() -> None:
+    """Down ones too; where an administrator has put one aside, what runs there goes on."""
+    pool = made(node("a"), node("b", "down", resources_assigned__ngpus="0"), node("c", "offline")).pool(OPTIONS)
+    assert pool.members == (
+        PoolNode("a", 4, 1),
+        PoolNode("b", 4, 0, enabled=False),
+        PoolNode("c", 4, 1, enabled=False, draining=True),
+    )
 
 
 def test_a_node_that_is_away_has_no_slots() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatchers.slurm.recorded import MARK, recorded
+from trainmaster.dispatchers.base import PoolNode
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.partitions import partitions
 from trainmaster.dispatchers.slurm.states import Exit
 
 
@@ -95,6 +100,18 @@ def test_sinfo_of_a_real_cluster() -> None:
     assert main["n1"].default_walltime == 3600
     assert next(node for node in nodes if node.partition == "short").max_walltime == 120
     assert main["n4"].state == "down"
+
+
+def test_the_nodes_of_a_partition_are_its_members() -> None:
+    """Down ones too; a node that drains goes on with what it has."""
+    nodes, _ = parse.nodes(recorded("sinfo.out"), MARK)
+    main = partitions(nodes, SlurmOptions())["main"].pool(SlurmOptions())
+    members = {member.name: member for member in main.members}
+    assert members["n2"] == PoolNode("n2", 2, 2)
+    assert members["n4"] == PoolNode("n4", 2, 0, enabled=False)
+    draining = [replace(node, state="draining") for node in nodes if node.node == "n2"]
+    (member,) = partitions(draining, SlurmOptions())["main"].pool(SlurmOptions()).members
+    assert (member.enabled, member.draining, member.slots_used) == (False, True, 2)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from trainmaster.dispatchers.base import (
     Observation,
     Place,
     Pool,
+    PoolNode,
     Rejected,
     Remains,
     Setup,
@@ -73,6 +74,7 @@ class LocalDispatcher:
                 slots_per_node=self._options.slots,
                 description=f"This machine, {platform.node()}",
                 is_default=True,
+                members=(PoolNode(platform.node() or "localhost", self._options.slots, len(used)),),
             )
         ]
 

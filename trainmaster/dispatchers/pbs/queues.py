@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.dispatchers.base import JobSpec, Pool, SlotType
+from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
 from trainmaster.dispatchers.pbs.config import PbsOptions, Place
 from trainmaster.dispatchers.pbs.formats import Record
 from trainmaster.dispatchers.pbs.parse import duration, integer, truth
@@ -29,6 +29,7 @@ class Host:
     cpus_used: int = 0
     gpus: int = 0
     gpus_used: int = 0
+    offline: bool = False  # an administrator has put some of it aside: what runs goes on
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Queue:
         return max((self.slots_of(host) for host in self.all_hosts), default=0)
 
     def pool(self, options: PbsOptions) -> Pool:
+        up = {host.name for host in self.hosts}
         total = sum(self.slots_of(host) for host in self.hosts)
         used = sum(host.cpus_used if self._cpus else host.gpus_used for host in self.hosts)
         return Pool(
@@ -73,7 +75,13 @@ class Queue:
             is_default=self.is_default,
             max_walltime=self.max_walltime,
             up=self.enabled and self.started and not self.routed_only and bool(self.hosts),
+            members=tuple(self._member(host, host.name in up) for host in self.all_hosts),
         )
+
+    def _member(self, host: Host, up: bool) -> PoolNode:
+        used = host.cpus_used if self._cpus else host.gpus_used
+        total = self.slots_of(host)
+        return PoolNode(host.name, total, min(total, used), enabled=up, draining=host.offline and used > 0)
 
     def complaints(self, spec: JobSpec, request: Request, walltime: int | None, options: PbsOptions) -> list[str]:
         """Why a job can never run in this queue."""
@@ -162,6 +170,7 @@ def _hosts(nodes: Sequence[Record], gpu_resource: str) -> tuple[Host, ...]:
     for node in nodes:
         host = found.setdefault(_host_name(node), Host(_host_name(node)))
         host.vnodes += 1
+        host.offline = host.offline or "offline" in _words(node.get("state"))
         host.cpus += _available(node, "ncpus")
         host.gpus += _available(node, gpu_resource)
         exclusive = bool(_words(node.get("state")) & {"job-exclusive", "resv-exclusive"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.base import JobSpec, Pool, SlotType
+from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.parse import NodeLine
 from trainmaster.dispatchers.slurm.resources import Request
@@ -60,6 +60,17 @@ class Partition:
             is_default=self.nodes[0].is_default,
             max_walltime=self.max_walltime,
             up=self.nodes[0].up and bool(self.usable),
+            members=tuple(map(self._member, self.nodes)),
+        )
+
+    def _member(self, node: NodeLine) -> PoolNode:
+        state = node.state.lower()
+        return PoolNode(
+            name=node.node,
+            slots=self.slots_of(node),
+            slots_used=node.cpus_used if self.slot_type is SlotType.CPU else node.gpus_used,
+            enabled=state.startswith(_USABLE),
+            draining=state.startswith("drain"),
         )
 
     def complaints(self, spec: JobSpec, request: Request, walltime: int | None) -> list[str]:

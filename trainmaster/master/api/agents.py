@@ -14,12 +14,14 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import AGENT_ID, INBOX_PREFIX, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
-from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
+from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
-from trainmaster.master.services import agents
+from trainmaster.master.services import agents, nodes
 from trainmaster.master.services.agents import AgentShown, Yard
 from trainmaster.master.services.errors import TooLarge
+from trainmaster.master.services.nodes import NodeShown
 from trainmaster.master.services.paging import cut
 
 router = APIRouter(tags=["agents"])
@@ -28,6 +30,8 @@ Json = dict[str, Any]
 MAX_WAIT = 30.0  # seconds of a long poll
 LOOK_AGAIN = 5.0  # seconds after which it looks again even if nothing woke it
 MAX_ARCHIVE = MAX_REMAINS + 2**24  # bytes, with what a tar adds
+MOST_SLOTS = 20_000  # on one page; a large cluster has more CPUs
+IN_USE = "dispatcherrm-inuse-slot-placeholder"  # so the published client knows a slot that a scheduler gave away
 
 AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
 Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
@@ -122,30 +126,35 @@ def list_agents(
     offset: int = 0,
     limit: int = 0,
 ) -> Json:
-    found = agents.show(services.store, services.clusters)
-    window = cut(offset, limit, len(found))
-    shown = [
-        _agent(one, slots=not excludeSlots, containers=not excludeContainers)
-        for one in found[window.start : window.end]
+    """Agents on Docker hosts, nodes of schedulers and this machine, by name. Of more than `MOST_SLOTS` slots on a page
+    only the first are listed each by each; `slotStats` counts all."""
+    found: list[AgentShown | NodeShown] = [
+        *agents.show(services.store, services.clusters),
+        *nodes.show(services.clusters, services.settings.version),
     ]
+    found.sort(key=_id)
+    window = cut(offset, limit, len(found))
+    shown, left = [], 0 if excludeSlots else MOST_SLOTS
+    for one in found[window.start : window.end]:
+        size = len(one.slots) if isinstance(one, AgentShown) else one.slots
+        shown.append(_agent(one, slots=size <= left, containers=not excludeContainers))
+        left -= size
     return {"agents": shown, "pagination": Pagination.of(window).model_dump(by_alias=True)}
 
 
 @router.get("/api/v1/agents/{agent_id}")
 def get_agent(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    return {"agent": _agent(agents.show_one(services.store, services.clusters, agent_id))}
+    return {"agent": _agent(_one(services, agent_id))}
 
 
 @router.get("/api/v1/agents/{agent_id}/slots")
 def list_slots(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    return {"slots": list(_slots(agents.show_one(services.store, services.clusters, agent_id)).values())}
+    return {"slots": list(_slots(_one(services, agent_id)).values())}
 
 
 @router.get("/api/v1/agents/{agent_id}/slots/{slot_id}")
 def get_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> JSONResponse:
-    return JSONResponse(
-        {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
-    )
+    return JSONResponse({"slot": _slots(_one(services, agent_id)).get(str(slot_id))})
 
 
 @router.delete("/api/x1/agent-secrets/{agent_id}")
@@ -178,7 +187,7 @@ def disable_agent(
 @router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/enable")
 def enable_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller) -> Json:
     agents.enable(services.clusters, caller, agent_id, slot_id)
-    return {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
+    return {"slot": _slots(_one(services, agent_id)).get(str(slot_id))}
 
 
 @router.post("/api/v1/agents/{agent_id}/slots/{slot_id}/disable")
@@ -186,7 +195,15 @@ def disable_slot(
     agent_id: AgentId, slot_id: int, services: UsesServices, caller: UserCaller, body: DisableRequest | None = None
 ) -> Json:
     agents.disable(services.clusters, caller, agent_id, slot_id, drain=bool(body and body.drain))
-    return {"slot": _slots(agents.show_one(services.store, services.clusters, agent_id)).get(str(slot_id))}
+    return {"slot": _slots(_one(services, agent_id)).get(str(slot_id))}
+
+
+def _id(shown: AgentShown | NodeShown) -> str:
+    return shown.agent.id if isinstance(shown, AgentShown) else shown.id
+
+
+def _one(services: Services, agent_id: str) -> AgentShown | NodeShown:
+    return agents.show_one(services.store, services.clusters, agent_id, services.settings.version)
 
 
 _STATES = {
@@ -196,22 +213,27 @@ _STATES = {
     ContainerState.FAILED: "STATE_TERMINATED",
     ContainerState.GONE: "STATE_TERMINATED",
 }
+_ALIVE = frozenset({ContainerState.PREPARING, ContainerState.RUNNING})
 
 
-def _agent(shown: AgentShown, *, slots: bool = True, containers: bool = True) -> Json:
+def _agent(shown: AgentShown | NodeShown, *, slots: bool = True, containers: bool = True) -> Json:
+    if isinstance(shown, NodeShown):
+        return _node(shown, slots=slots)
     agent = shown.agent
+    listed = _slots(shown)
     brands: dict[str, list[Json]] = {}
     types: dict[str, list[Json]] = {}
-    for entry in _slots(shown).values():
+    for entry in listed.values():
         brands.setdefault(entry["device"]["brand"], []).append(entry)
         types.setdefault(entry["device"]["type"], []).append(entry)
     return {
         "id": agent.id,
         "registeredTime": rfc3339(shown.registered_at),
-        "slots": _slots(shown) if slots else {},
+        "slots": listed if slots else {},
         "containers": {
             one.container_id or one.token: {"id": one.container_id or one.token, "state": _STATES[one.state]}
             for one in agent.containers
+            if one.state in _ALIVE
         }
         if containers
         else {},
@@ -230,7 +252,53 @@ def _agent(shown: AgentShown, *, slots: bool = True, containers: bool = True) ->
     }
 
 
-def _slots(shown: AgentShown) -> dict[str, Json]:
+def _node(node: NodeShown, *, slots: bool) -> Json:
+    """Which job holds which slot of it is the scheduler's to know: clients take the name of the container for that."""
+    stats = {
+        "total": node.slots,
+        "disabled": 0 if node.enabled else node.slots,
+        "draining": node.slots if node.draining else 0,
+        "states": {"STATE_RUNNING": node.used} if node.used else {},
+    }
+    return {
+        "id": node.id,
+        "registeredTime": None,
+        "slots": _slots(node) if slots else {},
+        "containers": {},
+        "addresses": [node.id],
+        "enabled": node.enabled,
+        "draining": node.draining,
+        "version": node.version,
+        "resourcePools": list(node.pools),
+        "slotStats": {"typeStats": {_type(node.slot_type): stats} if node.slots else {}, "brandStats": {}},
+        "up": node.enabled or node.draining,
+        "problem": "",
+    }
+
+
+def _slots(shown: AgentShown | NodeShown) -> dict[str, Json]:
+    return _slots_of_node(shown) if isinstance(shown, NodeShown) else _slots_of_agent(shown)
+
+
+def _slots_of_node(node: NodeShown) -> dict[str, Json]:
+    held = {"id": IN_USE, "parent": "", "state": "STATE_RUNNING", "permissionDenied": False}
+    return {
+        str(number): {
+            "id": str(number),
+            "device": {"id": number, "brand": "", "uuid": "", "type": _type(node.slot_type)},
+            "enabled": node.enabled,
+            "draining": node.draining,
+            "container": held if number < node.used else None,
+        }
+        for number in range(node.slots)
+    }
+
+
+def _type(kind: SlotType) -> str:
+    return f"TYPE_{kind.value.upper()}"
+
+
+def _slots_of_agent(shown: AgentShown) -> dict[str, Json]:
     found: dict[str, Json] = {}
     containers = {one.token: one for one in shown.agent.containers}
     for entry in shown.slots:
@@ -242,7 +310,7 @@ def _slots(shown: AgentShown) -> dict[str, Json]:
                 "id": fact.id,
                 "brand": fact.name,
                 "uuid": fact.uuid,
-                "type": f"TYPE_{fact.type.value.upper()}",
+                "type": _type(fact.type),
             },
             "enabled": slot.enabled,
             "draining": slot.draining,

@@ -105,6 +105,7 @@ def master(services: UsesServices) -> MasterAnswer:
         master_id=settings.cluster_id,
         cluster_id=settings.cluster_id,
         cluster_name=settings.cluster_name,
+        feature_switches=list(services.config.get("feature_switches") or ()),
         rbac_enabled=settings.roles if settings.roles_shown is None else settings.roles_shown,
         max_context_bytes=settings.limits.context * 2**20,
         strict_job_queue_control=settings.roles and settings.strict_queue,

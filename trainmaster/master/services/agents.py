@@ -25,17 +25,20 @@ from trainmaster.dispatchers.hub import (
     WrongKey,
 )
 from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services import nodes
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import (
     Conflict,
     Invalid,
     NotFound,
+    NotServed,
     ServiceError,
     Unauthenticated,
     Unavailable,
 )
 from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.nodes import NodeShown
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.queue import QueueRank
 from trainmaster.master.services.store import Store
@@ -173,14 +176,14 @@ def show(store: Store, clusters: Clusters) -> list[AgentShown]:
     ]
 
 
-def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown:
-    """Raises NotFound."""
-    found = show(store, clusters)
-    for shown in found:
+def show_one(store: Store, clusters: Clusters, agent_id: str, version: str) -> AgentShown | NodeShown:
+    """An agent, or a node of a scheduler. `version`: the master's. Raises NotFound."""
+    for shown in show(store, clusters):
         if shown.agent.id == agent_id:
             return shown
-    names = ", ".join(shown.agent.id for shown in found) or "none has joined"
-    raise NotFound(f"There is no agent {agent_id!r}; there are: {names}.")
+    if (node := nodes.find(nodes.show(clusters, version), agent_id)) is not None:
+        return node
+    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 
 
 def queue_ranks(clusters: Clusters) -> dict[str, QueueRank]:
@@ -218,6 +221,11 @@ def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
     for yard in yards(clusters):
         if any(view.id == agent_id for view in yard.hub.agents()):
             return yard.hub
+    if (node := nodes.find(nodes.show(clusters, ""), agent_id)) is not None:
+        raise NotServed(
+            f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
+            "scheduler's to say, not the master's. Only agents on Docker hosts are enabled and disabled here."
+        )
     raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 
 
