@@ -23,6 +23,7 @@ from trainmaster.containers.docker import (
     check_capabilities,
     check_devices,
     container_body,
+    parents_below_node,
 )
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.templates import ControlCharacter
@@ -76,6 +77,14 @@ def test_gpus_shared_memory_network_and_mounts_are_asked_for() -> None:
     assert [m["Source"] for m in host["Mounts"] if m["Target"] == "/home/alice"] == ["/data"]
     assert "DeviceRequests" not in container_body(start())["HostConfig"]
     assert container_body(start(rocm=True))["HostConfig"]["Devices"][0]["PathOnHost"] == "/dev/kfd"
+
+
+def test_folders_above_a_mount_in_the_trials_own_are_known() -> None:
+    """They are made before Docker would make them as root."""
+    binds = [Bind("/d", target) for target in ("/run/determined/workdir/a/b", "/run/determined/workdir/c", "/data/x")]
+    others = [Bind("/d", "/run//determined/./workdir/a/e"), Bind("/d", "/run/determined/f")]
+    assert parents_below_node([*binds, *others]) == ["workdir/a", "workdir"]
+    assert check_binds(binds) == []
 
 
 def test_capabilities_are_those_asked_for_and_not_dropped() -> None:
@@ -133,13 +142,17 @@ def test_the_account_of_a_job() -> None:
     own = pwd.getpwuid(os.geteuid())
     if own.pw_uid:
         assert account_for(None, None).uid == own.pw_uid
-        with pytest.raises(NoAccount, match="would have to be root"):
+        with pytest.raises(NoAccount, match="as root"):
             account_for("daemon", None)
     else:
         with pytest.raises(NoAccount, match="--job-user"):
             account_for(None, None)
-        assert account_for("daemon", None).name == "daemon"
-        assert account_for(None, "daemon").name == "daemon"
+        assert account_for(None, "daemon").name == account_for("daemon", "daemon").name == "daemon"
+        with pytest.raises(NoAccount, match="--linked-users"):
+            account_for("daemon", "nobody")
+        with pytest.raises(NoAccount, match="system account"):
+            account_for("daemon", "nobody", linked=True)
+        assert account_for("nobody", "daemon", linked=True).name == "nobody"
         with pytest.raises(NoAccount, match="do not run as root"):
             account_for("root", "daemon")
         assert account_for("root", "root").uid == 0

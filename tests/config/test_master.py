@@ -230,7 +230,7 @@ def test_what_holds_when_nobody_says_anything() -> None:
     assert found.preemption_timeout == 3600
     assert [policy.name for policy in found.log_policies] == ["CUDA OOM", "ECC Error"]
     settings = container_settings(parse_master(""), "any")
-    assert (settings.shm_size_bytes, settings.network_mode) == (4 * 2**30, "bridge")
+    assert (settings.shm_size_bytes, settings.network_mode) == (4 * 2**30, "")
 
 
 def test_a_policy_without_a_pattern_switches_the_inherited_one_off() -> None:

@@ -43,6 +43,29 @@ def test_the_innermost_word_counts_and_all_hooks_run_from_the_outside_in() -> No
     assert found["careful"].startup_hooks == ("umask 077", "module load cuda", "ulimit -n 4096")
 
 
+def test_pools_of_docker_hosts_have_settings_of_their_own() -> None:
+    """Wherever the file names the pool; sizes and networks too. What nobody says is the manager's."""
+    text = """
+resource_manager:
+  type: agent
+  resource_pools:
+    - pool_name: near
+      task_container_defaults: {startup_hook: module load cuda, work_dir: /w, network_mode: bridge}
+resource_pools:
+  - pool_name: far
+    task_container_defaults: {shm_size_bytes: 1 GiB, dtrain_network_interface: ib0}
+task_container_defaults: {startup_hook: umask 077}
+"""
+    config = parse_master(text)
+    found = pool_settings(config, config.managers[0])
+    near, far = found["near"], found["far"]
+    assert (near.startup_hooks, near.work_dir) == (("umask 077", "module load cuda"), "/w")
+    assert (near.network_mode, near.shm_size) == ("bridge", 4 * 2**30)
+    assert (far.network_mode, far.shm_size, far.startup_hooks) == ("", 2**30, ("umask 077",))
+    assert far.environment["NCCL_SOCKET_IFNAME"] == "ib0"
+    assert found[""].network_mode == ""
+
+
 @pytest.mark.parametrize(
     ("source", "kind", "label"),
     [

@@ -27,6 +27,7 @@ with open(sys.argv[1] + "/facts.json", "w") as record:
     json.dump({
         "environment": dict(os.environ), "cwd": os.getcwd(), "home": os.listdir(os.path.expanduser("~")),
         "tmp": os.listdir("/tmp"), "seen": [p for p in ("/mnt/data/hello", "/etc/shadow-of-host") if os.path.exists(p)],
+        "below": [p for p in ("data/hello", "one file") if os.path.exists("/run/determined/workdir/deep er/" + p)],
         "root_writable": os.access("/usr", os.W_OK),
     }, record)
 open("/tmp/left-behind", "w").close()
@@ -134,7 +135,11 @@ def test_a_real_container_sees_what_it_should_and_nothing_else(
     start = Start(
         job_folder=job_folder,
         image=str(python_image),
-        binds=[Bind(str(data), "/mnt/data", read_only=True)],
+        binds=[
+            Bind(str(data), "/mnt/data", read_only=True),
+            Bind(str(data), "/run/determined/workdir/deep er/data", read_only=True),
+            Bind(str(data / "hello"), "/run/determined/workdir/deep er/one file"),
+        ],
         variables={"LITERAL": evil},
         scratch=[str(job_folder), str(scratch)],  # the first has separators of Apptainer's in its name
     )
@@ -154,5 +159,6 @@ def test_a_real_container_sees_what_it_should_and_nothing_else(
     assert facts["home"] == []
     assert facts["tmp"] == []
     assert facts["seen"] == ["/mnt/data/hello"]
+    assert facts["below"] == ["data/hello", "one file"]
     assert facts["root_writable"] is False
     assert not list(scratch.iterdir()), "the private folder stayed behind"

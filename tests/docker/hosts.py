@@ -43,6 +43,7 @@ class AgentProcess:
         slots: int = 2,
         pool: str = "",
         job_user: str = USER,
+        linked_users: bool = False,
     ) -> None:
         ensure_users()
         self.name, self.folder = name, folder
@@ -53,6 +54,7 @@ class AgentProcess:
             *("--master", url, "--agent-id", name, "--token-file", str(token_file), "--data", str(self.data)),
             *("--slots", str(slots), "--slot-type", "cpu", "--job-user", job_user, "--docker", engine.address),
             *("--pool", pool),
+            *(["--linked-users"] if linked_users else []),
         ]
         self._process: subprocess.Popen[str] | None = None
 

@@ -47,9 +47,10 @@ class Hosts:
         self.master = MasterProcess(folder, text)
         self.agents: list[AgentProcess] = []
 
-    def add(self, name: str, slots: int = 2, pool: str = "") -> AgentProcess:
+    def add(self, name: str, slots: int = 2, pool: str = "", **more: Any) -> AgentProcess:
         token = self.master.data / "jobs" / "hosts" / "agent-token"
-        agent = AgentProcess(self.engine, self.folder, self.master.url, token, name, slots=slots, pool=pool)
+        where = (self.engine, self.folder, self.master.url, token, name)
+        agent = AgentProcess(*where, slots=slots, pool=pool, **more)
         self.agents.append(agent.start())
         return agent
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import tarfile
 import tempfile
 
@@ -124,6 +125,25 @@ def test_a_node_folder_with_something_in_it_is_left_alone(stage, tmp_path):
     assert "must name an empty folder" in output
     assert (tmp_path / "precious").read_text() == "x"
     assert master.leases == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_what_is_mounted_in_the_work_directory_is_seen_and_stays(stage, tmp_path):
+    """Also where it comes from the same file system, as a container's mounts do."""
+    node, shared = tmp_path / "node", tmp_path / "shared data"
+    place = node / "workdir" / "deep er" / "data"
+    for folder in (place, shared):
+        folder.mkdir(parents=True)
+    (shared / "precious").write_text("x")
+    subprocess.run(["mount", "--bind", str(shared), str(place)], check=True)
+    try:
+        job, master = stage("cat 'deep er/data/precious'; echo; touch 'deep er/own'; echo new > 'deep er/data/new'")
+        status, output = job.run(TRAINMASTER_NODE_DIR=str(node))
+        assert (status, master.lines()) == (0, ["x"]), output
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    assert {path.name for path in shared.iterdir()} == {"precious", "new"}
+    assert not (place.parent / "own").exists()
 
 
 def test_a_configuration_too_long_for_a_variable_is_in_the_file(stage):

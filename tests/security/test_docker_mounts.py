@@ -46,7 +46,7 @@ def people() -> Iterator[Path]:
 
 @pytest.fixture
 def attacker() -> Account:
-    return account_for(ATTACKER, None)
+    return account_for(ATTACKER, ATTACKER)
 
 
 @pytest.mark.parametrize(

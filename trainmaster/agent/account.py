@@ -10,17 +10,19 @@ import socket
 from trainmaster.containers.docker import Account
 
 ROOT = 0
+FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 
 
 class NoAccount(Exception):
     """A job cannot run as it should on this host; the message says why."""
 
 
-def account_for(name: str | None, default: str | None) -> Account:
+def account_for(name: str | None, default: str | None, *, linked: bool = False) -> Account:
     """The account of a job that names `name`, or none.
 
     Args:
         default: what the administrator gave for jobs that name none; None is the agent's own account.
+        linked: the administrator lets jobs be ordinary accounts that the master names.
 
     Raises NoAccount.
     """
@@ -37,13 +39,27 @@ def account_for(name: str | None, default: str | None) -> Account:
     try:
         found = pwd.getpwnam(wanted)
     except KeyError:
-        raise NoAccount(f"There is no account {wanted!r} on {host}.") from None
+        raise NoAccount(
+            f"There is no account {wanted!r} on {host}: its administrator must make it there, or an administrator of "
+            "the master link the user, or the workspace, to another."
+        ) from None
     if found.pw_uid == ROOT and default != wanted:
         raise NoAccount(f"Jobs do not run as root on {host}; its administrator has not allowed it (--job-user root).")
+    if found.pw_uid not in (own, ROOT) and wanted != default:
+        if not linked:
+            raise NoAccount(
+                f"Jobs of {wanted} may not run as that account on {host}: its administrator must start the agent there "
+                "with --linked-users, as root, for users and workspaces that are linked to accounts."
+            )
+        if found.pw_uid < FIRST_ORDINARY_ID:
+            raise NoAccount(
+                f"{wanted} is a system account on {host} (below {FIRST_ORDINARY_ID}); jobs run as ordinary ones."
+            )
     if own not in (ROOT, found.pw_uid):
         mine = pwd.getpwuid(own).pw_name
         raise NoAccount(
-            f"The agent on {host} runs as {mine} and cannot start jobs of {wanted}; it would have to be root."
+            f"The agent on {host} runs as {mine} and cannot start jobs of {wanted}: the host's administrator must "
+            "start it as root for that, with --job-user for jobs that name no account."
         )
     return _of(found)
 

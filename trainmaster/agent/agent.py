@@ -31,6 +31,7 @@ from trainmaster.containers.docker import (
     check_binds,
     check_devices,
     container_body,
+    parents_below_node,
 )
 from trainmaster.dispatchers.archive import BadArchive, pack
 from trainmaster.dispatchers.base import SlotType
@@ -69,6 +70,7 @@ class Identity:
     job_user: str | None  # account of jobs that name none
     memory: int | None = None  # bytes that one container may have at most
     pids: int = MAX_PIDS  # the same for processes and threads
+    linked_users: bool = False  # whether jobs may be the accounts that the master names
 
 
 class Agent:
@@ -309,13 +311,13 @@ class Agent:
             self._note(order.token, failure=f"Its files could not be read: {error}.", blame=Blame.HOST)
 
     def _create(self, order: ContainerOrder) -> str:
-        account = account_for(order.user, self._identity.job_user)
+        account = account_for(order.user, self._identity.job_user, linked=self._identity.linked_users)
         asked = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
         devices = [Device(device.host_path, device.container_path, device.mode) for device in order.devices]
         if wrong := [*check_binds(asked), *check_devices(devices)]:
             raise CannotStart(" ".join(wrong), Blame.JOB)
         with self._link.files(order.token) as files:
-            secret = self._folders.stage(order.token, files, account, self._link.url)
+            secret = self._folders.stage(order.token, files, account, self._link.url, parents_below_node(asked))
         if order.force_pull or not self._engine.has_image(order.image):
             log.info("%s: pulling %s", order.token, order.image)
             self._engine.pull(order.image, login_for(order.image, secret))
@@ -356,7 +358,7 @@ class Agent:
             network_mode=order.network_mode,
             shm_size=order.shm_size,
             devices=devices,
-            add_capabilities=order.add_capabilities,
+            add_capabilities=(*order.add_capabilities, *(() if account.uid else order.root_capabilities)),
             drop_capabilities=order.drop_capabilities,
             python=order.python,
             memory=self._identity.memory,

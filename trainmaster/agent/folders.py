@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -82,15 +83,20 @@ class Folders:
         """Tokens that have left something here."""
         return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
 
-    def stage(self, token: str, files: IO[bytes], account: Account, master_url: str) -> bytes | None:
+    def stage(
+        self, token: str, files: IO[bytes], account: Account, master_url: str, inside: Sequence[str] = ()
+    ) -> bytes | None:
         """Make the folders anew from the master's archive; what it holds for the agent alone (REGISTRY_LOGIN), which
-        the job never sees. Raises BadArchive, OSError."""
+        the job never sees. `inside`: folders below the node's, in which something is mounted: Docker would make them as
+        root. Raises BadArchive, OSError."""
         self._remove_folders(token)
         job = self.job(token)
         for folder in (job, self.node(token), self.home(token)):
             folder.mkdir(mode=0o700)
         for name in (STREAMS, EXITS):
             (job / name).mkdir(mode=0o700)
+        for name in inside:
+            (self.node(token) / name).mkdir(parents=True, exist_ok=True)
         unpack(files, job, ("",), MAX_FILES_OF_JOB)
         secret = _taken_out(job / REGISTRY_LOGIN)
         self._point_at_master(job, master_url)

@@ -39,6 +39,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--job-user", metavar="NAME", help="account of jobs that name none; wanted when the agent runs as root"
     )
     parser.add_argument(
+        "--linked-users",
+        action="store_true",
+        help="let jobs run as the ordinary accounts of this host that users and workspaces are linked to; wants root",
+    )
+    parser.add_argument(
         "--data", type=Path, metavar="DIR", help="folder for job folders (default: /var/lib/trainmaster-agent/NAME)"
     )
     parser.add_argument(
@@ -118,7 +123,15 @@ def _serve(args: argparse.Namespace) -> int:
         raise Refused(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
     most = max(memory - RESERVE, memory // 2)  # a container that takes all memory is ended before the host suffers
     identity = Identity(
-        agent_id, socket.gethostname(), args.pool, slots, _addresses(url), args.job_user, most, args.pids_limit
+        agent_id,
+        socket.gethostname(),
+        args.pool,
+        slots,
+        _addresses(url),
+        args.job_user,
+        most,
+        args.pids_limit,
+        args.linked_users,
     )
     secret = folders.secret()
     key = _key(args.token_file, needed=not secret)

@@ -82,7 +82,8 @@ class ContainerSettings(Section):
     nccl_port_range: Line = ""
     gloo_port_range: Line = ""
     shm_size_bytes: Bytes = SHM_SIZE
-    network_mode: Line = "bridge"
+    network_mode: Line = ""
+    """Empty: as the resource manager has it."""
     work_dir: Line = ""
     startup_hooks: list[Text] = Field(default_factory=list)
     """Shell scripts that run before the user's own, the master's first."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import posixpath
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class Apptainer:
         if start.fresh and start.image.startswith(FETCHED):
             words.append("--disable-cache")
         folder = str(start.job_folder)
-        for bind in (Bind(folder, folder), *start.binds):
+        for bind in (Bind(folder, folder), *(each for each in start.binds if not _below_node(each))):
             words += ["--mount", mount(bind)]
         return (*words, "--pwd", folder)
 
@@ -102,6 +103,11 @@ class Apptainer:
             # A user's own mount takes the place of the private one.
             mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
             node_dir=NODE_DIR if _is_free(NODE_DIR, start.binds) else "",
+            inside=[
+                (bind.host_path, posixpath.relpath(bind.container_path, NODE_DIR), mount(bind))
+                for bind in start.binds
+                if _below_node(bind)
+            ],
             after=(start.image, *start.process),
         )
 
@@ -148,6 +154,11 @@ def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
 
 def _is_free(path: str, binds: Sequence[Bind]) -> bool:
     return all(bind.container_path.rstrip("/") != path for bind in binds)
+
+
+def _below_node(bind: Bind) -> bool:
+    """Whether it stands in the run folder, which is mounted before it."""
+    return posixpath.normpath(bind.container_path).startswith(f"{NODE_DIR}/")
 
 
 def mount(bind: Bind) -> str:

@@ -155,6 +155,17 @@ def check_binds(binds: Sequence[Bind]) -> list[str]:
     return found
 
 
+def parents_below_node(binds: Sequence[Bind]) -> list[str]:
+    """Of mounts below the trial's own folder (`NODE_DIR`) the folders that they stand in, relative to it."""
+    targets = (plain_path(bind.container_path) for bind in binds)
+    inside = (os.path.dirname(os.path.relpath(target, NODE_DIR)) for target in targets if _is_below_node(target))
+    return [folder for folder in dict.fromkeys(inside) if folder]
+
+
+def _is_below_node(target: str) -> bool:
+    return target.startswith(f"{NODE_DIR}/")
+
+
 def plain_path(path: str) -> str:
     """The one spelling of a path: without doubled slashes and dots."""
     return "/" + os.path.normpath(path).lstrip("/")

@@ -151,10 +151,12 @@ class ContainerSpec:
     image: str = ""
     binds: Sequence[BindMount] = ()
     shm_size: int | None = None  # bytes of /dev/shm, where the runtime can set it
+    network_mode: str = ""  # Docker's word; empty: as the dispatcher's configuration has it
     force_pull: bool = False  # fetch the image again even where it is there
     devices: Sequence[DeviceMount] = ()
     add_capabilities: Sequence[str] = ()  # names as in capabilities(7), with or without CAP_
     drop_capabilities: Sequence[str] = ()
+    root_capabilities: Sequence[str] = ()  # what the job needs where it is root; nothing for an ordinary account
 
 
 @dataclass(frozen=True)

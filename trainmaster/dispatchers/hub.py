@@ -133,6 +133,7 @@ class ContainerOrder(Wire):
     devices: tuple[DeviceOrder, ...] = ()
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
+    root_capabilities: tuple[str, ...] = ()  # for a job that is root on the agent's machine, and no other
     user: str | None = None  # an account of the agent's machine; None leaves it to the agent
     python: str = "python3"
     environment: dict[str, str] = Field(default_factory=dict)

@@ -167,7 +167,8 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         default_aux=getattr(manager, "default_aux_resource_pool", None),
         walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
         here=getattr(manager, "ssh", None) is None,
-        runs_as_users=getattr(manager, "impersonation", "none") != "none",
+        # An agent that may starts jobs as any ordinary account of its host.
+        runs_as_users=isinstance(manager, AgentManager) or getattr(manager, "impersonation", "none") != "none",
         job_user=getattr(manager, "job_user", None),
         shows_external=getattr(manager, "external_jobs", False),
         project_source=getattr(manager, "job_project_source", ""),
@@ -190,7 +191,8 @@ def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSetti
     overrides = getattr(manager, "partition_overrides", {})
     partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
     found = {}
-    for name in ("", *overrides, *partitions):
+    hosts = [pool.pool_name for pool in manager.resource_pools] if isinstance(manager, AgentManager) else []
+    for name in ("", *overrides, *partitions, *hosts):
         container = container_settings(config, name, manager.cluster_name)
         partition = partitions.get(name, name).lower()
         own = next((one for key, one in overrides.items() if key.lower() == partition), None)
@@ -198,7 +200,13 @@ def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSetti
         for variable, key in _INTERFACES.items():
             if interface := getattr(own, key, None) or getattr(manager, key, None):
                 environment[variable] = interface
-        found[name.lower()] = PoolSettings(environment, tuple(container.startup_hooks), container.work_dir)
+        found[name.lower()] = PoolSettings(
+            environment,
+            tuple(container.startup_hooks),
+            container.work_dir,
+            network_mode=container.network_mode,
+            shm_size=container.shm_size_bytes,
+        )
     return found
 
 

@@ -87,7 +87,7 @@ class Node:
         package = os.path.join(self._run_dir, "trainmaster.zip")
         _copy(os.path.join(job.folder, "runtime.zip"), package)
         workdir = os.path.join(self._run_dir, "workdir")
-        os.mkdir(workdir)
+        os.makedirs(workdir, exist_ok=True)  # it is there already where something is mounted in it
         bring_context(self._master, job, work, workdir)
         self._work = work = work.replaced(files=None)  # they are needed no more
         meeting = meet(

@@ -8,9 +8,10 @@ from trainmaster.runtime.errors import BadJobFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable
+    from typing import Callable, Container, Iterator, List, Set, Tuple
 
 _TMP = "/tmp"  # noqa: S108 - only private folders are made in it
+_ESCAPES = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))  # in mountinfo
 _LONGEST = 74  # characters; a Unix socket's whole path may have 107, of which 33 are our folder's and its own name
 
 
@@ -25,7 +26,7 @@ class RunDir:
     def __init__(self) -> None:
         self._given = os.environ.get("TRAINMASTER_NODE_DIR") or None
         # It is emptied in the end: never one in which somebody else keeps something.
-        if self._given is not None and (not os.path.isdir(self._given) or os.listdir(self._given)):
+        if self._given is not None and (not os.path.isdir(self._given) or _holds_something(self._given)):
             raise BadJobFolder("TRAINMASTER_NODE_DIR must name an empty folder, %s is none" % self._given)
 
     def __enter__(self) -> str:
@@ -50,12 +51,47 @@ class RunDir:
                 _try(os.rmdir, folder)
 
 
+def _holds_something(folder: str) -> bool:
+    """Beside mounts, and the folders that were made for them."""
+    if not os.listdir(folder):
+        return False
+    mounts = _mounts()
+    return any(os.path.join(path, name) not in mounts for path, _, files in _walk(folder, mounts) for name in files)
+
+
 def _empty(folder: str) -> None:
-    """What cannot be removed stays. `shutil.rmtree` would bring the packers of archives with it."""
-    for path, folders, files in os.walk(folder, topdown=False):
-        for names, remove in ((files, os.unlink), (folders, _remove_folder)):
-            for name in names:
-                _try(remove, os.path.join(path, name))
+    """What cannot be removed stays, and what is mounted in it. `shutil.rmtree` would bring the packers of archives with
+    it."""
+    try:
+        mounts = _mounts()
+    except OSError:  # nobody knows what is somebody else's
+        return
+    passed = []
+    for path, folders, files in _walk(folder, mounts):
+        for name in files:
+            _try(os.unlink, os.path.join(path, name))
+        passed += [os.path.join(path, name) for name in folders]
+    for path in reversed(passed):
+        _try(_remove_folder, path)
+
+
+def _walk(folder: str, mounts: Container[str]) -> Iterator[Tuple[str, List[str], List[str]]]:
+    """`os.walk`, from the top, that enters no mount: what is there is somebody else's."""
+    for path, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if os.path.join(path, name) not in mounts]
+        yield path, folders, files
+
+
+def _mounts() -> Set[str]:
+    """Where something is mounted. A mount from the same file system shows nowhere else (proc(5), mountinfo)."""
+    found = set()
+    with open("/proc/self/mountinfo", "rb") as file:
+        for line in file:
+            place = line.split(b" ")[4]
+            for escape, byte in _ESCAPES:
+                place = place.replace(escape, byte)
+            found.add(os.fsdecode(place))
+    return found
 
 
 def _try(remove: Callable[[str], None], path: str) -> None:

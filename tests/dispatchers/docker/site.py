@@ -49,7 +49,9 @@ class Site:
     def add_agent(self, name: str = "host1", *, slots: int = 4, **more: Any) -> AgentProcess:
         """One more host, which has joined when this returns."""
         token = self.setup.job_root / "agent-token"
-        agent = AgentProcess(self.engine, self.folder, self.server.url, token, name, slots=slots, **more)
+        agent = AgentProcess(
+            self.engine, self.folder, self.server.url, token, name, slots=slots, **{"linked_users": True, **more}
+        )
         self.agents.append(agent.start())
         eventually(lambda: any(view.id == name and view.up for view in self.dispatcher.agents()), f"agent {name}")
         return agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.master.services.jobspec import remarks
+from trainmaster.master.services.jobspec import devices_of, environment_for, image_for, remarks
 
 ASKS = {
     "environment": {"registry_auth": {"username": "ada"}, "add_capabilities": ["SYS_PTRACE"], "drop_capabilities": []},
@@ -33,6 +33,26 @@ def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence
         "environment.registry_auth and environment.add_capabilities: only Docker hosts heed this; own does not."
     ]
     assert remarks("local", {"resources": {"priority": None, "weight": 1.0}}, 1, SlotType.CPU) == []
+
+
+@pytest.mark.parametrize(
+    ("slots", "slot_type", "image", "variables"),
+    [
+        (1, "cuda", "of-cuda", {"KIND": "cuda"}),
+        (1, "rocm", "of-rocm", {}),
+        (1, "cpu", "of-cpu", {"KIND": "cpu"}),
+        (0, "cuda", "of-cpu", {"KIND": "cpu"}),  # it has none of the pool's accelerators
+    ],
+)
+def test_image_and_variables_go_by_the_kind_of_slots(
+    slots: int, slot_type: str, image: str, variables: dict[str, str]
+) -> None:
+    kinds = {"cpu": ["KIND=cpu"], "cuda": ["KIND=cuda"], "rocm": []}
+    images = {kind: f"of-{kind}" for kind in ("cpu", "cuda", "rocm")}
+    config = {"environment": {"image": images, "environment_variables": kinds}}
+    devices = devices_of(slots, slot_type)
+    assert (image_for(config, devices), environment_for(config, devices)) == (image, variables)
+    assert image_for({"environment": {"image": "one"}}, devices) == "one"
 
 
 @pytest.mark.parametrize(

@@ -448,12 +448,14 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
             for b in spec.container.binds
         ),
         shm_size=spec.container.shm_size,
+        network_mode=spec.container.network_mode,
         devices=tuple(
             DeviceOrder(host_path=d.host_path, container_path=d.container_path, mode=d.mode)
             for d in spec.container.devices
         ),
         add_capabilities=tuple(spec.container.add_capabilities),
         drop_capabilities=tuple(spec.container.drop_capabilities),
+        root_capabilities=tuple(spec.container.root_capabilities),
         user=spec.user,
         priority=spec.priority,
         group=spec.group,
@@ -466,7 +468,8 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
 
 def _control_characters(spec: JobSpec) -> str | None:
     placed: list[BindMount | DeviceMount] = [*spec.container.binds, *spec.container.devices]
-    texts = [spec.container.image, *(path for each in placed for path in (each.host_path, each.container_path))]
+    paths = [path for each in placed for path in (each.host_path, each.container_path)]
+    texts = [spec.container.image, spec.container.network_mode, *paths]
     for text in texts:
         if any(ord(character) < 32 or ord(character) == 127 for character in text):
             return f"A value for a container may not hold control characters: {text!r}."

@@ -90,9 +90,11 @@ class Wanted(Values):
     force_pull: bool = False
     binds: tuple[BindOrder, ...] = ()
     shm_size: int | None = None
+    network_mode: str = ""
     devices: tuple[DeviceOrder, ...] = ()
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
+    root_capabilities: tuple[str, ...] = ()
     user: str | None = None
     priority: int = 42
     group: str = ""

@@ -47,6 +47,8 @@ class PoolSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
     work_dir: str = ""  # where commands, notebooks and shells start that say nothing of it
+    network_mode: str = ""  # of Docker's containers; empty: as the cluster has it
+    shm_size: int | None = None  # bytes of /dev/shm where a configuration says nothing of it; None: the engine's own
 
 
 @dataclass

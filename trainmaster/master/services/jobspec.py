@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -18,6 +19,11 @@ from trainmaster.master.services.store import Settings
 from trainmaster.runtime.job import MASTER_CERTIFICATE
 
 SHARED_FS = "/determined_shared_fs"
+HOST_KEY = "host_key"  # among a shell's secrets
+WORK_DIR = "/run/determined/workdir"  # in a container: where the user's files are, and relative mounts stand
+# sshd as root leaves root's rights in parts: it changes to another account and into an empty root (sshd(8)), and gives
+# the terminal away.
+SSHD = ("SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
 RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
@@ -67,9 +73,10 @@ def build(
         single_node=bool(resources.get("is_single_node")),
         container=ContainerSpec(
             runtime=served.cluster.container_runtime,
-            image=image_for(config, served.pool.slot_type.value),
+            image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
             binds=tuple(_binds(config)),
-            shm_size=resources.get("shm_size"),
+            shm_size=resources.get("shm_size") or site.shm_size,
+            network_mode=site.network_mode,
             force_pull=bool(environment.get("force_pull_image")),
             devices=tuple(
                 DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
@@ -77,6 +84,7 @@ def build(
             ),
             add_capabilities=tuple(environment.get("add_capabilities") or ()),
             drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
+            root_capabilities=SSHD if HOST_KEY in secrets else (),
         ),
         files={
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
@@ -207,7 +215,7 @@ def work_for(
         },
         "config": in_order(for_job(config)),
         "entrypoint": launched(config["entrypoint"]),
-        "environment": environment_for(config, slot_type),
+        "environment": environment_for(config, devices_of(allocation.slots, slot_type)),
         "checkpoint_storage": config["checkpoint_storage"],
         "num_nodes": allocation.num_nodes,
         "owner": owner,
@@ -224,9 +232,22 @@ def in_order(value: Any) -> Any:
     return [in_order(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
+def devices_of(slots: int, slot_type: str) -> str:
+    """The kind of devices by which a job's image and variables are chosen; `slot_type` is the pool's. A job without
+    slots has none of its accelerators."""
+    return slot_type if slots else "cpu"
+
+
 def _binds(config: Mapping[str, Any]) -> list[BindMount]:
+    """A relative target is below the folder in which the job starts."""
+    named = str(config.get("work_dir") or "")
+    work_dir = named if named.startswith("/") and "$" not in named else WORK_DIR
     binds = [
-        BindMount(mount["host_path"], mount["container_path"], bool(mount.get("read_only")))
+        BindMount(
+            mount["host_path"],
+            posixpath.join(work_dir, mount["container_path"]),
+            bool(mount.get("read_only")),
+        )
         for mount in config.get("bind_mounts") or ()
     ]
     storage = config.get("checkpoint_storage")

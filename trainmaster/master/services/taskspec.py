@@ -14,12 +14,12 @@ from trainmaster.master.db.standalone import Standalone
 from trainmaster.master.db.tables import Allocation, User
 from trainmaster.master.services import archives
 from trainmaster.master.services.errors import NotFound
-from trainmaster.master.services.jobspec import environment_for, in_shell
+from trainmaster.master.services.jobspec import HOST_KEY, devices_of, environment_for, in_shell
 from trainmaster.master.services.task_conductor import NOTEBOOK, SHELL, TENSORBOARD
 
 Json = dict[str, Any]
 _PYTHON = ("python3", "-m")
-_STAGED = ("host_key", "authorized_keys")  # of a task's secrets: what its job needs
+_STAGED = (HOST_KEY, "authorized_keys")  # of a task's secrets: what its job needs
 
 
 def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, str]]:
@@ -44,7 +44,7 @@ def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
         "trial": None,
         "config": for_job(task.config),
         "entrypoint": _in_folder(_work_dir(task.config, allocation, owner), _program(task)),
-        "environment": environment_for(task.config, slot_type),
+        "environment": environment_for(task.config, devices_of(allocation.slots, slot_type)),
         "checkpoint_storage": {},
         "num_nodes": allocation.num_nodes,
         "owner": owner,
