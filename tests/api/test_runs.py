@@ -58,6 +58,9 @@ def test_runs_are_found(user: Api, project: int) -> None:
     assert first["localId"].endswith(f"-{one}")
     wanted = filtered({"columnName": "hp.net.depth", "operator": "=", "value": 3})
     assert sorted(run["id"] for run in found(user, project, filter=wanted)) == two
+    for location in ("LOCATION_TYPE_RUN_HYPERPARAMETERS", "LOCATION_TYPE_HYPERPARAMETERS"):
+        wanted = filtered({"columnName": "net.depth", "operator": "=", "value": 3, "location": location})
+        assert sorted(run["id"] for run in found(user, project, filter=wanted)) == two
     wanted = filtered({"columnName": "experimentName", "operator": "contains", "value": "sing"})
     assert [run["id"] for run in found(user, project, filter=wanted)] == [one]
     page = user.post("/api/v1/runs", {"projectId": project, "limit": 1, "offset": 1, "sort": "hp.lr=desc"}).json

@@ -231,9 +231,9 @@ def test_settings_are_ones_own(user: Api, ada: Person) -> None:
     assert ada.api.post(f"{USERS}/activity", activity).json == {}
 
 
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+@pytest.mark.parametrize("kind", ["multipart/form-data; boundary=x", "text/plain"])
 def test_a_body_that_is_not_called_json_is_refused_with_what_to_send(master: MasterProcess, kind: str) -> None:
-    """As `curl -d` calls it, and a form on somebody's page would."""
+    """As a form on somebody's page would call it."""
     body = json.dumps({"username": "determined", "password": PASSWORD}).encode()
     request = urllib.request.Request(f"{master.url}/api/v1/auth/login", body, {"Content-Type": kind})
     with pytest.raises(urllib.error.HTTPError) as refused:

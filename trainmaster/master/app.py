@@ -27,6 +27,7 @@ from trainmaster.master.api import (
     experiments,
     failures,
     files,
+    gateway,
     generic_tasks,
     harness,
     interactive,
@@ -132,6 +133,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     app.state.services = services
     app.state.guard = Guard(services.store, services.wakeups)
     failures.install(app)
+    app.add_middleware(gateway.Gateway)
     app.add_middleware(
         limits.BodyLimit,
         limits=services.settings.limits,

@@ -95,7 +95,7 @@ async def remains(
     token: Token,
     request: Request,
     yard: AgentCaller,
-    node_rank: Annotated[int, Query(ge=0)] = 0,
+    node_rank: Annotated[int, Query(alias="nodeRank", ge=0)] = 0,
 ) -> Json:
     """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
     descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=INBOX_PREFIX, dir=yard.inbox)

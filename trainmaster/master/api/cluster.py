@@ -15,6 +15,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import AfterValidator
 
 from trainmaster.config.secrets import masked
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
@@ -148,6 +149,31 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
     return {"allocationIdToSummary": found}
 
 
+@router.get("/tasks")
+def tasks_plain(services: UsesServices, caller: UserCaller) -> Json:
+    """The same as scripts of older releases read it: in snake_case, without an envelope."""
+    return {key: _plain(summary) for key, summary in tasks(services, caller)["allocationIdToSummary"].items()}
+
+
+def _plain(summary: Json) -> Json:
+    resources = [
+        {
+            "resources_id": one["resourcesId"],
+            "resources_type": "",
+            "allocation_id": one["allocationId"],
+            "agent_devices": {agent: devices["devices"] for agent, devices in one["agentDevices"].items()},
+            "container_id": None,
+        }
+        for one in summary["resources"]
+    ]
+    ports = [{_snake(key): value for key, value in port.items()} for port in summary["proxyPorts"]]
+    return {_snake(key): value for key, value in summary.items()} | {"resources": resources, "proxy_ports": ports}
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
 def _port(task_id: str, entry: Mapping[str, Any]) -> Json:
     port = entry["proxy_port"]
     flags = {"proxyTcp": bool(entry.get("proxy_tcp")), "unauthenticated": bool(entry.get("unauthenticated"))}
@@ -194,10 +220,8 @@ def raw(
     caller: UserCaller,
     after: Annotated[Moment | None, Query(alias="timestampAfter")] = None,
     before: Annotated[Moment | None, Query(alias="timestampBefore")] = None,
-    after_snake: Annotated[Moment | None, Query(alias="timestamp_after")] = None,
-    before_snake: Annotated[Moment | None, Query(alias="timestamp_before")] = None,
 ) -> Json:
-    found = usage.between(services.store, *_span(after or after_snake, before or before_snake))
+    found = usage.between(services.store, *_span(after, before))
     return {"resourceEntries": [_raw(use) for use in found]}
 
 
@@ -236,12 +260,10 @@ def aggregated(
     caller: UserCaller,
     first: Annotated[dt.date | None, Query(alias="startDate")] = None,
     last: Annotated[dt.date | None, Query(alias="endDate")] = None,
-    first_snake: Annotated[dt.date | None, Query(alias="start_date")] = None,
-    last_snake: Annotated[dt.date | None, Query(alias="end_date")] = None,
     period: str = "",
 ) -> Json:
     monthly = _monthly(period)
-    found = _sums(services, first or first_snake, last or last_snake, monthly)
+    found = _sums(services, first, last, monthly)
     entries = [
         {
             "periodStart": str(one.start),
@@ -281,8 +303,8 @@ def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, m
 
 
 def _monthly(period: str) -> bool:
-    found = words([period], "RESOURCE_ALLOCATION_AGGREGATION_PERIOD_", ("DAILY", "MONTHLY")) if period else []
-    return found == ["MONTHLY"]
+    known, prefix = ("DAILY", "MONTHLY"), "RESOURCE_ALLOCATION_AGGREGATION_PERIOD_"
+    return bool(period) and words([period], prefix, known, enums.PERIOD) == ["MONTHLY"]
 
 
 def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.datetime, dt.datetime]:

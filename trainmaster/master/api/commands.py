@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query
 
 from trainmaster.config.secrets import masked
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
 from trainmaster.master.api.experiments import File
 from trainmaster.master.api.parameters import Descending, Strings, sort_key
@@ -61,7 +62,8 @@ def _query(
     workspace_id: Annotated[int, Query(alias="workspaceId")] = 0,
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_START_TIME",
 ) -> TaskQuery:
-    return TaskQuery("", users, user_ids, workspace_id, sort_key(sort_by, SORTS, "start_time"), bool(descending))
+    key = sort_key(sort_by, SORTS, "start_time", enums.TASKS)
+    return TaskQuery("", users, user_ids, workspace_id, key, bool(descending))
 
 
 Wanted = Annotated[TaskQuery, Depends(_query)]

@@ -13,6 +13,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import masked
 from trainmaster.config.source import check_size
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
@@ -141,7 +142,7 @@ def list_experiments(
         not_ids=not_ids,
         id_above=max((bound for bound in (gt, None if gte is None else gte - 1) if bound is not None), default=None),
         id_below=min((bound for bound in (lt, None if lte is None else lte + 1) if bound is not None), default=None),
-        sort_by=sort_key(sort_by, experiments.SORTS, "id"),
+        sort_by=sort_key(sort_by, experiments.SORTS, "id", enums.EXPERIMENTS),
         descending=bool(descending),
     )
     page = experiments.list_page(services.store, caller, query, offset, limit)
@@ -204,7 +205,7 @@ def list_trials(
         services.store,
         experiment_id,
         states,
-        sort_key(sort_by, trials.SORTS, "id"),
+        sort_key(sort_by, trials.SORTS, "id", enums.TRIALS),
         bool(descending),
         offset,
         limit,
@@ -230,7 +231,7 @@ def list_checkpoints(
         services.store,
         experiment_id=experiment_id,
         states=states,
-        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time"),
+        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
         metric=sort_by_metric,
         descending=descending,
         offset=offset,

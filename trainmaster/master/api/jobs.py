@@ -230,8 +230,7 @@ async def preemption_signal(
     allocation_id: str,
     services: UsesServices,
     caller: AnyCaller,
-    timeout_seconds: Annotated[float, Query()] = 0,
-    timeout_camel: Annotated[float, Query(alias="timeoutSeconds")] = 0,
+    timeout_seconds: Annotated[float, Query(alias="timeoutSeconds")] = 0,
 ) -> Json:
     """Wait until the job should leave, at most the time-out."""
     own_allocation(caller, allocation_id)
@@ -239,7 +238,7 @@ async def preemption_signal(
     def look() -> str | None:
         return allocations.preemption(services.store, allocation_id)
 
-    timeout = min(max(timeout_seconds, timeout_camel, 0.0), services.settings.longest_poll)
+    timeout = min(max(timeout_seconds, 0.0), services.settings.longest_poll)
     reason = await _wait(services, f"allocation:{allocation_id}", look, timeout)
     return {"preempt": reason is not None, "reason": reason or ""}
 

@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from sqlalchemy import text
 
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
-from trainmaster.master.api.parameters import Descending
+from trainmaster.master.api.parameters import Descending, Scheduled
 from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
 from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import agents, policies, queue, standing
+from trainmaster.master.services import agents, bindings, policies, queue, standing
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.paging import cut
@@ -121,15 +121,19 @@ def _banner(services: Services) -> dict[str, Any] | None:
 
 
 @router.get("/api/v1/resource-pools", tags=["queue"])
-def resource_pools(services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0) -> PoolsAnswer:
+def resource_pools(
+    services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, unbound: bool = False
+) -> PoolsAnswer:
     served = services.clusters.pools()
+    bound = bindings.bound(services.store) if unbound else frozenset()
     counts = queue.counts(services.store)
     compute = services.clusters.resolve("", 1).pool.name if served else ""
     aux = services.clusters.resolve("", 0).pool.name if served else ""
-    window = cut(offset, limit, len(served))
+    wanted = [entry for entry in served if entry.pool.name not in bound]
+    window = cut(offset, limit, len(wanted))
     resting = standing.rests(services.store)
     shown = []
-    for entry in served[window.start : window.end]:
+    for entry in wanted[window.start : window.end]:
         name = entry.pool.name
         queued, scheduled = counts.get(name, (0, 0))
         pool = ResourcePool.of(entry, compute=name == compute, aux=name == aux, queued=queued, scheduled=scheduled)
@@ -154,6 +158,7 @@ def job_queues(
     services: UsesServices,
     caller: UserCaller,
     descending: Descending,
+    scheduled: Scheduled,
     resourcePool: str = "",
     offset: int = 0,
     limit: int = 0,
@@ -165,6 +170,7 @@ def job_queues(
         offset,
         limit,
         descending=bool(descending),
+        scheduled=scheduled,
         external=external,
         ranks=agents.queue_ranks(services.clusters),
     )
@@ -180,12 +186,13 @@ def old_job_queues(
     services: UsesServices,
     caller: UserCaller,
     descending: Descending,
+    scheduled: Scheduled,
     resourcePool: str = "",
     offset: int = 0,
     limit: int = 0,
 ) -> dict[str, Any]:
     """The same without those of which the caller may see only a part."""
-    found = job_queues(services, caller, descending, resourcePool)
+    found = job_queues(services, caller, descending, scheduled, resourcePool)
     whole = [job["full"] for job in found["jobs"] if "full" in job]
     window = cut(offset, limit, len(whole))
     return {

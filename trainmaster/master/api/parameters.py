@@ -1,4 +1,4 @@
-"""Query parameters that several lists share. Enums are taken by their full name or their bare word."""
+"""Query parameters that several lists share. Enums are taken by their full name, their bare word or their number."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from pydantic import StringConstraints
 
+from trainmaster.master.api import enums
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import PHASES
@@ -21,9 +22,10 @@ CHECKPOINT_STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELET
 UNSPECIFIED = "UNSPECIFIED"
 
 
-def words(values: Sequence[str], prefix: str, known: Iterable[str]) -> list[str]:
-    """Enum names as bare words: `STATE_ACTIVE` and `ACTIVE` are both `ACTIVE`. Raises Invalid with what there is."""
-    found = [value.removeprefix(prefix) for value in values]
+def words(values: Sequence[str], prefix: str, known: Iterable[str], numbered: enums.Numbered = ()) -> list[str]:
+    """Enum values as bare words: `STATE_ACTIVE`, `ACTIVE` and `1` are one. Raises Invalid with what there is."""
+    numbers = {str(number): word for number, word in enumerate(numbered)}
+    found = [numbers.get(value, value).removeprefix(prefix) for value in values]
     allowed = list(known)
     for value, word in zip(values, found, strict=True):
         if word not in (*allowed, UNSPECIFIED):
@@ -31,36 +33,44 @@ def words(values: Sequence[str], prefix: str, known: Iterable[str]) -> list[str]
     return [word for word in found if word != UNSPECIFIED]
 
 
-def sort_key(name: str, known: Mapping[str, Any], default: str) -> str:
+def sort_key(name: str, known: Mapping[str, Any], default: str, numbered: enums.Numbered) -> str:
     """`SORT_BY_START_TIME` as `start_time`. Raises Invalid with what there is."""
-    (key,) = words([name], "SORT_BY_", [key.upper() for key in known]) or [default]
+    (key,) = words([name], "SORT_BY_", [key.upper() for key in known], numbered) or [default]
     return key.lower()
 
 
 def _descending(orderBy: str = "") -> bool | None:
     """ORDER_BY_ASC or ORDER_BY_DESC; the list's own order when it is not given."""
-    found = words([orderBy], "ORDER_BY_", ("ASC", "DESC")) if orderBy else []
+    found = words([orderBy], "ORDER_BY_", ("ASC", "DESC"), enums.ORDER_BY) if orderBy else []
     return found[0] == "DESC" if found else None
 
 
 def _experiment_states(states: Strings = []) -> list[str]:  # noqa: B006
-    return words(states, "STATE_", EXPERIMENT_STATES)
+    return words(states, "STATE_", EXPERIMENT_STATES, enums.EXPERIMENT_STATE)
 
 
 def _trial_states(states: Strings = []) -> list[str]:  # noqa: B006
-    return words(states, "STATE_", State)
+    return words(states, "STATE_", EXPERIMENT_STATES, enums.EXPERIMENT_STATE)
 
 
 def _checkpoint_states(states: Strings = []) -> list[str]:  # noqa: B006
-    return words(states, "STATE_", CHECKPOINT_STATES)
+    return words(states, "STATE_", CHECKPOINT_STATES, enums.CHECKPOINT_STATE)
+
+
+def _scheduled(states: Strings = []) -> bool | None:  # noqa: B006
+    """Of jobs: those that hold resources, those that wait, or all."""
+    found = words(states, "STATE_", ("QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED"), enums.JOB_STATE)
+    kinds = {word != "QUEUED" for word in found}
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _levels(levels: Strings = []) -> list[str]:  # noqa: B006
-    return words(levels, "LOG_LEVEL_", LEVELS)
+    return words(levels, "LOG_LEVEL_", LEVELS, enums.LOG_LEVEL)
 
 
 Descending = Annotated[bool | None, Depends(_descending)]
 ExperimentStates = Annotated[list[str], Depends(_experiment_states)]
 TrialStates = Annotated[list[str], Depends(_trial_states)]
 CheckpointStates = Annotated[list[str], Depends(_checkpoint_states)]
+Scheduled = Annotated[bool | None, Depends(_scheduled)]
 Levels = Annotated[list[str], Depends(_levels)]

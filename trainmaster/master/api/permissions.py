@@ -261,6 +261,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     f"GET {V1}/master/logs": ANYBODY,  # whoever may not read them sees that there are some
     f"GET {V1}/master/telemetry": ANYBODY,
     f"GET {V1}/tasks": P.VIEW_EXPERIMENT_METADATA,
+    "GET /tasks": P.VIEW_EXPERIMENT_METADATA,
     f"GET {V1}/tasks/count": ANYBODY,
     f"GET {V1}/job-queues": ANYBODY,
     f"GET {V1}/job-queues/stats": ANYBODY,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
@@ -121,7 +122,7 @@ def list_projects(
         archived=archived,
         users=users,
         user_ids=user_ids,
-        sort_by=sort_key(sort_by, projects.SORTS, "id"),
+        sort_by=sort_key(sort_by, projects.SORTS, "id", enums.PROJECTS),
         descending=bool(descending),
     )
     page = projects.list_page(services.store, caller, query, offset, limit)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_trial
 from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
 from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time, metrics_report
@@ -191,7 +192,7 @@ def list_models(
         user_ids=user_ids,
         workspace_ids=workspace_ids,
         workspace_names=workspace_names,
-        sort_by=sort_key(sort_by, registry.SORTS, "last_updated_time"),
+        sort_by=sort_key(sort_by, registry.SORTS, "last_updated_time", enums.MODELS),
         descending=bool(descending),
     )
     page = registry.list_page(services.store, caller, query, offset, limit)
@@ -267,7 +268,7 @@ def list_versions(
     limit: int = 0,
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_VERSION",
 ) -> VersionsAnswer:
-    key = sort_key(sort_by, registry.VERSION_SORTS, "version")
+    key = sort_key(sort_by, registry.VERSION_SORTS, "version", enums.MODEL_VERSIONS)
     model, page = registry.versions(services.store, model_name, key, bool(descending), offset, limit)
     shown = [ModelVersion.of(view) for view in page.items]
     return VersionsAnswer(model=Model.of(model), model_versions=shown, pagination=Pagination.of(page.window))
@@ -329,7 +330,7 @@ MetricGroup = Annotated[str, Query(alias="metricGroup")]
 
 
 def _kind(name: str) -> str | None:
-    found = words([name], "TRIAL_SOURCE_INFO_TYPE_", sources.KINDS) if name else []
+    found = words([name], "TRIAL_SOURCE_INFO_TYPE_", sources.KINDS, enums.TRIAL_SOURCE) if name else []
     return found[0] if found else None
 
 

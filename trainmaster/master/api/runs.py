@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
@@ -218,7 +219,8 @@ def _act(
 @router.get("/projects/{project_id}/columns")
 def columns(project_id: int, services: UsesServices, caller: UserCaller, tableType: str = "") -> Json:
     """By what the experiments of a project, or its runs, can be shown, sorted and filtered."""
-    of_runs = words([tableType], "TABLE_TYPE_", ("EXPERIMENT", "RUN")) == ["RUN"] if tableType else False
+    known = ("EXPERIMENT", "RUN")
+    of_runs = bool(tableType) and words([tableType], "TABLE_TYPE_", known, enums.TABLE_TYPE) == ["RUN"]
     found = project_columns.columns(services.store, project_id, of_runs=of_runs)
     return {
         "columns": [

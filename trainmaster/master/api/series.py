@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
@@ -35,7 +36,7 @@ Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
 
 def _group(group: str, metric_type: str) -> str:
     """The group, which older clients say as a type of metric."""
-    found = words([metric_type], "METRIC_TYPE_", TYPES) if metric_type else []
+    found = words([metric_type], "METRIC_TYPE_", TYPES, enums.METRIC_TYPE) if metric_type else []
     return group or (found[0].lower() if found else "")
 
 

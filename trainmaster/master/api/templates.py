@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape
@@ -59,7 +60,7 @@ def list_templates(
     name: str = "",
     workspace_ids: Annotated[list[int], Query(alias="workspaceIds")] = [],  # noqa: B006
 ) -> TemplatesAnswer:
-    sort_key(sort_by, {"name": None}, "name")
+    sort_key(sort_by, {"name": None}, "name", enums.TEMPLATES)
     query = TemplateQuery(name, workspace_ids, bool(descending))
     page = templates.list_page(services.store, caller, query, offset, limit)
     return TemplatesAnswer(templates=[Template.of(row) for row in page.items], pagination=Pagination.of(page.window))

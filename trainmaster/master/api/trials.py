@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
-from trainmaster.master.api.parameters import CheckpointStates, Descending, sort_key
+from trainmaster.master.api.parameters import CheckpointStates, Descending, sort_key, words
 from trainmaster.master.api.shapes import (
     Checkpoint,
     Pagination,
@@ -106,9 +107,16 @@ def workloads(
     descending: Descending,
     offset: int = 0,
     limit: int = 0,
+    wanted: Annotated[str, Query(alias="filter")] = "",
     batches: Annotated[bool, Query(alias="includeBatchMetrics")] = False,
+    without_deleted: Annotated[bool, Query(alias="removeDeletedCheckpoints")] = False,
 ) -> Json:
-    page = trials.workloads(services.store, trial_id, offset, limit, descending=bool(descending))
+    options = ("CHECKPOINT", "VALIDATION", "CHECKPOINT_OR_VALIDATION")
+    option = next(iter(words([wanted], "FILTER_OPTION_", options, enums.WORKLOADS)), "") if wanted else ""
+    kinds = option.lower().split("_or_") if option else trials.WORKLOADS
+    page = trials.workloads(
+        services.store, trial_id, offset, limit, kinds, descending=bool(descending), without_deleted=without_deleted
+    )
     shown: list[Json] = []
     for load in page.items:
         if load.training is not None:
@@ -136,7 +144,7 @@ def checkpoints(
         services.store,
         trial_id=trial_id,
         states=states,
-        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time"),
+        sort_by=sort_key(sort_by_attr, trials.CHECKPOINT_SORTS, "end_time", enums.CHECKPOINTS),
         metric=sort_by_metric,
         descending=descending,
         offset=offset,

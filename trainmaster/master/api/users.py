@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.passwords import UserAnswer, refuse_pages
@@ -117,7 +118,8 @@ def list_users(
     admin: bool | None = None,
     role_ids: Annotated[list[int], Query(alias="roleIdAssignedDirectlyToUser")] = [],  # noqa: B006
 ) -> UsersAnswer:
-    query = UserQuery(name, active, admin, role_ids, sort_key(sort_by, users.SORTS, "id"), bool(descending))
+    key = sort_key(sort_by, users.SORTS, "id", enums.USERS)
+    query = UserQuery(name, active, admin, role_ids, key, bool(descending))
     page = users.list_page(services.store, query, offset, limit)
     return UsersAnswer(users=[User.of(row) for row in page.items], pagination=Pagination.of(page.window))
 
@@ -304,7 +306,8 @@ def list_tokens(
     username: str = "",
     inactive: Annotated[bool, Query(alias="showInactive")] = False,
 ) -> TokensAnswer:
-    query = TokenQuery(ids, username, inactive, sort_key(sort_by, tokens.SORTS, "created_at"), bool(descending))
+    key = sort_key(sort_by, tokens.SORTS, "created_at", enums.TOKENS)
+    query = TokenQuery(ids, username, inactive, key, bool(descending))
     page = tokens.list_page(services.store, caller, query, offset, limit)
     return TokensAnswer(token_info=[TokenInfo.of(row) for row in page.items], pagination=Pagination.of(page.window))
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from trainmaster.config.secrets import masked
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
@@ -137,7 +138,7 @@ def list_workspaces(
         pinned=pinned,
         users=users,
         user_ids=user_ids,
-        sort_by=sort_key(sort_by, workspaces.SORTS, "id"),
+        sort_by=sort_key(sort_by, workspaces.SORTS, "id", enums.WORKSPACES),
         descending=bool(descending),
     )
     page = workspaces.list_page(services.store, caller, query, offset, limit)

@@ -37,6 +37,12 @@ def of_workspace(store: Store, clusters: Clusters, workspace_id: int, offset: in
     return Page(found[window.start : window.end], window)
 
 
+def bound(store: Store) -> frozenset[str]:
+    """The pools that are kept for some workspace."""
+    with store.transaction() as session:
+        return frozenset(session.scalars(select(PoolBinding.pool)))
+
+
 def bind(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
     """Raises Conflict for a workspace that is bound already."""
     _bindable(clusters, pool)

@@ -2,8 +2,9 @@
 
 A filter is `{"filterGroup": {"kind": "group", "conjunction": "and" | "or", "children": [...]}, "showArchived": bool}`;
 a child is a group again or `{"kind": "field", "columnName", "location", "type", "operator", "value"}`. A sort is
-`column=asc,column=desc`. Columns beside the fixed ones: `hp.NAME` (nested ones with dots) and `GROUP.METRIC.STAT` of
-the best trial, where GROUP is training, validation or a metric group and STAT min, max, mean or last.
+`column=asc,column=desc`. Columns beside the fixed ones: `hp.NAME` (nested ones with dots), or `NAME` where the location
+says that it is a hyperparameter, and `GROUP.METRIC.STAT` of the best trial, where GROUP is training, validation or a
+metric group and STAT min, max, mean or last.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ _TEXTS: dict[str, ColumnElement[Any]] = {
     "user": User.__table__.c.username,
 }
 _TIMES: dict[str, ColumnElement[Any]] = {"startTime": _e.start_time, "endTime": _e.end_time}
+_PREFIXES = {"HYPERPARAMETERS": "hp.", "RUN_HYPERPARAMETERS": "hp.", "RUN_METADATA": "metadata."}  # by location
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
 
 
 def _field(field: Json, find: Find) -> ColumnElement[bool]:
-    name, operator, value = str(field.get("columnName") or ""), str(field.get("operator") or "="), field.get("value")
+    name, operator, value = _name(field), str(field.get("operator") or "="), field.get("value")
     column = find(name)
     if operator in ("isEmpty", "notEmpty"):
         empty = column.value == literal([], JSONB) if column.kind == "tags" else column.value.is_(None)
@@ -153,6 +155,13 @@ def _field(field: Json, find: Find) -> ColumnElement[bool]:
     if column.kind == "tags":
         return _about_tags(column, name, operator, value)
     return _compared(column, name, operator, value)
+
+
+def _name(field: Json) -> str:
+    """A hyperparameter is `hp.x`, or `x` where the location says that it is one; a value of the metadata likewise."""
+    name = str(field.get("columnName") or "")
+    prefix = _PREFIXES.get(str(field.get("location") or "").removeprefix("LOCATION_TYPE_"), "")
+    return name if name.startswith(prefix) else prefix + name
 
 
 def _about_tags(column: Column, name: str, operator: str, value: Any) -> ColumnElement[bool]:

@@ -86,7 +86,8 @@ def get(store: Store, experiment_id: int) -> ExperimentView:
 
 @dataclass(frozen=True)
 class ListQuery:
-    """Filters of the list; empty means no restriction. `states` may hold PHASES; `sort_by` is one of SORTS."""
+    """Filters of the list; empty means no restriction. `states` may hold PHASES; `sort_by` is one of SORTS. What is
+    archived with its project or workspace counts as archived, unless one project is asked for."""
 
     archived: bool | None = None
     states: Sequence[str] = ()
@@ -136,6 +137,9 @@ def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit
         statement = statement.where(e.project_id.in_(mine))
     if query.archived is not None:
         statement = statement.where(e.archived == query.archived)
+        if query.archived is False and query.project_id is None:
+            shown = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
+            statement = statement.where(e.project_id.in_(shown.where(~Project.archived, ~Workspace.archived)))
     if query.users or query.user_ids:
         named = [User.username.in_(query.users)] if query.users else []
         statement = statement.where(or_(*named, e.owner_id.in_(query.user_ids)))

@@ -77,11 +77,12 @@ def page(
     limit: int,
     *,
     descending: bool = False,
+    scheduled: bool | None = None,
     external: Sequence[ExternalJob] = (),
     ranks: Mapping[str, QueueRank] = MappingProxyType({}),
 ) -> Page[QueuedJob]:
     """What has not ended in the order in which it was submitted, or is served according to `ranks` (by experiment or
-    task), and after it other people's jobs."""
+    task), and after it other people's jobs. `scheduled`: only what holds resources, or only what waits."""
     with store.transaction() as session:
         found = [*_experiments(session, pool), *_tasks(session, pool)]
     found.sort(key=lambda job: job.submitted_at)
@@ -97,6 +98,7 @@ def page(
         jobs.append(replace(job, priority=rank.priority, weight=rank.weight) if rank else job)
     others = sorted((job for job in external if not pool or job.pool == pool), key=lambda job: job.submitted_at or 0.0)
     jobs += [_external(job) for job in others]
+    jobs = [job for job in jobs if scheduled in (None, job.scheduled)]
     ordered: Sequence[QueuedJob] = jobs[::-1] if descending else jobs
     window = cut(offset, limit, len(ordered))
     return Page(ordered[window.start : window.end], window)

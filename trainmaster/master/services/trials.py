@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,45 +116,66 @@ class Workload:
     checkpoint: Checkpoint | None = None
 
 
-def workloads(store: Store, trial_id: int, offset: int, limit: int, *, descending: bool = False) -> Page[Workload]:
-    """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints."""
+WORKLOADS = ("training", "validation", "checkpoint")
+
+
+def workloads(
+    store: Store,
+    trial_id: int,
+    offset: int,
+    limit: int,
+    kinds: Collection[str] = WORKLOADS,
+    *,
+    descending: bool = False,
+    without_deleted: bool = False,
+) -> Page[Workload]:
+    """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
+    `kinds`: some of WORKLOADS; `without_deleted`: no checkpoints that have been deleted."""
     c = Checkpoint.__table__.c
     with store.transaction() as session:
         if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        counts = [select(func.count()).where(m.trial_id == trial_id, ~m.archived) for m in _WORKLOADS.values()]
-        counts.append(select(func.count()).where(c.trial_id == trial_id))
-        total = sum(session.scalar(count) or 0 for count in counts)
+        parts = _parts(trial_id, kinds, without_deleted=without_deleted)
+        total = sum(session.scalar(select(func.count()).select_from(part.subquery())) or 0 for part in parts)
         window = cut(offset, limit, total)
-        page = session.execute(_history(trial_id, window, descending)).all()
-        stored = stored_reports(session, [row.turn for row in page if row.uuid is None], list(_WORKLOADS))
+        page = session.execute(_history(parts, window, descending)).all()
+        stored = stored_reports(session, [row.turn for row in page if row.uuid is None], list(_REPORTS))
         wanted = [row.uuid for row in page if row.uuid is not None]
         checkpoints = {row.uuid: row for row in session.scalars(select(Checkpoint).where(c.uuid.in_(wanted)))}
     loads = (_workload(stored[r.turn]) if r.uuid is None else Workload(checkpoint=checkpoints[r.uuid]) for r in page)
     return Page(list(loads), window)
 
 
-_WORKLOADS = {kind: METRICS_OF[kind].c for kind in ("training", "validation")}
+_REPORTS = {kind: METRICS_OF[kind].c for kind in ("training", "validation")}
 
 
-def _history(trial_id: int, window: Window, descending: bool) -> Select[int, int, uuid.UUID]:
-    """(steps, turn, uuid) of a window of the trial's history; a report has its id as its turn and no uuid.
-
-    Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
-    """
+def _parts(
+    trial_id: int, kinds: Collection[str], *, without_deleted: bool
+) -> Sequence[Select[int, int, uuid.UUID | None]]:
+    """(steps, turn, uuid) of each kind of workload; a report has its id as its turn and no uuid."""
     c = Checkpoint.__table__.c
     after_reports = literal(2**62, BigInteger) + cast(func.extract("epoch", c.report_time) * 1_000_000, BigInteger)
-    kinds = [
+    parts = [
         select(m.steps.label("steps"), m.id.label("turn"), cast(null(), Uuid).label("uuid")).where(
             m.trial_id == trial_id, ~m.archived
         )
-        for m in _WORKLOADS.values()
+        for kind, m in _REPORTS.items()
+        if kind in kinds
     ]
-    kinds.append(
-        select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid")).where(
-            c.trial_id == trial_id
-        )
-    )
+    if "checkpoint" in kinds:
+        saved = select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid"))
+        saved = saved.where(c.trial_id == trial_id)
+        parts.append(saved.where(c.state != "DELETED") if without_deleted else saved)
+    return parts
+
+
+def _history(
+    kinds: Sequence[Select[int, int, uuid.UUID | None]], window: Window, descending: bool
+) -> Select[int, int, uuid.UUID | None]:
+    """A window of all kinds together.
+
+    Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
+    """
 
     def in_order(columns: Any) -> list[Any]:
         return [column.desc() if descending else column for column in (columns.steps, columns.turn)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import case, func, or_, select
 from sqlalchemy.dialects.postgresql import JSONB
 
 from trainmaster.master.db.standalone import Standalone
@@ -155,9 +155,10 @@ def queue_stats(store: Store) -> dict[str, list[tuple[dt.date, float]]]:
 
 
 def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
-    """Attempts that have not ended, with the name, the priority and the ports of their experiment or task; of these
-    workspaces, or of all."""
-    name = func.coalesce(Experiment.name, Standalone.description)
+    """Attempts that have not ended, with a name, and with the priority and the ports of their experiment or task; of
+    these workspaces, or of all. Scripts look for an experiment's number in the names of its trials."""
+    trial = func.format("Trial %s (Experiment %s)", Trial.id, Trial.experiment_id)
+    name = case((Trial.id.is_not(None), trial), else_=Standalone.description)
     config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)
     query = (
         select(Allocation, name, config["resources"]["priority"], config["environment"]["proxy_ports"])

@@ -1,0 +1,74 @@
+"""Reads requests as grpc-gateway, which Determined answers with, reads them: before FastAPI sees them.
+
+A query parameter is known by its name in the protocol (`user_ids`) and by its name in JSON (`userIds`), at each of its
+levels; of a parameter that is no list, the first value counts. A body is JSON whatever its Content-Type says: here that
+is so for what `curl -d` sends, as long as no browser can have sent it with its user's cookie.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from trainmaster.master.api.dependencies import in_header
+
+PREFIXES = ("/api/v1/", "/api/x1/")  # whatever else is served has names of its own
+LISTS = frozenset(
+    (
+        *("agentIds", "allocationIds", "containerIds", "experimentIdFilter.incl", "experimentIdFilter.notIn", "ids"),
+        *("labels", "levels", "metricIds", "metricNames", "rankIds", "resourcePools", "roleIdAssignedDirectlyToUser"),
+        *("sources", "states", "stdtypes", "tokenIds", "trialIds", "userIds", "users", "workspaceIds"),
+        *("workspaceNames", "timeSeriesFilter.integerRange.incl", "timeSeriesFilter.integerRange.notIn"),
+    )
+)
+_FORM = "application/x-www-form-urlencoded"
+_OF_BROWSERS = ("cookie", "origin", "referer", "sec-fetch-site", "sec-fetch-mode")
+
+
+class Gateway:
+    """The ASGI application before FastAPI."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith(PREFIXES):
+            # In place: whoever stands before reads what is left in the scope.
+            scope["query_string"], scope["headers"] = in_json_names(scope["query_string"]), _as_json(scope)
+        await self._app(scope, receive, send)
+
+
+def in_json_names(query: bytes) -> bytes:
+    """The query with each parameter under its JSON name."""
+    if not query:
+        return query
+    kept: list[tuple[str, str]] = []
+    seen = set()
+    for key, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        name = json_name(key)
+        if name in LISTS or name not in seen:
+            kept.append((name, value))
+        seen.add(name)
+    return urlencode(kept).encode()
+
+
+def json_name(name: str) -> str:
+    """`experiment_id_filter.not_in` as `experimentIdFilter.notIn`; a JSON name as it is."""
+    head, *rest = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+def _as_json(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers without the Content-Type of a form where a program says that: FastAPI takes such a body for JSON.
+
+    What a browser sends keeps it. A page elsewhere can have one send forms, with its user's cookie or to log its user
+    in as somebody else; such a request holds one of the headers that browsers add, and no token in a header."""
+    found: list[tuple[bytes, bytes]] = scope["headers"]
+    request = HTTPConnection(scope)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        return found
+    if not in_header(request) and any(name in request.headers for name in _OF_BROWSERS):
+        return found
+    return [(name, value) for name, value in found if name != b"content-type"]
