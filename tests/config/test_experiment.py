@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from trainmaster.config.environment import DEFAULT_IMAGE, DEFAULT_ROCM_IMAGE
-from trainmaster.config.experiment import ExperimentConfig, apply_overrides, parse_experiment
+from trainmaster.config.experiment import ExperimentConfig, apply_overrides, parse_experiment, without_effect
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.source import read
+from trainmaster.config.policies import Policy, governed
+from trainmaster.config.source import read, write
 
 STORAGE = "checkpoint_storage: {type: shared_fs, host_path: /ckpt}\n"
 MINIMAL = "entrypoint: python3 train.py\nsearcher: {name: single, metric: loss}\n" + STORAGE
@@ -212,7 +213,6 @@ BAD: list[tuple[str, list[str]]] = [
     ("resources: 4", [":4: resources: a mapping (key: value) is wanted, found the number 4"]),
     ("resources:\n  slots_per_trail: 4",
      [":5: resources.slots_per_trail: unknown key; did you mean slots_per_trial?"]),
-    ("resources: {slots: 2}", [":4: resources.slots: is for commands and notebooks; an experiment takes slots_per_trial"]),
     ("resources: {slots_per_trial: -2}", [":4: resources.slots_per_trial: must be at least 0, found -2"]),
     ("resources: {priority: 100}", [":4: resources.priority: must be at most 99, found 100"]),
     ("resources: {shm_size: 4 apples}",
@@ -245,7 +245,7 @@ BAD: list[tuple[str, list[str]]] = [
     ("profiling: {begin_on_batch: 5, end_after_batch: 4}",
      [":4: profiling.end_after_batch: must be at least begin_on_batch (5), found 4"]),
     ("reproducibility: {experiment_seed: -1}", [":4: reproducibility.experiment_seed: must be at least 0, found -1"]),
-    ("retention_policy: {}", [":4: retention_policy.log_retention_days: is required"]),
+    ("retention_policy: {}", [":4: retention_policy.log_retention_days: is required: how many days task logs stay, -1 for ever"]),
     ("retention_policy: {log_retention_days: 40000}",
      [":4: retention_policy.log_retention_days: must be at most 32767, found 40000"]),
     ("optimizations: {mixed_precision: O4}",
@@ -299,7 +299,7 @@ BAD_SEARCHERS: list[tuple[str, list[str]]] = [
      [":2: searcher.name: the searcher custom is no longer run; create experiments with the searcher single from your code"]),
     ("{name: single}", [":2: searcher.metric: is required: the validation metric that trials are compared by"]),
     ("{name: random, metric: m, max_trails: 3}",
-     [":2: searcher.max_trials: is required", ":2: searcher.max_trails: unknown key; did you mean max_trials?"]),
+     [":2: searcher.max_trials: is required for random: how many trials there are in all", ":2: searcher.max_trails: unknown key; did you mean max_trials?"]),
     ("{name: random, metric: m, max_trials: 0}", [":2: searcher.max_trials: must be at least 1, found 0"]),
     ("{name: single, metric: m, max_trials: 3}",
      [":2: searcher.max_trials: unknown key; the keys here are max_length, metric, name, smaller_is_better, "
@@ -332,7 +332,10 @@ BAD_STORAGES: list[tuple[str, str]] = [
     ("{host_path: /x}", ".type: is required; one of shared_fs, directory, s3, gcs, azure"),
     ("{type: share_fs, host_path: /x}", ".type: there is no storage type 'share_fs'; did you mean shared_fs?"),
     ("{type: hdfs}", ".type: the storage hdfs is no longer supported; use shared_fs, directory, s3, gcs or azure"),
-    ("{type: shared_fs}", ".host_path: is required"),
+    ("{type: shared_fs}", ".host_path: is required for shared_fs: the folder that all nodes see"),
+    ("{type: s3}", ".bucket: is required for s3: the bucket that holds the checkpoints"),
+    ("{type: gcs}", ".bucket: is required for gcs: the bucket that holds the checkpoints"),
+    ("{type: directory}", ".container_path: is required for directory: the folder that is there in every container"),
     ("{type: shared_fs, host_path: x}", ".host_path: must be an absolute path (it starts with /), found 'x'"),
     ("{type: shared_fs, host_path: /x, storage_path: ../y}", ".storage_path: must lie below host_path (/x), found '../y'"),
     ("{type: shared_fs, host_path: /x, storage_path: /xy}", ".storage_path: must lie below host_path (/x), found '/xy'"),
@@ -381,6 +384,105 @@ def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_file() -> 
     assert [complaint.partition(": ")[0] for complaint in found] == [":1", ":2", ":4", ":6", ":7", "", ""]
     assert found[1] == ":2: searcher.metric: is required: the validation metric that trials are compared by"
     assert found[3] == ":6: hyperparameters.a.count: is required for a grid search: how many values to try"
+
+
+SEARCH = {"name": "single", "metric": "m"}
+SITE: dict[str, Any] = {"entrypoint": "x", "searcher": SEARCH}
+
+
+@pytest.mark.parametrize(
+    ("part", "below", "whole"),
+    [
+        (
+            {"checkpoint_storage": {"type": "shared_fs", "storage_path": "sub"}},
+            {"checkpoint_storage": {"type": "shared_fs", "host_path": "/c"}},
+            {"type": "shared_fs", "host_path": "/c", "storage_path": "sub"},
+        ),
+        (
+            {"checkpoint_storage": {"type": "azure"}},
+            {"checkpoint_storage": {"type": "azure", "container": "c", "account_url": "u"}},
+            {"type": "azure", "container": "c", "account_url": "u"},
+        ),
+        (
+            {"checkpoint_storage": {"type": "s3", "prefix": "p"}},
+            {"checkpoint_storage": {"type": "s3", "bucket": "b"}},
+            {"type": "s3", "bucket": "b", "prefix": "p"},
+        ),
+        (
+            {"searcher": {"name": "random"}},
+            {"searcher": {"name": "random", "max_trials": 3, "metric": "m"}},
+            {"name": "random", "max_trials": 3, "metric": "m"},
+        ),
+        (
+            {"searcher": {"name": "async_halving", "num_rungs": 2, "max_time": 3, "time_metric": "t"}},
+            {"searcher": {"name": "async_halving", "max_trials": 3, "metric": "m"}},
+            {"num_rungs": 2, "max_trials": 3, "metric": "m"},
+        ),
+        (
+            {"searcher": {"name": "single"}},
+            {"searcher": {"metric": "m", "smaller_is_better": False}},
+            {"name": "single", "metric": "m", "smaller_is_better": False},
+        ),
+        ({"searcher": {"metric": "m"}}, {"searcher": {"name": "single"}}, {"name": "single", "metric": "m"}),
+        (
+            {"retention_policy": {}},
+            {"retention_policy": {"log_retention_days": 3}},
+            {"log_retention_days": 3},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("apart", ["a file and the site's defaults", "two of the site's defaults", "a policy"])
+def test_a_part_is_judged_when_all_is_merged(
+    part: dict[str, Any], below: dict[str, Any], whole: dict[str, Any], apart: str
+) -> None:
+    usual = {**SITE, "checkpoint_storage": {"type": "directory", "container_path": "/c"}}
+    for key in part:
+        usual.pop(key, None)
+    match apart:
+        case "a policy":
+            draft = parse_experiment(write({**usual, **part}), invariants=[below])
+            found = governed(draft, [Policy("the site", below)])
+        case "two of the site's defaults":
+            found = parse_experiment(write(usual), defaults=[part, below])
+        case _:
+            found = parse_experiment(write({**usual, **part}), defaults=[below])
+    (key,) = part
+    assert whole.items() <= found.to_json()[key].items()
+    with pytest.raises(ConfigError):
+        parse_experiment(write({**usual, **part}))
+
+
+def test_a_policy_may_not_leave_a_part_that_is_not_whole() -> None:
+    whole = parse_experiment(write({**SITE, "checkpoint_storage": {"type": "directory", "container_path": "/c"}}))
+    with pytest.raises(ConfigError, match=r"checkpoint_storage\.bucket: is required for s3"):
+        governed(whole, [Policy("the site", {"checkpoint_storage": {"type": "s3"}})])
+
+
+def test_a_part_that_is_wrong_in_the_whole_is_refused_where_it_stands() -> None:
+    text = "entrypoint: x\nsearcher: {name: single, metric: m}\ncheckpoint_storage:\n  type: shared_fs\n  storage_path: /d\n"
+    with pytest.raises(ConfigError, match=r":5: checkpoint_storage.storage_path: must lie below host_path \(/c\)"):
+        parse_experiment(text, defaults=[{"checkpoint_storage": {"type": "shared_fs", "host_path": "/c"}}])
+
+
+def test_keys_without_effect_are_told() -> None:
+    text = MINIMAL + "resources: {slots: 2, slots_per_trial: 1}\ndata_layer: {type: shared_fs}\nsecurity: null\n"
+    assert parse_experiment(text).resources.slots_per_trial == 1
+    assert without_effect(text) == [
+        "experiment.yaml:5: data_layer: has no effect in an experiment.",
+        "experiment.yaml:4: resources.slots: has no effect in an experiment.",
+    ]
+    assert without_effect(MINIMAL) == []
+
+
+def test_a_grid_looks_into_lists() -> None:
+    text = (
+        "entrypoint: x\nsearcher: {name: grid, metric: m}\nhyperparameters:\n"
+        "  a: [1, {type: int, minval: 1, maxval: 2}, [{g: {type: log, base: 2, minval: 1, maxval: 2}}]]\n" + STORAGE
+    )
+    assert complaints(text) == [
+        ":4: hyperparameters.a[1].count: is required for a grid search: how many values to try",
+        ":4: hyperparameters.a[2][0].g.count: is required for a grid search: how many values to try",
+    ]
 
 
 def test_a_grid_needs_counts_at_every_depth() -> None:

@@ -50,6 +50,18 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
         {"resources": {"devices": [{"host_path": "/a", "container_path": "/x"}]}},
     ),
     (
+        "log policies without a name by all that they say",
+        {"log_policies": [{"pattern": "p", "action": "exclude_node"}, {"pattern": "q", "action": "exclude_node"}]},
+        {"log_policies": [{"pattern": "p", "action": "cancel_retries"}, {"pattern": "p", "action": "exclude_node"}]},
+        {
+            "log_policies": [
+                {"pattern": "p", "action": "exclude_node"},
+                {"pattern": "q", "action": "exclude_node"},
+                {"pattern": "p", "action": "cancel_retries"},
+            ]
+        },
+    ),
+    (
         "log policies by name",
         {"log_policies": [{"name": "a", "pattern": None}, {"pattern": "p", "action": "exclude_node"}]},
         {"log_policies": [{"name": "a", "pattern": "x"}, {"name": "b", "pattern": "y"}]},

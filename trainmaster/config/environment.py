@@ -152,8 +152,8 @@ Devices = list[Annotated[Device, BeforeValidator(_device)]]
 class Resources(Section):
     """The `resources` section."""
 
-    ignored: ClassVar[frozenset[str]] = frozenset({"agent_label"})
-    refused: ClassVar[dict[str, str]] = {"slots": "is for commands and notebooks; an experiment takes slots_per_trial"}
+    ignored: ClassVar[frozenset[str]] = frozenset({"agent_label", "slots"})
+    """`slots` is for commands and notebooks, and stands in templates that experiments share with them."""
 
     slots_per_trial: Natural = 1
     max_slots: Natural | None = None

@@ -6,7 +6,7 @@ lines. What comes out is complete: overrides, the site's defaults and the schema
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -16,13 +16,14 @@ from .hyperparameters import Hyperparameters, without_count
 from .merge import merge
 from .messages import Complaint, ConfigError, in_words
 from .overrides import override
+from .searcher import IGNORED as SEARCHER_IGNORED
 from .searcher import Length, Searcher
+from .searcher import incomplete as incomplete_searcher
 from .shapes import Line, Name, Natural, Positive, Section, Text, Whole, wrong
 from .source import Document, read, write
 from .storage import CheckpointStorage
+from .storage import incomplete as incomplete_storage
 from .validation import check, in_order
-
-HALVING = ("adaptive_asha", "async_halving")
 
 
 def entrypoint_of(value: Any) -> Any:
@@ -43,7 +44,7 @@ def _unique(values: list[str]) -> list[str]:
 class Retention(Section):
     """How long task logs stay: days, -1 for ever."""
 
-    log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)]
+    log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)] | None = None
 
 
 class Profiling(Section):
@@ -184,6 +185,7 @@ def parse_experiment(
     source: str = "experiment.yaml",
     defaults: Sequence[Mapping[str, Any]] = (),
     overrides: Sequence[str] = (),
+    invariants: Sequence[Mapping[str, Any]] = (),
 ) -> ExperimentConfig:
     """The complete configuration of an experiment.
 
@@ -192,22 +194,48 @@ def parse_experiment(
         source: what the text is called in complaints, as a rule its file name.
         defaults: partial configurations that fill what the text leaves open, the most important first.
         overrides: `key.path=value`, each stronger than the text.
+        invariants: what policies will say (`policies.governed`), so that it may be missing here, the most important
+            first.
 
     Raises:
         ConfigError: with everything that is wrong, in the order of the file.
     """
     document = read(text, source)
     override(document, overrides)
-    given, complaints = check(ExperimentConfig, document.data, document)
-    site = _merged_defaults(defaults)
-    merged = merge(given.given(), site) if given else _plausible(document.data, site)
-    complaints += _incomplete(merged, document, {c.path for c in complaints})
+    merged, complaints = _merged(document, defaults)
+    governed = merge(_merged_defaults(invariants, "the configuration policies"), merged)
+    complaints += incomplete(governed, document, {c.path for c in complaints})
     if complaints:
         raise ConfigError(in_order(complaints), source)
-    whole, complaints = check(ExperimentConfig, merged, document)
-    if whole is None:
-        raise ConfigError(complaints, source)
-    return whole
+    return _whole(merged, document)
+
+
+def parse_unfinished(
+    text: str, *, source: str = "experiment.yaml", defaults: Sequence[Mapping[str, Any]] = ()
+) -> ExperimentConfig:
+    """The same where more defaults are to come: something may be missing. Raises ConfigError; where anything is wrong,
+    also with what is missing so far."""
+    document = read(text, source)
+    merged, complaints = _merged(document, defaults)
+    if complaints:
+        complaints += incomplete(merged, document, {c.path for c in complaints})
+        raise ConfigError(in_order(complaints), source)
+    return _whole(merged, document)
+
+
+def without_effect(text: str, *, source: str = "experiment.yaml") -> list[str]:
+    """The keys of a text that are read and forgotten, a sentence each. Raises ConfigError."""
+    document = read(text, source)
+    return [f"{document.complain(path, 'has no effect in an experiment')}." for path in forgotten(document.data)]
+
+
+def forgotten(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Where keys stand that mean nothing, or nothing any more."""
+    yield from ((key,) for key in data if key in ExperimentConfig.ignored and data[key] is not None)
+    for section, ignored in (("resources", Resources.ignored), ("searcher", SEARCHER_IGNORED)):
+        inner = data.get(section)
+        if isinstance(inner, Mapping):
+            yield from ((section, key) for key in inner if key in ignored and inner[key] is not None)
 
 
 def apply_overrides(text: str, overrides: Sequence[str]) -> str:
@@ -217,10 +245,24 @@ def apply_overrides(text: str, overrides: Sequence[str]) -> str:
     return write(document.data)
 
 
-def _merged_defaults(defaults: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _merged(document: Document, defaults: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Complaint]]:
+    """A file with the defaults below it, and what is wrong with the file."""
+    given, complaints = check(ExperimentConfig, document.data, document)
+    site = _merged_defaults(defaults, "the site's defaults")
+    return merge(given.given(), site) if given else _plausible(document.data, site), complaints
+
+
+def _whole(merged: Mapping[str, Any], document: Document) -> ExperimentConfig:
+    whole, complaints = check(ExperimentConfig, merged, document)
+    if whole is None:
+        raise ConfigError(complaints, document.source)
+    return whole
+
+
+def _merged_defaults(defaults: Iterable[Mapping[str, Any]], name: str) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for fragment in defaults:
-        document = Document("the site's defaults", dict(fragment))
+        document = Document(name, dict(fragment))
         config, complaints = check(ExperimentConfig, document.data, document)
         if config is None:
             raise ConfigError(complaints, document.source)
@@ -240,8 +282,10 @@ def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _incomplete(config: Mapping[str, Any], document: Document, known: set[tuple[str | int, ...]]) -> list[Complaint]:
-    """What is still missing, or cannot be run, once the defaults are in. Places in `known` have their complaint."""
+def incomplete(
+    config: Mapping[str, Any], document: Document, known: Set[tuple[str | int, ...]] = frozenset()
+) -> list[Complaint]:
+    """What is still missing, or cannot be run, once all is merged. Places in `known` have their complaint."""
     found: list[Complaint] = []
 
     def complain(message: str, *path: str | int) -> None:
@@ -253,25 +297,20 @@ def _incomplete(config: Mapping[str, Any], document: Document, known: set[tuple[
     storage = config.get("checkpoint_storage")
     if storage is None or (isinstance(storage, Mapping) and storage.get("type") is None):
         complain("is required: neither the file nor the master's configuration says it", "checkpoint_storage")
+    elif isinstance(storage, Mapping):
+        for key, message in incomplete_storage(storage):
+            complain(message, "checkpoint_storage", *key)
+    retention = config.get("retention_policy")
+    if isinstance(retention, Mapping) and retention.get("log_retention_days") is None:
+        complain("is required: how many days task logs stay, -1 for ever", "retention_policy", "log_retention_days")
     searcher = config.get("searcher")
     if searcher is None:
         complain("is required, such as {name: single, metric: validation_loss}", "searcher")
     elif isinstance(searcher, Mapping):
-        name = searcher.get("name")
-        if searcher.get("metric") is None:
-            complain("is required: the validation metric that trials are compared by", "searcher", "metric")
-        for key, what in (
-            ("max_time", "how long a trial trains at most, in units of time_metric"),
-            (
-                "time_metric",
-                "the validation metric that says how long a trial has trained, such as epochs",
-            ),
-        ):
-            if name in HALVING and searcher.get(key) is None:
-                since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
-                complain(f"is required for {name}: {what}{since}", "searcher", key)
+        for name, message in incomplete_searcher(searcher):
+            complain(message, "searcher", name)
         space = config.get("hyperparameters")
-        if name == "grid" and isinstance(space, Mapping):
+        if searcher.get("name") == "grid" and isinstance(space, Mapping):
             for path in without_count(space, ("hyperparameters",)):
                 complain("is required for a grid search: how many values to try", *path, "count")
     return found

@@ -133,11 +133,20 @@ Hyperparameters = Annotated[dict[str, Hyperparameter], BeforeValidator(_is_mappi
 
 
 def without_count(space: Mapping[str, Any], path: Path) -> Iterator[Path]:
-    """The places in a JSON space where a grid search misses a `count`."""
+    """The places in a JSON space where a grid search misses a `count`; also inside of lists, which are constants."""
     for name, value in space.items():
-        if not isinstance(value, Mapping):
-            continue
-        if value.get("type") is None:
-            yield from without_count(value, (*path, name))
-        elif value["type"] in ("int", "double", "log") and value.get("count") is None:
-            yield (*path, name)
+        yield from _without_count(value, (*path, name))
+
+
+def _without_count(value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _without_count(inner, (*path, index))
+    elif isinstance(value, Mapping):
+        kind = value.get("type")
+        if kind is None:
+            yield from without_count(value, path)
+        elif kind == "const" and isinstance(value.get("val"), list):
+            yield from _without_count(value["val"], path)
+        elif kind in ("int", "double", "log") and value.get("count") is None:
+            yield path

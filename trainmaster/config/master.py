@@ -17,7 +17,7 @@ from .networks import Network, ServicesUrl
 from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
 from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
 from .source import Document, read
-from .storage import CheckpointStorage
+from .storage import CheckpointStorage, incomplete
 from .task_container import BUILT_IN, ContainerSettings, TaskContainerDefaults
 from .validation import check, in_order
 
@@ -152,7 +152,6 @@ _SUPERFLUOUS = (
     "scim",
     "root",
     "hpimportance",
-    "launch_error",
     "ui_customization",
     "integrations",
     "reserved_ports",
@@ -182,6 +181,8 @@ class MasterConfig(Section):
     """How jobs reach the master; None: derived from host and port."""
     longest_poll: float = Field(default=60.0, ge=1, le=3600)
     """Seconds that a request may stay open without an answer; less than proxies on the way allow."""
+    launch_error: bool = True
+    """Whether a request for more slots than its pool has is refused; false: it waits, and its user is warned."""
     limits: Limits = Limits()
     resource_manager: ResourceManager = LocalManager(type="local")
     additional_resource_managers: list[ResourceManager] = Field(default_factory=list)
@@ -303,6 +304,10 @@ def parse_master(text: str, *, source: str = "master.yaml") -> MasterConfig:
     config, complaints = check(MasterConfig, document.data, document)
     if config is None:
         raise ConfigError(complaints, source)
+    if config.checkpoint_storage is not None:
+        lacks = incomplete(config.checkpoint_storage.model_dump())
+        if missing := [document.complain(("checkpoint_storage", *key), message) for key, message in lacks]:
+            raise ConfigError(missing, source)
     config._warnings.extend(map(str, in_order(_superfluous(document, config))))
     return config
 

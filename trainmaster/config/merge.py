@@ -56,9 +56,9 @@ def _as_set(first: list[Any], second: list[Any]) -> list[Any]:
 
 
 def _by(key: str, first: list[Config], second: list[Config]) -> list[Config]:
-    """Entries that share `key` are the same thing; those without one are all kept."""
-    known = {entry.get(key) for entry in first} - {None}
-    return [*first, *(entry for entry in second if entry.get(key) not in known)]
+    """Entries that share `key` are the same thing, as are equal ones without it."""
+    named = {entry.get(key) for entry in first} - {None}
+    return [*first, *(entry for entry in second if entry.get(key) not in named and entry not in first)]
 
 
 def _union(tag: str, common: frozenset[str], first: Config, second: Config) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .experiment import ExperimentConfig
+from .experiment import ExperimentConfig, incomplete
 from .merge import merge
 from .messages import Complaint, ConfigError
 from .shapes import Natural, Section, Whole
@@ -94,6 +94,8 @@ def governed(config: C, policies: Sequence[Policy]) -> C:
         whole, complaints = check(model, merged, document)
         if whole is None:
             raise ConfigError(complaints, document.source)
+        if isinstance(whole, ExperimentConfig) and (missing := incomplete(merged, document)):
+            raise ConfigError(missing, document.source)
         merged = whole.to_json()
     refused = [word for policy in policies for word in _refused(policy, merged)]
     if refused:

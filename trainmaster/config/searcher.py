@@ -1,8 +1,10 @@
-"""The `searcher` section: one model per method that is run."""
+"""The `searcher` section: one model per method that is run. What a file leaves open a template may say, so that nothing
+is required of a part: `incomplete` judges the whole."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_serializer, model_validator
 
@@ -54,8 +56,11 @@ SearcherLength = Annotated[
 ]
 
 
+IGNORED = frozenset({"stop_once"})
+
+
 class _Common(Section):
-    ignored: ClassVar[frozenset[str]] = frozenset({"stop_once"})
+    ignored: ClassVar[frozenset[str]] = IGNORED
 
     metric: Name | None = None
     smaller_is_better: bool = True
@@ -64,11 +69,11 @@ class _Common(Section):
     max_length: SearcherLength | None = None
     """How releases before 0.38 told a trial how long to train; the master does not use it."""
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.source_trial_id is not None and self.source_checkpoint_uuid is not None:
-            raise wrong("cannot be set together with source_trial_id; keep one", "source_checkpoint_uuid")
-        return self
+
+class Unnamed(_Common):
+    """What all methods have in common, for the method that a template or the site's defaults name."""
+
+    name: None = None
 
 
 class Single(_Common):
@@ -81,7 +86,7 @@ class Random(_Common):
     """Independent random points."""
 
     name: Literal["random"]
-    max_trials: Positive
+    max_trials: Positive | None = None
     max_concurrent_trials: Natural = 16
 
 
@@ -93,7 +98,7 @@ class GridSearcher(_Common):
 
 
 class _Halving(_Common):
-    max_trials: Positive
+    max_trials: Positive | None = None
     max_concurrent_trials: Natural = 16
     divisor: float = Field(default=4.0, gt=1)
     max_time: Positive | None = None
@@ -104,7 +109,7 @@ class AsyncHalving(_Halving):
     """One bracket of ASHA."""
 
     name: Literal["async_halving"]
-    num_rungs: Positive
+    num_rungs: Positive | None = None
 
 
 class AdaptiveAsha(_Halving):
@@ -114,6 +119,33 @@ class AdaptiveAsha(_Halving):
     mode: Literal["aggressive", "standard", "conservative"] = "standard"
     max_rungs: Positive = 5
     bracket_rungs: list[Annotated[Whole, Field(ge=1)]] = Field(default_factory=list)
+
+
+_MAX_TRIALS = ("max_trials", "how many trials there are in all")
+_TIMES = (
+    ("max_time", "how long a trial trains at most, in units of time_metric"),
+    ("time_metric", "the validation metric that says how long a trial has trained, such as epochs"),
+)
+_REQUIRED = {
+    "random": (_MAX_TRIALS,),
+    "async_halving": (_MAX_TRIALS, ("num_rungs", "how many rungs the bracket has"), *_TIMES),
+    "adaptive_asha": (_MAX_TRIALS, *_TIMES),
+}
+
+
+def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a section that nothing is merged into any more lacks: the key, and a sentence."""
+    name = searcher.get("name")
+    if name is None:
+        yield "name", f"is required; one of {', '.join(NAMES)}"
+    if searcher.get("metric") is None:
+        yield "metric", "is required: the validation metric that trials are compared by"
+    if searcher.get("source_trial_id") is not None and searcher.get("source_checkpoint_uuid") is not None:
+        yield "source_checkpoint_uuid", "cannot be set together with source_trial_id; keep one"
+    for key, what in _REQUIRED.get(str(name), ()):
+        if searcher.get(key) is None:
+            since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
+            yield key, f"is required for {name}: {what}{since}"
 
 
 NAMES = ("single", "random", "grid", "adaptive_asha", "async_halving")
@@ -126,6 +158,8 @@ _GONE = {
 
 
 def _known(value: Any) -> Any:
+    if isinstance(value, dict) and value.get("name") is None and value.keys() <= {*Unnamed.model_fields}:
+        return value
     return value if isinstance(value, _Common) else pick(value, "name", dict.fromkeys(NAMES), _GONE, "searcher")
 
 
@@ -134,7 +168,8 @@ Searcher = Annotated[
     | Annotated[Random, Tag("<random>")]
     | Annotated[GridSearcher, Tag("<grid>")]
     | Annotated[AsyncHalving, Tag("<async_halving>")]
-    | Annotated[AdaptiveAsha, Tag("<adaptive_asha>")],
+    | Annotated[AdaptiveAsha, Tag("<adaptive_asha>")]
+    | Annotated[Unnamed, Tag("<None>")],
     Discriminator(tag_of("name")),
     BeforeValidator(_known),
 ]

@@ -1,8 +1,13 @@
-"""The `checkpoint_storage` section: where checkpoints live, and how many of them stay."""
+"""The `checkpoint_storage` section: where checkpoints live, and how many of them stay.
+
+What a file leaves open the site's defaults may say, so that nothing beside the type is required of a part: `incomplete`
+judges the whole.
+"""
 
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Tag, model_validator
@@ -26,7 +31,7 @@ class SharedFs(_Common):
     """A folder that all nodes see under the same path."""
 
     type: Literal["shared_fs"]
-    host_path: AbsolutePath
+    host_path: AbsolutePath | None = None
     storage_path: Line | None = None
     propagation: Line = "rprivate"
     container_path: Line | None = None
@@ -35,19 +40,18 @@ class SharedFs(_Common):
 
     @model_validator(mode="after")
     def _below(self) -> Self:
-        if self.storage_path is not None:
-            root = os.path.normpath(self.host_path)
+        if self.storage_path is not None and (self.host_path is not None or not self.storage_path.startswith("/")):
+            root = os.path.normpath(self.host_path or "/the/host_path")
             full = os.path.normpath(os.path.join(root, self.storage_path))
             if full != root and not full.startswith(root.rstrip("/") + "/"):
-                raise wrong(
-                    f"must lie below host_path ({self.host_path}), found {self.storage_path!r}",
-                    "storage_path",
-                )
+                where = f"host_path ({self.host_path})" if self.host_path else "host_path"
+                raise wrong(f"must lie below {where}, found {self.storage_path!r}", "storage_path")
         return self
 
     @property
     def root(self) -> str:
         """The folder that holds one folder per checkpoint, on the host."""
+        assert self.host_path is not None, "only a complete storage has a root"
         return os.path.normpath(os.path.join(self.host_path, self.storage_path or ""))
 
 
@@ -55,14 +59,14 @@ class Directory(_Common):
     """A path that is there in every container without our doing."""
 
     type: Literal["directory"]
-    container_path: Name
+    container_path: Name | None = None
 
 
 class S3(_Common):
     """A bucket of Amazon S3 or of what speaks its protocol."""
 
     type: Literal["s3"]
-    bucket: Name
+    bucket: Name | None = None
     access_key: Line | None = None
     secret_key: Line | None = None
     endpoint_url: Line | None = None
@@ -73,7 +77,7 @@ class Gcs(_Common):
     """A bucket of Google Cloud Storage."""
 
     type: Literal["gcs"]
-    bucket: Name
+    bucket: Name | None = None
     prefix: Prefix | None = None
 
 
@@ -81,19 +85,38 @@ class Azure(_Common):
     """A container of Azure Blob Storage."""
 
     type: Literal["azure"]
-    container: Name
+    container: Name | None = None
     connection_string: Line | None = None
     account_url: Line | None = None
     credential: Line | None = None
 
     @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
-        if (self.connection_string is None) == (self.account_url is None):
-            found = "none" if self.account_url is None else "both"
-            raise wrong(f"needs exactly one of connection_string and account_url, found {found}")
+    def _credential_fits(self) -> Self:
         if self.credential is not None and self.connection_string is not None:
             raise wrong("goes with account_url, not with connection_string; remove it", "credential")
         return self
+
+
+_REQUIRED = {
+    "shared_fs": ("host_path", "the folder that all nodes see"),
+    "directory": ("container_path", "the folder that is there in every container"),
+    "s3": ("bucket", "the bucket that holds the checkpoints"),
+    "gcs": ("bucket", "the bucket that holds the checkpoints"),
+    "azure": ("container", "the blob container that holds the checkpoints"),
+}
+
+
+def incomplete(storage: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What a section that nothing is merged into any more lacks: the key below it, and a sentence."""
+    kind = str(storage.get("type"))
+    if kind not in _REQUIRED:
+        return
+    key, what = _REQUIRED[kind]
+    if storage.get(key) is None:
+        yield (key,), f"is required for {kind}: {what}"
+    ways = [name for name in ("connection_string", "account_url") if storage.get(name) is not None]
+    if kind == "azure" and len(ways) != 1:
+        yield (), f"needs exactly one of connection_string and account_url, found {'both' if ways else 'none'}"
 
 
 TYPES = ("shared_fs", "directory", "s3", "gcs", "azure")

@@ -56,7 +56,7 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
             cluster.dispatcher.close()
         yield from _shared_folder(cluster, job_root_of(manager, data))
     storage = config.checkpoint_storage
-    if isinstance(storage, SharedFs):
+    if isinstance(storage, SharedFs) and storage.host_path is not None:
         yield from _writable("checkpoint_storage", Path(storage.host_path))
     yield from exposure.findings(config, data)
 

@@ -185,6 +185,7 @@ def make_services(
         open_services=config.unauthenticated_services,
         webhook_networks=networks(config.webhooks.allow_networks),
         master_anchors=(lambda: tls.anchors) if tls is not None else (lambda: ""),
+        launch_error=config.launch_error,
         data=data,
     )
     enforce(config.limits)

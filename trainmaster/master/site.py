@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Manager = LocalManager | SlurmManager | PbsManager | AgentManager | PluginManager
 FIXED = (
     *("port", "host", "data", "db", "security", "cluster_name", "master_url", "webhooks", "trusted_proxies"),
-    *("services_url", "services_port", "services_networks", "unauthenticated_services"),
+    *("services_url", "services_port", "services_networks", "unauthenticated_services", "launch_error"),
 )
 """Keys that are read once, when the master starts."""
 

@@ -15,7 +15,7 @@ from trainmaster.master.api.experiments import File
 from trainmaster.master.api.parameters import Descending, Strings, sort_key
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, Pagination, rfc3339
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import accounts, idle, queue_control, standalone, task_creation
+from trainmaster.master.services import accounts, feasibility, idle, queue_control, standalone, task_creation
 from trainmaster.master.services.context import ContextFile
 from trainmaster.master.services.errors import Forbidden
 from trainmaster.master.services.identity import Caller
@@ -170,7 +170,8 @@ class Family:
             services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
         )
         view = standalone.get(services.store, task_id)
-        return {**self.answer(view, caller, services), "config": masked(view.row.config), "warnings": []}
+        warnings = feasibility.launch_warnings(services.clusters, view.row.config)
+        return {**self.answer(view, caller, services), "config": masked(view.row.config), "warnings": warnings}
 
     def order(self, body: Launch) -> TaskOrder:
         shows = (body.experiment_ids, body.trial_ids) if isinstance(body, LaunchTensorboard) else ((), ())
@@ -239,7 +240,8 @@ def launch_notebook(body: Launch, services: UsesServices, caller: UserCaller) ->
         return NOTEBOOKS.launch(body, services, caller)
     order = NOTEBOOKS.order(body)
     plan = task_creation.plan(services.store, services.settings, services.clusters, services.defaults, caller, order)
-    return {"notebook": _planned(plan, caller), "config": masked(plan.config), "warnings": []}
+    warnings = feasibility.launch_warnings(services.clusters, plan.config)
+    return {"notebook": _planned(plan, caller), "config": masked(plan.config), "warnings": warnings}
 
 
 @router.post("/shells")

@@ -18,7 +18,7 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services import experiments, trials, unmanaged
+from trainmaster.master.services import experiments, feasibility, trials, unmanaged
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.context import ContextFile
 from trainmaster.master.services.creation import Order, refusal
@@ -103,7 +103,8 @@ def create(body: CreateRequest, services: UsesServices, caller: UserCaller) -> C
         view = experiments.ExperimentView(row, caller.username, None, "", 1, "", (), "QUEUED")
     else:
         view = experiments.get(services.store, row.id)
-    return CreateAnswer(experiment=Experiment.of(view), config=masked(row.config))
+    warnings = feasibility.launch_warnings(services.clusters, row.config)
+    return CreateAnswer(experiment=Experiment.of(view), config=masked(row.config), warnings=warnings)
 
 
 @router.get("/experiments")

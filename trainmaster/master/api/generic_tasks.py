@@ -12,7 +12,7 @@ from trainmaster.master.api.commands import contents
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.experiments import File
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import standalone, task_creation
+from trainmaster.master.services import feasibility, standalone, task_creation
 from trainmaster.master.services.task_conductor import GENERIC
 from trainmaster.master.services.task_creation import TaskOrder
 
@@ -50,7 +50,8 @@ def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json
     task_id = task_creation.create(
         services.store, services.settings, services.clusters, services.defaults, caller, order
     )
-    return {"taskId": task_id, "warnings": []}
+    config = standalone.get(services.store, task_id).row.config
+    return {"taskId": task_id, "warnings": feasibility.launch_warnings(services.clusters, config)}
 
 
 @router.get("/tasks/{task_id}/config")

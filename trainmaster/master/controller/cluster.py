@@ -234,7 +234,13 @@ class ClusterLoop:
             return
         try:
             schedules = self._schedules()
-            ticket = submission.begin_submit(self._store, self._clusters, allocation_id, schedules=schedules)
+            ticket = submission.begin_submit(
+                self._store,
+                self._clusters,
+                allocation_id,
+                schedules=schedules,
+                launch_error=self._settings.launch_error,
+            )
         except Unavailable as error:
             log.info("%s is not submitted yet: %s", allocation_id, error.message)
             return

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.experiment import ExperimentConfig, incomplete
 from trainmaster.config.merge import merge
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.source import read
@@ -94,8 +94,10 @@ def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
         if given is None:
             raise ConfigError(in_order(complaints), SOURCE)
         changes = given.given()
-        whole, complaints = check(ExperimentConfig, merge(changes, row.config), document)
-        if whole is None:
+        merged = merge(changes, row.config)
+        whole, complaints = check(ExperimentConfig, merged, document)
+        complaints = complaints or incomplete(merged, document)
+        if whole is None or complaints:
             raise ConfigError(complaints, SOURCE)
     except ConfigError as error:
         raise refusal(error) from None

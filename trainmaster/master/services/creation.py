@@ -5,20 +5,21 @@ from __future__ import annotations
 import random
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.experiment import ExperimentConfig, parse_experiment
+from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
-from trainmaster.master.db.tables import Experiment, Job, Project, Workspace
+from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.search import SearchError
-from trainmaster.master.services import archives, bindings, bounds, policies, templates, warm_start
+from trainmaster.master.services import archives, bindings, bounds, logs, policies, templates, warm_start
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
 from trainmaster.master.services.conductor import conducting_in
@@ -88,6 +89,7 @@ def create(
                 conductor.begin()
             except SearchError as error:
                 raise Invalid(f"{order.source}: searcher: {error}") from None
+        _tell_in_first_log(session, row.id, without_effect(order.text, source=order.source))
         if order.validate_only:
             session.rollback()
     return row
@@ -105,7 +107,7 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every complaint."""
     # Project and pool decide which defaults apply, so they are read before those are merged.
     shared = _template(store, caller, order.template)
-    first = _parsed(order, [*shared, *defaults.of_pool("")])
+    first = _parsed(parse_unfinished, order, [*shared, *defaults.of_pool("")])
     with store.transaction() as session:
         if order.parent_id is not None:
             parent = session.get(Experiment, order.parent_id)
@@ -122,9 +124,9 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
         bindings.refuse_closed(session, served.pool.name, workspace.id)
     storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
     fragments = [*shared, *([storage] if storage else []), *defaults.of_pool(served.pool.name)]
-    resolved = _with_secrets(
-        store, caller, policies.govern(_parsed(order, fragments), governing).to_json(), order.parent_id
-    )
+    parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
+    config = policies.govern(_parsed(parse, order, fragments), governing)
+    resolved = _with_secrets(store, caller, config.to_json(), order.parent_id)
     if resolved["reproducibility"]["experiment_seed"] is None:
         resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
     defaults.check(resolved)
@@ -133,18 +135,28 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
     return _Plan(resolved, served, project.id, workspace.id)
 
 
+def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[str]) -> None:
+    """What the user should know of their file stands where they look first."""
+    first = select(Trial.task_id).where(Trial.experiment_id == experiment_id).order_by(Trial.id).limit(1)
+    if remarks and (task_id := session.scalar(first)) is not None:
+        for remark in remarks:
+            logs.say(session, task_id, remark, "WARNING")
+
+
 def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
     if not name:
         return []
     with store.transaction() as session:
         row = templates.find(session, name)
         caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
-        return [row.config]
+        return [templates.for_experiments(row)]
 
 
-def _parsed(order: Order, defaults: Sequence[Mapping[str, Any]]) -> ExperimentConfig:
+def _parsed(
+    parse: Callable[..., ExperimentConfig], order: Order, defaults: Sequence[Mapping[str, Any]]
+) -> ExperimentConfig:
     try:
-        return parse_experiment(order.text, source=order.source, defaults=defaults)
+        return parse(order.text, source=order.source, defaults=defaults)
     except ConfigError as error:
         raise refusal(error) from None
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.config.storage import CheckpointStorage
+from trainmaster.config.storage import CheckpointStorage, incomplete
 from trainmaster.master.db.upkeep import Storage
 
 Json = dict[str, Any]
@@ -66,7 +66,8 @@ def number_of(session: Session, config: Mapping[str, Any]) -> int:
 def is_bucket(said: Mapping[str, Any]) -> bool:
     """Whether it is a well-formed storage that is no file system: the master never touches what lies there."""
     try:
-        return said.get("type") not in (*_FILES, None) and bool(_STORAGE.validate_python(dict(said)))
+        known = said.get("type") not in (*_FILES, None) and bool(_STORAGE.validate_python(dict(said)))
+        return known and not any(incomplete(said))
     except (ValidationError, ValueError):
         return False
 

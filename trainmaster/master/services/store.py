@@ -61,6 +61,7 @@ class Settings:
     open_services: bool = False  # whether services in jobs may do without a log-in
     webhook_networks: tuple[Network, ...] = ()  # inside the site, where webhooks may go
     master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
+    launch_error: bool = True  # whether more slots than a pool has are refused, or waited for
     data: Path | None = None  # the master's own folder, in which nothing of users' is touched
 
 

@@ -21,7 +21,10 @@ from trainmaster.master.services import jobspec, logs, taskspec
 from trainmaster.master.services.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters, ServedPool
+from trainmaster.master.services.feasibility import shortage
 from trainmaster.master.services.store import Store
+
+SHORTAGE_DELAY = 15.0  # seconds until it is looked again whether a pool has become large enough
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,23 @@ def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | No
         return session.scalar(query.order_by(Allocation.not_before).limit(1))
 
 
-def begin_submit(store: Store, clusters: Clusters, allocation_id: str, *, schedules: bool) -> Ticket | None:
-    """Commit that a submit is about to happen, before it does. None when it should not happen any more. `schedules`:
-    the dispatcher orders jobs itself."""
+def begin_submit(
+    store: Store, clusters: Clusters, allocation_id: str, *, schedules: bool, launch_error: bool = True
+) -> Ticket | None:
+    """Commit that a submit is about to happen, before it does. None when it should not happen any more, or not now.
+    `schedules`: the dispatcher orders jobs itself. `launch_error`: what is larger than its pool is submitted all the
+    same, and refused there."""
     with store.transaction() as session:
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if allocation is None or allocation.ended_at or allocation.kill_at or allocation.submission != Submission.NEW:
             return None
         config, secrets = _job_of(session, allocation)
         served = clusters.resolve(allocation.pool, allocation.slots)
+        if not launch_error and (why := shortage(served, allocation.slots)):
+            allocation.not_before = now() + dt.timedelta(seconds=SHORTAGE_DELAY)
+            with _noting(session) as notes:
+                explain(notes, allocation, why, level="WARNING")
+            return None
         first = allocation.submit_started_at is None
         kind, slot_type = served.cluster.kind, served.pool.slot_type
         if first and (remarks := jobspec.remarks(kind, config, allocation.slots, slot_type, schedules=schedules)):

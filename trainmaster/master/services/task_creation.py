@@ -154,7 +154,7 @@ def plan(
         if order.template:
             row = templates.find(session, order.template)
             caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
-            shared = [row.config]
+            shared = [templates.for_tasks(row)]
     # Workspace and pool decide which defaults apply, so they are read before those are merged.
     first = _parsed(given, [*shared, *defaults.of_pool("")])
     if order.kind == GENERIC and not first.entrypoint:

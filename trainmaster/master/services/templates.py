@@ -1,5 +1,7 @@
 """Templates: named parts of configurations that a workspace shares.
 
+A template holds any mapping, with keys of experiments and of tasks together; what it says is judged where it is used.
+
 What a template says becomes part of other people's jobs. So only its owner and administrators change it; with roles,
 and where all jobs run as the master's account, everybody whom a role lets change templates.
 """
@@ -16,6 +18,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.shapes import Section
 from trainmaster.config.source import Document, check_size
 from trainmaster.config.task import TaskConfig
 from trainmaster.config.validation import check
@@ -111,6 +114,20 @@ def find(session: Session, name: str, *, lock: bool = False) -> Template:
     return row
 
 
+def for_experiments(row: Template) -> dict[str, Any]:
+    """A template as a part of an experiment's configuration. Raises Invalid with what cannot be there."""
+    return _fitting(row, row.config, ExperimentConfig, TaskConfig)
+
+
+def for_tasks(row: Template) -> dict[str, Any]:
+    """A template as a part of a task's configuration. Raises Invalid."""
+    config = dict(row.config)
+    resources = config.get("resources")
+    if isinstance(resources, Mapping):
+        config["resources"] = {key: value for key, value in resources.items() if key != "slots_per_trial"}
+    return _fitting(row, config, TaskConfig, ExperimentConfig)
+
+
 # -- inside -------------------------------------------------------------------------------------------------------
 
 
@@ -158,8 +175,15 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
         check_size(config, "template")
     except ConfigError as error:
         raise Invalid(str(error)) from None
-    document = Document("template", dict(config))
-    _, complaints = check(ExperimentConfig, document.data, document)
-    if complaints and check(TaskConfig, document.data, document)[1]:  # it may be for commands, notebooks and the like
-        raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
     return dict(config)
+
+
+def _fitting(row: Template, config: Mapping[str, Any], model: type[Section], others: type[Section]) -> dict[str, Any]:
+    """What `model` knows of a template's configuration; what only `others` knows is left out. Raises Invalid."""
+    theirs = {*others.model_fields, *others.ignored} - {*model.model_fields}
+    known = {key: value for key, value in config.items() if key not in theirs}
+    document = Document(f"template {row.name}", known)
+    _, complaints = check(model, document.data, document)
+    if complaints:
+        raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
+    return known

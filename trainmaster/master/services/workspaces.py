@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from trainmaster.config.experiment import ExperimentConfig
 from trainmaster.config.secrets import MASK, masks, unmasked
 from trainmaster.config.source import Document
+from trainmaster.config.storage import incomplete
 from trainmaster.config.validation import check
 from trainmaster.master.db.access import RoleAssignment
 from trainmaster.master.db.organisation import WorkspacePin
@@ -282,7 +283,8 @@ def _checked_storage(storage: Mapping[str, Any]) -> dict[str, Any] | None:
         )
     document = Document("checkpointStorageConfig", {"checkpoint_storage": dict(storage)})
     _, complaints = check(ExperimentConfig, document.data, document)
-    if complaints:
+    lacks = [document.complain(("checkpoint_storage", *key), message) for key, message in incomplete(storage)]
+    if complaints := complaints or lacks:
         raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
     return dict(storage)
 
