@@ -31,7 +31,8 @@ def test_a_wrong_password_and_an_unknown_user_get_the_same_sentence(master: Mast
     wrong = nobody.post(LOGIN, {"username": "determined", "password": "no", "isHashed": False})
     unknown = nobody.post(LOGIN, {"username": "nobody-here", "password": master.password, "isHashed": False})
     plain_as_hash = nobody.post(LOGIN, {"username": "determined", "password": master.password, "isHashed": True})
-    assert [a.status for a in (wrong, unknown, plain_as_hash)] == [403, 403, 403]
+    assert [a.status for a in (wrong, unknown, plain_as_hash)] == [401, 401, 401]
+    assert wrong.sentence.startswith("invalid credentials")
     assert wrong.content == unknown.content == plain_as_hash.content
 
 
@@ -63,8 +64,12 @@ def test_an_inactive_user_is_refused(master: MasterProcess, engine: Engine, nobo
     try:
         with engine.begin() as connection:
             connection.execute(change, {"active": False})
-        assert api.get("/api/v1/me").status == 401
-        assert nobody.post(LOGIN, {"username": "determined", "password": master.password}).status == 403
+        known = nobody.post(LOGIN, {"username": "determined", "password": master.password})
+        for answer in (api.get("/api/v1/me"), known):
+            assert (answer.status, answer.sentence.partition(":")[0]) == (403, "user is not active")
+        # Nobody else is told.
+        guessed = nobody.post(LOGIN, {"username": "determined", "password": "Guess-1234"})
+        assert (guessed.status, guessed.sentence.partition(":")[0]) == (401, "invalid credentials")
     finally:
         with engine.begin() as connection:
             connection.execute(change, {"active": True})
@@ -125,11 +130,11 @@ def test_who_guesses_is_held_back_and_nobody_else(master: MasterProcess, nobody:
     someone = person(admin)
     right = {"username": someone.name, "password": hashed(PASSWORD), "isHashed": True}
     wrong = {**right, "password": "0" * 128}
-    assert [nobody.post(LOGIN, wrong).status for _ in range(5)] == [403] * 5
+    assert [nobody.post(LOGIN, wrong).status for _ in range(5)] == [401] * 5
 
     def refused_twice() -> tuple[Answer, Answer] | None:
         """Each guess that comes through doubles the wait: a slow machine's second one is within it at some time."""
-        found = next(answer for _ in range(100) if (answer := nobody.post(LOGIN, wrong)).status != 403)
+        found = next(answer for _ in range(100) if (answer := nobody.post(LOGIN, wrong)).status != 401)
         return (found, again) if (again := nobody.post(LOGIN, right)).status == 429 else None
 
     held, right_but_held = wait_for(refused_twice, "a guess that is held back")
@@ -156,4 +161,4 @@ def test_passwords_that_are_checked_hold_up_nobody_else(nobody: Api, user: Api) 
     assert user.get("/api/v1/me").status == 200
     for thread in threads:
         thread.join()
-    assert set(done) == {403}
+    assert set(done) == {401}

@@ -96,8 +96,10 @@ def harm(key: str) -> int:
 
 
 # What would be started with nothing said is asked for with what cannot be.
-STARTING = ("/api/v1/commands", "/api/v1/notebooks", "/api/v1/shells", "/api/v1/tensorboards")
-WRONG = '{"config": {"no such key": 1}}'
+STARTING = dict.fromkeys(
+    ("/api/v1/commands", "/api/v1/notebooks", "/api/v1/shells", "/api/v1/tensorboards"),
+    '{"config": {"no such key": 1}}',
+) | {"/api/v1/experiments": '{"config": "no such key: 1"}'}
 
 
 class Walker:
@@ -117,7 +119,7 @@ class Walker:
 
     def refused(self, method: str, path: str) -> bool:
         """Whether it answers 403; something else than a failure it must answer."""
-        body = WRONG if path in STARTING else "{}"
+        body = STARTING.get(path, "{}")
         self._connection.request(method, path, None if method == "GET" else body, self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
@@ -254,7 +256,7 @@ def test_what_stands_in_a_body_counts_too(chief: Api) -> None:
     ]
     assert [answer.status for answer in refusals] == [403] * len(refusals)
     none = api.post("/api/v1/projects/0/experiments/kill", {"experimentIds": [elsewhere["experiment_id"]]})
-    assert "There is no experiment" in none.json["results"][0]["error"]
+    assert "not found in project" in none.json["results"][0]["error"]
 
 
 def test_whoever_makes_a_workspace_administers_it(chief: Api) -> None:

@@ -82,14 +82,14 @@ def test_what_is_done_to_a_run_is_done_to_its_experiment(user: Api, project: int
 
     said = act("resume")
     assert said[one] == ""
-    assert "one of 2 trials" in said[two[0]]
+    assert said[two[0]] == f"Cannot pause/unpause run '{two[0]}' (part of multi-trial)."
     assert act("pause")[one] == ""
     assert act("kill", runIds=[one, *two]) == {one: "", two[0]: "", two[1]: ""}
     wait_for(lambda: act("archive")[one] == "", "the end of the run, which can then be archived")
     assert one not in [run["id"] for run in found(user, project, filter=filtered())]
     assert one in [run["id"] for run in found(user, project, filter=filtered(showArchived=True))]
     assert act("unarchive")[one] == ""
-    assert act("unarchive", runIds=[99999999]) == {99999999: "There is no run 99999999 here."}
+    assert act("unarchive", runIds=[99999999]) == {99999999: "Run with id '99999999' not found here."}
     home = user.get(f"/api/v1/projects/{project}").json["project"]["workspaceId"]
     other = user.post(f"/api/v1/workspaces/{home}/projects", {"name": "other"}).json["project"]["id"]
     body = {"runIds": [one, *two], "sourceProjectId": project, "destinationProjectId": other, "skipMultitrial": True}

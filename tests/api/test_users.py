@@ -70,7 +70,7 @@ def test_a_remote_user_has_no_password(admin: Api) -> None:
     made = admin.post(USERS, {"user": {"username": name, "remote": True}})
     assert (made.status, made.json["user"]["remote"]) == (200, True)
     for word in ("", PASSWORD):
-        assert enter(admin.url, name, word).status == 403
+        assert enter(admin.url, name, word).status == 401
     fields = {"password": hashed(PASSWORD), "isHashed": True}
     refused = admin.call("PATCH", f"{USERS}/{made.json['user']['id']}", fields)
     assert (refused.status, "remote" in refused.sentence) == (400, True)
@@ -132,7 +132,7 @@ def test_a_new_password_ends_the_other_sessions(admin: Api, ada: Person, way: st
         answer = ada.api.post(f"{ada.path}/password", new)
     assert answer.status == 200
     assert (ada.api.get("/api/v1/me").status, other.get("/api/v1/me").status) == (200, 401)
-    assert enter(admin.url, ada.name).status == 403
+    assert enter(admin.url, ada.name).status == 401
     assert enter(admin.url, ada.name, "Another-horse-2").status == 200
 
 
@@ -140,7 +140,7 @@ def test_who_is_deactivated_is_out_for_good(master: MasterProcess, admin: Api, a
     token = Api(admin.url, ada.api.post("/api/v1/tokens", {"userId": ada.id}).json["token"])
     assert token.get("/api/v1/me").status == 200
     assert change(admin, ada, active=False) == 200
-    assert [api.get("/api/v1/me").status for api in (ada.api, token)] == [401, 401]
+    assert [api.get("/api/v1/me").status for api in (ada.api, token)] == [401, 403]
     assert enter(admin.url, ada.name).status == 403
     assert f"of {ada.name}: the user is deactivated" in master.log.read_text()
     assert change(admin, ada, active=True) == 200

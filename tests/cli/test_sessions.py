@@ -56,7 +56,7 @@ def test_a_command_at_a_terminal_asks(nobody: Shell, process: MasterProcess) -> 
 def test_a_wrong_password_is_one_sentence(shell: Shell) -> None:
     for arguments in (["user", "login"], ["experiment", "list"]):
         done = shell.with_(DET_PASS="wrong").run(*arguments)
-        assert (done.status, done.sentence) == (1, "det: The user name or the password is wrong.")
+        assert (done.status, done.sentence) == (1, "det: invalid credentials: The user name or the password is wrong.")
     assert store(shell) == {}
 
 

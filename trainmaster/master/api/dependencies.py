@@ -22,7 +22,7 @@ from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, closed_inside
 from trainmaster.master.services import addresses, agents, identity, locations, roles
 from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.errors import Forbidden, Unauthenticated
+from trainmaster.master.services.errors import AccessDenied, Forbidden, Unauthenticated
 from trainmaster.master.services.experiments import SiteDefaults
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.password_guesses import PasswordGuesses
@@ -204,7 +204,7 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
     if not isinstance(rule, Permission):
         return caller
     if not caller.holds_somewhere(rule):
-        raise Forbidden(f"This needs the permission {rule.name}, which none of your roles gives.")
+        raise AccessDenied(f"This needs the permission {rule.name}, which none of your roles gives.")
     caller = replace(caller, workspaces=caller.where(rule))
     home = locations.workspace_of(services.store, request.path_params) if caller.workspaces is not None else None
     if home is not None:
@@ -222,7 +222,7 @@ def _check_reach(request: Request, services: Services, caller: Caller, rule: Per
     owner = identity.get_user(store, caller.user_id)
     where = roles.grants_of(store, owner.id, admin=owner.admin).get(rule, frozenset())
     if where is not None and home not in where:
-        raise Forbidden(f"The job's owner may not see workspace {home}.")
+        raise AccessDenied(f"The job's owner may not see workspace {home}.")
 
 
 def user_of(services: Services, token: str) -> Caller:

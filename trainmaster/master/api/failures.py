@@ -62,10 +62,14 @@ def envelope(status: int, message: str, details: Any = None, headers: Mapping[st
     return JSONResponse({"error": error, "message": message}, status, headers)
 
 
+def _status_of(error: errors.ServiceError) -> int:
+    return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+
+
 def explained(error: Exception) -> tuple[int, str]:
     """The status and sentence of what may go wrong before a router is asked: a ServiceError, or one of AWAY."""
     if isinstance(error, errors.ServiceError):
-        return _STATUS.get(type(error), 500), error.message
+        return _status_of(error), error.message
     return 503, DATABASE_AWAY
 
 
@@ -117,7 +121,7 @@ def install(app: FastAPI) -> None:
     async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
         if isinstance(error, errors.Unauthenticated | errors.Forbidden):
             note_refusal(request, error.message)
-        return envelope(_STATUS.get(type(error), 500), error.message, list(error.details))
+        return envelope(_status_of(error), error.message, list(error.details))
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -131,7 +135,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
-        message = f"There is nothing at {request.url.path}." if error.status_code == 404 else str(error.detail)
+        nothing = f"not found: There is nothing at {request.url.path}."
+        message = nothing if error.status_code == 404 else str(error.detail)
         return envelope(error.status_code, message, headers=error.headers)
 
     async def database_away(request: Request, error: Exception) -> JSONResponse:

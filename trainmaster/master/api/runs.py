@@ -123,6 +123,12 @@ class BulkRequest(Body):
         return Selection(self.run_ids, self.filter, self.project_id)
 
 
+# Why something is not done to one trial of several; clients compare the whole text.
+PAUSE = "Cannot pause/unpause run '{}' (part of multi-trial)."
+WHOLE = "Cannot do this to run '{}' (part of multi-trial)."
+SKIPPED = "Skipping run '{}' (part of multi-trial)."
+
+
 class MoveRequest(Body):
     run_ids: list[int] = []  # noqa: RUF012
     filter: str = ""
@@ -148,12 +154,12 @@ def search(body: SearchRequest, services: UsesServices, caller: UserCaller) -> R
 
 @router.post("/runs/pause")
 def pause(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Pause()))
+    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Pause()), PAUSE)
 
 
 @router.post("/runs/resume")
 def resume(body: BulkRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Activate()))
+    return _act(services, caller, body.selection(), _command(services, caller, lifecycle.Activate()), PAUSE)
 
 
 @router.post("/runs/kill")
@@ -161,7 +167,7 @@ def kill(body: BulkRequest, services: UsesServices, caller: UserCaller) -> Resul
     def action(run_id: int, _: int) -> None:
         trials.kill(services.store, services.settings, caller, run_id)
 
-    return _act(services, caller, body.selection(), action, each=True)
+    return _act(services, caller, body.selection(), action)
 
 
 @router.post("/runs/archive")
@@ -169,7 +175,7 @@ def archive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> Re
     def action(_: int, experiment_id: int) -> None:
         experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, True)
 
-    return _act(services, caller, body.selection(), action)
+    return _act(services, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/unarchive")
@@ -177,7 +183,7 @@ def unarchive(body: BulkRequest, services: UsesServices, caller: UserCaller) -> 
     def action(_: int, experiment_id: int) -> None:
         experiment_edits.set_archived(services.store, services.settings, caller, experiment_id, False)
 
-    return _act(services, caller, body.selection(), action)
+    return _act(services, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/delete")
@@ -185,7 +191,7 @@ def delete(body: BulkRequest, services: UsesServices, caller: UserCaller) -> Res
     def action(_: int, experiment_id: int) -> None:
         experiments.delete(services.store, services.settings, caller, experiment_id)
 
-    return _act(services, caller, body.selection(), action)
+    return _act(services, caller, body.selection(), action, WHOLE)
 
 
 @router.post("/runs/move")
@@ -196,7 +202,7 @@ def move(body: MoveRequest, services: UsesServices, caller: UserCaller) -> Resul
         experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
 
     selection = Selection(body.run_ids, body.filter, body.source_project_id)
-    return _act(services, caller, selection, action, each=not body.skip_multitrial)
+    return _act(services, caller, selection, action, SKIPPED if body.skip_multitrial else "")
 
 
 def _command(services: Services, caller: UserCaller, event: lifecycle.Event) -> Action:
@@ -207,9 +213,9 @@ def _command(services: Services, caller: UserCaller, event: lifecycle.Event) -> 
 
 
 def _act(
-    services: Services, caller: UserCaller, selection: Selection, action: Action, *, each: bool = False
+    services: Services, caller: UserCaller, selection: Selection, action: Action, not_alone: str = ""
 ) -> ResultsAnswer:
-    found = runs.act(services.store, caller, selection, action, each=each)
+    found = runs.act(services.store, caller, selection, action, not_alone=not_alone)
     return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in found])
 
 

@@ -90,7 +90,7 @@ def _known(clusters: Clusters, pool: str) -> None:
 def _bindable(clusters: Clusters, pool: str) -> None:
     _known(clusters, pool)
     if pool in {clusters.resolve("", slots).pool.name for slots in (0, 1)}:
-        raise Invalid(f"The pool {pool} is a default pool, which serves everybody and cannot be kept for workspaces.")
+        raise Invalid(f"default resource pool {pool} cannot be bound to any workspace: it serves everybody.")
 
 
 def _workspaces(session: Session, ids: Sequence[int], names: Sequence[str]) -> list[Workspace]:

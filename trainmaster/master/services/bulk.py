@@ -43,7 +43,7 @@ def act(store: Store, caller: Caller, selection: Selection, action: Callable[[in
             results.append(Result(experiment_id, error.message))
     found = {result.experiment_id for result in results}
     missing = [] if selection.query else [number for number in selection.ids if number not in found]
-    results += [Result(key, f"There is no experiment {key} in project {selection.project_id}.") for key in missing]
+    results += [Result(key, f"Experiment '{key}' not found in project {selection.project_id}.") for key in missing]
     return results
 
 

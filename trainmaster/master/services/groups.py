@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db import changes
 from trainmaster.master.db.access import Group, GroupMember
 from trainmaster.master.db.tables import User
-from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
@@ -143,7 +143,7 @@ def _call(session: Session, row: Group, name: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(f"There is a group {name.strip()!r} already.") from None
+        raise AlreadyExists(f"The group {name.strip()!r} already exists.") from None
 
 
 def _add(session: Session, row: Group, users: Sequence[int]) -> None:

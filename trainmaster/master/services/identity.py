@@ -19,7 +19,14 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, User, UserSession
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
+from trainmaster.master.services.errors import (
+    AccessDenied,
+    BadCredentials,
+    Forbidden,
+    NotActive,
+    NotFound,
+    Unauthenticated,
+)
 from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
 from trainmaster.master.services.store import Settings, Store, wake
 
@@ -31,6 +38,7 @@ SESSION_LIFE = dt.timedelta(days=7)
 LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
 LOG_IN_AGAIN = "The session is not valid or has expired: log in again with `det user login`."
+DEACTIVATED = "The account is deactivated: ask an administrator to activate it."
 FIRST_USERS = (("admin", True), ("determined", False))
 
 _hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)  # OWASP's minimum for Argon2id
@@ -88,7 +96,7 @@ class Caller:
         if self.grants is None:
             raise Forbidden("Only an administrator may do this.")
         where = "" if workspace_id is None else f" in workspace {workspace_id}"
-        raise Forbidden(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
+        raise AccessDenied(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
 
     def where(self, permission: Permission) -> frozenset[int] | None:
         """The workspaces for which it is held; None for everywhere."""
@@ -100,7 +108,7 @@ class Caller:
     def check(self, workspace_id: int) -> None:
         """Raises Forbidden where the request's permission is not held."""
         if not self.sees(workspace_id):
-            raise Forbidden(f"Your roles do not allow this in workspace {workspace_id}.")
+            raise AccessDenied(f"Your roles do not allow this in workspace {workspace_id}.")
 
 
 def client_hash(password: str) -> str:
@@ -128,14 +136,16 @@ def generate_password() -> str:
 
 def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
     """A new bearer token. `origin`: of the page where a browser's user typed this, as the browser says. Raises
-    Forbidden for a wrong name or password (the same sentence for both)."""
+    BadCredentials for a wrong name or password (the same sentence for both), NotActive."""
     sent = password if is_hashed else client_hash(password)
     with store.transaction() as session:
         user = session.scalar(select(User).where(User.username == username.strip().lower()))
         # The same work for an unknown name as for a wrong password: the time taken must not tell which.
         stored = (user.password_hash if user else None) or _NOBODY
-        if not _verify(stored, sent) or user is None or user.password_hash is None or not user.active:
-            raise Forbidden("The user name or the password is wrong.")
+        if not _verify(stored, sent) or user is None or user.password_hash is None:
+            raise BadCredentials("The user name or the password is wrong.")
+        if not user.active:  # told to who knows the password only
+            raise NotActive(DEACTIVATED)
         token = secrets.token_urlsafe(32)
         ends = now() + SESSION_LIFE
         session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
@@ -215,7 +225,7 @@ def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
 
 def authenticate(store: Store, settings: Settings, token: str) -> Caller:
     """Who presents `token`: a user's session, a job, or a program in one that acts as its owner. Raises
-    Unauthenticated."""
+    Unauthenticated, NotActive."""
     if token.startswith("alloc:"):
         return _authenticate_job(store, settings, token)
     if token.startswith("owner:"):
@@ -224,7 +234,7 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
 
 
 def by_session(store: Store, session_id: int) -> Caller:
-    """Whose session it is, while it is good. Raises Unauthenticated."""
+    """Whose session it is, while it is good. Raises Unauthenticated, NotActive."""
     return _user_of(store, UserSession.id == session_id)
 
 
@@ -265,6 +275,8 @@ def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
     if refusal := _refusal(row.User, row.UserSession):
         what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
         log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
+        if not row.User.active:
+            raise NotActive(DEACTIVATED)
         raise Unauthenticated(LOG_IN_AGAIN)
     return Caller(row.User.id, row.User.username, row.User.admin, session_id=row.UserSession.id)
 

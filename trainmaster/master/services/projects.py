@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services import bounds, workspaces
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
@@ -235,7 +235,7 @@ def _refuse_archived(row: Project) -> None:
 def _free_name(session: Session, workspace_id: int, name: str, mine: int | None) -> None:
     taken = session.scalar(select(Project.id).where(Project.workspace_id == workspace_id, Project.name == name))
     if taken not in (None, mine):
-        raise Conflict(f"There is a project {name!r} in that workspace already.")
+        raise AlreadyExists(f"The project {name!r} already exists in that workspace.")
 
 
 def _free_key(session: Session, key: str, mine: int | None) -> str:
@@ -243,7 +243,7 @@ def _free_key(session: Session, key: str, mine: int | None) -> str:
         raise Invalid(f"{key!r} cannot be a project's key: it has one to five letters and digits.")
     taken = session.scalar(select(Project.id).where(func.upper(Project.key) == key.upper()))
     if taken not in (None, mine):
-        raise Conflict(f"There is a project with the key {key!r} already.")
+        raise AlreadyExists(f"A project with the key {key!r} already exists.")
     return key
 
 

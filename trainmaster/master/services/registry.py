@@ -15,7 +15,7 @@ from trainmaster.master.db.tables import Checkpoint, Experiment, Project, User, 
 from trainmaster.master.services import bounds, trials, workspaces
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
@@ -341,7 +341,7 @@ def _free_name(session: Session, name: str, mine: int | None) -> str:
         raise Invalid(f"{name!r} cannot be the name of a model: it must not be empty or a number, or hold a slash.")
     taken = session.scalar(select(Model.id).where(func.lower(Model.name) == name.lower()))
     if taken not in (None, mine):
-        raise Conflict(f"There is a model {name!r} already.")
+        raise AlreadyExists(f"The model {name!r} already exists.")
     return name
 
 

@@ -17,7 +17,7 @@ from trainmaster.master.db import changes
 from trainmaster.master.db.access import Group, RoleAssignment
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services import groups
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.groups import GroupView
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
@@ -122,7 +122,7 @@ def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
         for one in _in_order(wanted):
             _check(session, caller, one)
             if session.scalar(select(RoleAssignment.id).where(*_same(one))) is not None:
-                raise Conflict(f"The role {ROLES[one.role_id].name} is assigned there already.")
+                raise AlreadyExists(f"row already exists: The role {ROLES[one.role_id].name} is assigned there.")
             session.add(
                 RoleAssignment(
                     role_id=one.role_id, user_id=one.user_id, group_id=one.group_id, workspace_id=one.workspace_id

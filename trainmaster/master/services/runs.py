@@ -118,10 +118,10 @@ def act(
     selection: Selection,
     action: Callable[[int, int], object],
     *,
-    each: bool = False,
+    not_alone: str = "",
 ) -> list[Result]:
-    """Do something to each run: `action` gets the run and its experiment. `each`: it can be done to one trial among
-    several. Every one succeeds or fails on its own."""
+    """Do something to each run: `action` gets the run and its experiment. `not_alone`: why it cannot be done to one of
+    several trials, with a place for the run's number; empty where it can. Every one succeeds or fails on its own."""
     statement = _chosen(caller, selection.project_id, selection.filter)
     if not selection.filter:
         statement = statement.where(Trial.id.in_(selection.ids))
@@ -129,9 +129,8 @@ def act(
         rows = session.execute(statement.add_columns(Experiment.id, Experiment.num_trials).order_by(Trial.id)).all()
     results = []
     for run_id, experiment_id, trials in rows:
-        if trials > 1 and not each:
-            why = f"Run {run_id} is one of {trials} trials of experiment {experiment_id}; do it to the experiment."
-            results.append(Result(run_id, why))
+        if trials > 1 and not_alone:
+            results.append(Result(run_id, not_alone.format(run_id)))
             continue
         try:
             action(run_id, experiment_id)
@@ -140,7 +139,7 @@ def act(
             results.append(Result(run_id, error.message))
     known = {result.run_id for result in results}
     missing = [] if selection.filter else [key for key in selection.ids if key not in known]
-    return results + [Result(key, f"There is no run {key} here.") for key in missing]
+    return results + [Result(key, f"Run with id '{key}' not found here.") for key in missing]
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from trainmaster.config.validation import check
 from trainmaster.master.db.registry import Template
 from trainmaster.master.services import bounds, workspaces
 from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Store
@@ -67,7 +67,7 @@ def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], w
     """Raises Conflict when there is one of that name, Invalid for a configuration that cannot be."""
     with store.transaction() as session:
         if session.get(Template, name) is not None:
-            raise Conflict(f"There is a template {name!r} already.")
+            raise AlreadyExists(f"The template {name!r} already exists.")
         return _add(session, caller, name, config, workspace_id)
 
 
@@ -96,7 +96,7 @@ def rename(store: Store, clusters: Clusters, caller: Caller, name: str, new: str
         row = _mine(session, clusters, caller, name)
         new = _named(new)
         if new != name and session.get(Template, new) is not None:
-            raise Conflict(f"There is a template {new!r} already.")
+            raise AlreadyExists(f"The template {new!r} already exists.")
         row.name = new
         return row
 

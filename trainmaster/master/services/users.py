@@ -18,7 +18,7 @@ from trainmaster.master.db.access import RoleAssignment, UserSetting
 from trainmaster.master.db.tables import User, UserSession
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound, ServiceError
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, ServiceError
 from trainmaster.master.services.identity import ACCESS_TOKEN, SESSION, SESSIONS, Caller, digest, hash_password
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
@@ -275,7 +275,7 @@ def _call(session: Session, row: User, name: str) -> None:
     try:
         session.flush()
     except IntegrityError:
-        raise Conflict(f"There is a user {name.strip().lower()!r} already.") from None
+        raise AlreadyExists(f"The user {name.strip().lower()!r} already exists.") from None
 
 
 def _end_sessions(session: Session, user_id: int, *, but: str) -> None:

@@ -19,7 +19,7 @@ from trainmaster.master.db.tables import Experiment, Project, Trial, User, Works
 from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
 from trainmaster.master.services import bounds, slack
 from trainmaster.master.services.clock import epoch, now
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.permissions import Permission
 from trainmaster.master.services.store import Store, wake
@@ -99,7 +99,7 @@ def list_all(store: Store, caller: Caller) -> list[WebhookView]:
 
 
 def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
-    """Raises Invalid, Conflict for a name that is taken, Forbidden. Webhooks for all workspaces may share a name, and
+    """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
     the empty name is never taken."""
     _check(wish)
     with store.transaction() as session:
@@ -116,7 +116,7 @@ def create(store: Store, caller: Caller, wish: Wish) -> WebhookView:
         here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
         same = select(Webhook.id).where(Webhook.name == wish.name, here)
         if wish.name and wish.workspace_id is not None and session.scalar(same) is not None:
-            raise Conflict(f"There is a webhook {wish.name!r} there already.")
+            raise AlreadyExists(f"The webhook {wish.name!r} already exists there.")
         bounds.check_count(session, "things", "There are {} webhooks there", here)
         row = Webhook(
             name=wish.name, url=wish.url, kind=wish.kind, mode=wish.mode, workspace_id=wish.workspace_id, failure=""

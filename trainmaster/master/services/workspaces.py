@@ -23,7 +23,7 @@ from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services import bounds, standalone
 from trainmaster.master.services.accounts import Account, check_account
 from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.permissions import Permission
@@ -256,7 +256,7 @@ def _refuse_fixed(row: Workspace) -> None:
 def _free_name(session: Session, name: str, mine: int | None) -> str:
     taken = session.scalar(select(Workspace.id).where(Workspace.name == name))
     if taken not in (None, mine):
-        raise Conflict(f"There is a workspace {name!r} already.")
+        raise AlreadyExists(f"The workspace {name!r} already exists.")
     return name
 
 
