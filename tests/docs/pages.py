@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *("README.md", "CONTRIBUTING.md"),
     *("docs/user.md", "docs/sdk.md", "docs/admin.md", "docs/hardening.md", "docs/faults.md", "docs/plugin.md"),
+    "docs/from-determined.md",
 )
 LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

@@ -45,7 +45,7 @@ def _list(args: argparse.Namespace) -> None:
     rows = [
         [
             agent["id"],
-            agent["version"],
+            agent.get("trainmasterVersion", agent["version"]),
             render.Moment(agent["registeredTime"] or ""),
             len(agent["slots"]),
             len(agent["containers"]),

@@ -23,6 +23,7 @@ from trainmaster.master.services.agents import AgentShown, Yard
 from trainmaster.master.services.errors import TooLarge
 from trainmaster.master.services.nodes import NodeShown
 from trainmaster.master.services.paging import cut
+from trainmaster.version import API_VERSION
 
 router = APIRouter(tags=["agents"])
 Json = dict[str, Any]
@@ -130,7 +131,7 @@ def list_agents(
     only the first are listed each by each; `slotStats` counts all."""
     found: list[AgentShown | NodeShown] = [
         *agents.show(services.store, services.clusters),
-        *nodes.show(services.clusters, services.settings.version),
+        *nodes.show(services.clusters),
     ]
     found.sort(key=_id)
     window = cut(offset, limit, len(found))
@@ -203,7 +204,7 @@ def _id(shown: AgentShown | NodeShown) -> str:
 
 
 def _one(services: Services, agent_id: str) -> AgentShown | NodeShown:
-    return agents.show_one(services.store, services.clusters, agent_id, services.settings.version)
+    return agents.show_one(services.store, services.clusters, agent_id)
 
 
 _STATES = {
@@ -240,7 +241,8 @@ def _agent(shown: AgentShown | NodeShown, *, slots: bool = True, containers: boo
         "addresses": list(agent.addresses),
         "enabled": agent.enabled and agent.up,
         "draining": agent.draining,
-        "version": agent.version,
+        "version": API_VERSION,  # which scripts compare with the master's
+        "trainmasterVersion": agent.version,
         "resourcePools": [agent.pool],
         "slotStats": {
             "typeStats": {key: _stats(entries) for key, entries in types.items()},
@@ -268,7 +270,8 @@ def _node(node: NodeShown, *, slots: bool) -> Json:
         "addresses": [node.id],
         "enabled": node.enabled,
         "draining": node.draining,
-        "version": node.version,
+        "version": API_VERSION,
+        "trainmasterVersion": "",
         "resourcePools": list(node.pools),
         "slotStats": {"typeStats": {_type(node.slot_type): stats} if node.slots else {}, "brandStats": {}},
         "up": node.enabled or node.draining,

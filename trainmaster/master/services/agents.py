@@ -176,12 +176,12 @@ def show(store: Store, clusters: Clusters) -> list[AgentShown]:
     ]
 
 
-def show_one(store: Store, clusters: Clusters, agent_id: str, version: str) -> AgentShown | NodeShown:
-    """An agent, or a node of a scheduler. `version`: the master's. Raises NotFound."""
+def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown | NodeShown:
+    """An agent, or a node of a scheduler. Raises NotFound."""
     for shown in show(store, clusters):
         if shown.agent.id == agent_id:
             return shown
-    if (node := nodes.find(nodes.show(clusters, version), agent_id)) is not None:
+    if (node := nodes.find(nodes.show(clusters), agent_id)) is not None:
         return node
     raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from trainmaster.dispatchers.base import PoolNode, SlotType
 from trainmaster.master.services.clusters import Clusters, ServedPool
 
-HERE = "local"  # the kind of the cluster that is the master's own machine
-
 
 @dataclass(frozen=True)
 class NodeShown:
-    """A node with the pools that it serves. `version`: of this software there; empty where only a scheduler runs."""
+    """A node with the pools that it serves."""
 
     id: str
     cluster: str
@@ -25,24 +23,22 @@ class NodeShown:
     used: int
     enabled: bool
     draining: bool
-    version: str = ""
 
 
-def show(clusters: Clusters, version: str) -> list[NodeShown]:
-    """All nodes by name. `version`: the master's. A node of several pools shows its accelerators where one of them has
-    any, else its CPUs."""
+def show(clusters: Clusters) -> list[NodeShown]:
+    """All nodes by name. A node of several pools shows its accelerators where one of them has any, else its CPUs."""
     found: dict[tuple[str, str], list[tuple[ServedPool, PoolNode]]] = {}
     for served in clusters.pools():
         for node in served.pool.members:
             found.setdefault((node.name, served.cluster.name), []).append((served, node))
-    return [_merged(entries, version) for _, entries in sorted(found.items())]
+    return [_merged(entries) for _, entries in sorted(found.items())]
 
 
 def find(nodes: Iterable[NodeShown], node_id: str) -> NodeShown | None:
     return next((node for node in nodes if node.id == node_id), None)
 
 
-def _merged(entries: Sequence[tuple[ServedPool, PoolNode]], version: str) -> NodeShown:
+def _merged(entries: Sequence[tuple[ServedPool, PoolNode]]) -> NodeShown:
     accelerated = [entry for entry in entries if entry[0].pool.slot_type is not SlotType.CPU and entry[1].slots]
     served, node = max(accelerated or entries, key=lambda entry: entry[1].slots)
     kind = served.cluster.kind
@@ -56,5 +52,4 @@ def _merged(entries: Sequence[tuple[ServedPool, PoolNode]], version: str) -> Nod
         used=min(node.slots_used, node.slots),
         enabled=any(each.enabled for _, each in entries),
         draining=any(each.draining for _, each in entries),
-        version=version if kind == HERE else "",
     )

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0018"
+revision = "0016"
 down_revision = "0015"
 branch_labels = None
 depends_on = None
