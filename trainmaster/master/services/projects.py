@@ -53,8 +53,8 @@ _LAST_STARTED = (
 )
 SORTS: Mapping[str, ColumnElement[Any]] = {
     "id": Project.__table__.c.id,
-    "name": Project.__table__.c.name,
-    "description": Project.__table__.c.description,
+    "name": func.lower(Project.__table__.c.name),  # as people look for names
+    "description": func.lower(Project.__table__.c.description),
     "creation_time": Project.__table__.c.created_at,
     "last_experiment_start_time": _LAST_STARTED,
 }

@@ -68,7 +68,10 @@ class WorkspaceChange:
     aux_pool: str | None = None
 
 
-SORTS: Mapping[str, ColumnElement[Any]] = {"id": Workspace.__table__.c.id, "name": Workspace.__table__.c.name}
+SORTS: Mapping[str, ColumnElement[Any]] = {
+    "id": Workspace.__table__.c.id,
+    "name": func.lower(Workspace.__table__.c.name),  # as people look for names
+}
 
 
 def list_page(store: Store, caller: Caller, query: WorkspaceQuery, offset: int, limit: int) -> Page[WorkspaceView]:
