@@ -71,6 +71,14 @@ def test_a_trial_is_a_batch_job_of_the_user_in_a_container(slurm_master: MasterP
     # The job itself said that it runs; the scheduler's word for it comes with the next look.
     nodes = wait_for(lambda: job_of(master, number)["nodes"], "a look at the running job")
     assert nodes == [shown.partition("BatchHost=")[2].split()[0]]
+
+    def busy() -> bool:
+        """The node is shown as an agent, with a slot in use."""
+        agent = next(agent for agent in master.agents() if agent["id"] == nodes[0])
+        held = [slot for slot in agent["slots"].values() if slot["container"]]
+        return bool(held) and "main" in agent["resourcePools"] and agent["enabled"]
+
+    wait_for(busy, "a listing of the pools with the job in it")
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
     assert only_trial(master, number).batches == master.checkpoints(number)[0].steps_completed
