@@ -237,7 +237,7 @@ class Webhook(TypedDict):
     url: str
     webhookType: str
     mode: str
-    workspaceId: int | None
+    workspaceId: int
     triggers: list[Trigger]
     failedAt: str | None
     failure: str
