@@ -222,6 +222,16 @@ def test_a_program_may_send_json_as_curl_calls_it(user: Api, master: MasterProce
     assert wrong.status == 400
 
 
+def test_no_body_is_an_empty_message(user: Api) -> None:
+    """As the published client asks for a notebook of which nothing is set."""
+    for headers in ({"Content-Type": ""}, {"Content-Type": "application/json"}):
+        answer = user.call("POST", "/api/v1/runs", raw=b"", headers=headers)
+        assert answer.status == 200, answer.content
+        needed = user.call("POST", "/api/v1/workspaces", raw=b"", headers=headers)
+        assert (needed.status, "name: Field required" in needed.sentence) == (400, True)
+    assert user.call("POST", "/api/v1/runs", raw=b" ", headers={"Content-Type": ""}).status == 400
+
+
 @pytest.mark.parametrize("said", [{"Origin": "http://elsewhere"}, {"Sec-Fetch-Site": "cross-site"}, {"Cookie": "a=b"}])
 def test_a_browsers_form_is_not_taken_for_json(master: MasterProcess, said: dict[str, str]) -> None:
     words = {"username": "determined", "password": hashed(master.password), "isHashed": True}

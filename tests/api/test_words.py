@@ -118,6 +118,13 @@ def test_what_cannot_be(admin: Api, asked: Callable[[Api], Any], phrase: str) ->
     assert phrase in answer.sentence
 
 
+def test_who_is_not_in_a_group_cannot_be_taken_out_of_it(admin: Api) -> None:
+    group = admin.post(f"{V1}/groups", {"name": f"g{uuid.uuid4().hex[:8]}"}).json["group"]["groupId"]
+    someone = person(admin)
+    answer = admin.call("PUT", f"{V1}/groups/{group}", {"removeUsers": [someone.id]})
+    assert (answer.status, "not found" in answer.sentence) == (404, True), answer.content
+
+
 def test_whom_no_role_allows_it_is_denied_access(ruled: MasterProcess, chief: Api) -> None:
     someone = person(chief)
     answer = someone.api.post(f"{V1}/workspaces", {"name": "mine"})

@@ -1,7 +1,8 @@
 """Reads requests as grpc-gateway, which Determined answers with, reads them: before FastAPI sees them.
 
 A query parameter is known by its name in the protocol (`user_ids`) and by its name in JSON (`userIds`), at each of its
-levels; of a parameter that is no list, the first value counts. A body is JSON whatever its Content-Type says: here that
+levels; of a parameter that is no list, the first value counts. Where a message is expected, an empty body is an empty
+one: clients send no body for requests in which nothing is set. A body is JSON whatever its Content-Type says: here that
 is so for what `curl -d` sends, as long as no browser can have sent it with its user's cookie.
 """
 
@@ -10,11 +11,12 @@ from __future__ import annotations
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api.dependencies import in_header
 
-PREFIXES = ("/api/v1/", "/api/x1/")  # whatever else is served has names of its own
+V1 = "/api/v1/"
+PREFIXES = (V1, "/api/x1/")  # whatever else is served has names of its own
 LISTS = frozenset(
     (
         *("agentIds", "allocationIds", "containerIds", "experimentIdFilter.incl", "experimentIdFilter.notIn", "ids"),
@@ -23,6 +25,7 @@ LISTS = frozenset(
         *("workspaceNames", "timeSeriesFilter.integerRange.incl", "timeSeriesFilter.integerRange.notIn"),
     )
 )
+WITH_BODIES = ("POST", "PUT", "PATCH", "DELETE")
 _FORM = "application/x-www-form-urlencoded"
 _OF_BROWSERS = ("cookie", "origin", "referer", "sec-fetch-site", "sec-fetch-mode")
 
@@ -37,7 +40,24 @@ class Gateway:
         if scope["type"] == "http" and scope["path"].startswith(PREFIXES):
             # In place: whoever stands before reads what is left in the scope.
             scope["query_string"], scope["headers"] = in_json_names(scope["query_string"]), _as_json(scope)
+            if scope["method"] in WITH_BODIES and scope["path"].startswith(V1):
+                receive = _or_empty_message(receive)
         await self._app(scope, receive, send)
+
+
+def _or_empty_message(receive: Receive) -> Receive:
+    """`{}` in the place of a body without a byte."""
+    first = True
+
+    async def received() -> Message:
+        nonlocal first
+        message = await receive()
+        if first and message["type"] == "http.request" and not message.get("body") and not message.get("more_body"):
+            message = {**message, "body": b"{}"}
+        first = False
+        return message
+
+    return received
 
 
 def in_json_names(query: bytes) -> bytes:

@@ -96,6 +96,9 @@ def update(
         if name is not None:
             _call(session, row, name)
         _add(session, row, add)
+        there = set(session.scalars(select(GroupMember.user_id).where(GroupMember.group_id == row.id)))
+        if strangers := set(remove) - there:
+            raise NotFound(f"User {min(strangers)} is not in the group {row.name!r}.")
         _drop(session, row, remove)
         log.info("%s changed the group %s: added users %s, removed %s", caller.username, row.name, add, remove)
         return views(session, [row])[0]
