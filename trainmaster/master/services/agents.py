@@ -221,7 +221,7 @@ def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
     for yard in yards(clusters):
         if any(view.id == agent_id for view in yard.hub.agents()):
             return yard.hub
-    if (node := nodes.find(nodes.show(clusters, ""), agent_id)) is not None:
+    if (node := nodes.find(nodes.show(clusters), agent_id)) is not None:
         raise NotServed(
             f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
             "scheduler's to say, not the master's. Only agents on Docker hosts are enabled and disabled here."
