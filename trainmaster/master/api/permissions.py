@@ -258,7 +258,7 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     # the master as a whole
     f"GET {V1}/master/config": P.VIEW_MASTER_CONFIG,
     f"PATCH {V1}/master/config": P.UPDATE_MASTER_CONFIG,
-    f"GET {V1}/master/logs": ANYBODY,  # whoever may not read them sees that there are some
+    f"GET {V1}/master/logs": P.VIEW_MASTER_LOGS,
     f"GET {V1}/master/telemetry": ANYBODY,
     f"GET {V1}/tasks": P.VIEW_EXPERIMENT_METADATA,
     "GET /tasks": P.VIEW_EXPERIMENT_METADATA,
@@ -330,6 +330,9 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     # what is refused to everybody
     **dict.fromkeys(REFUSED, OPEN),
 }
+
+# What without roles answers everybody, with masks for whoever lacks the permission.
+MASKED = frozenset({f"GET {V1}/master/logs"})
 
 # Of what users may do, what programs in their jobs may not do for them: a job needs none of it, and whoever got hold of
 # its token would have more than the job's life.
