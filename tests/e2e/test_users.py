@@ -18,6 +18,7 @@ import trainmaster
 from tests.cluster.cluster import Cluster
 from tests.cluster.slurm import slurm_cluster
 from tests.cluster.users import run_as
+from tests.contract import reference
 from tests.dispatchers.access.conftest import helper_installed
 from tests.dispatchers.access.installed import PROGRAM, SERVICE, Installed
 from tests.e2e import trainings
@@ -205,6 +206,26 @@ def test_a_shell_is_entered_as_its_owner(process: MasterProcess, people: dict[st
     assert PEOPLE["determined"] in done.stdout.splitlines(), done  # after all that a login there prints
     master.tasks.kill("shell", shell)
     wait_over(master, shell)
+
+
+def test_the_published_client_enters_a_shell_under_the_name_that_its_launch_told(
+    process: MasterProcess, people: dict[str, Master], tmp_path: Path
+) -> None:
+    try:
+        det = reference.environment() / "bin" / "det"
+    except reference.NoReference as reason:
+        pytest.skip(f"no reference client: {reason}")
+    told = {"DET_MASTER": process.url, "DET_USER": "determined", "DET_PASS": process.password, "HOME": str(tmp_path)}
+    done = subprocess.run(
+        [det, "shell", "start", "--", "-T"], env={**os.environ, **told}, input="echo I am $(id -un)\nexit\n",
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    shells = people["tmalice"].tasks.list("shell")
+    for shell in shells:
+        people["tmalice"].tasks.kill("shell", shell["id"])
+    assert f"I am {PEOPLE['determined']}" in done.stdout, done
+    for shell in shells:
+        wait_over(people["tmalice"], shell["id"])
 
 
 def test_a_job_under_our_token_of_somebody_else_is_left_alone(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -170,10 +171,17 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         # An agent that may starts jobs as any ordinary account of its host.
         runs_as_users=isinstance(manager, AgentManager) or getattr(manager, "impersonation", "none") != "none",
         job_user=getattr(manager, "job_user", None),
+        account=_account(manager),
         shows_external=getattr(manager, "external_jobs", False),
         project_source=getattr(manager, "job_project_source", ""),
         settings=pool_settings(config, manager),
     )
+
+
+def _account(manager: Any) -> str:
+    """The account that a cluster's jobs run as where nobody is linked to one."""
+    ssh = getattr(manager, "ssh", None)
+    return getattr(manager, "job_user", None) or (ssh and ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
 
 
 def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping[str, Any]]:

@@ -121,7 +121,11 @@ def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
         services.store, services.clusters, caller, accounts.RunsAs(row.owner_id, row.workspace_id, *where)
     )
     found = row.secrets or {} if opens else {}
-    user = ((view.latest.proxy or {}).get("user") or view.latest.run_as) if view.latest else None
+    user = ((latest.proxy or {}).get("user") or latest.run_as) if latest else None
+    if latest and not user:
+        # The published client keeps the name that it is told at the launch, before the shell announces its own.
+        job = accounts.RunsAs(row.owner_id, row.workspace_id)
+        user = accounts.expected(services.store, services.clusters, latest.pool, job)
     return {
         **_shown(view),
         "privateKey": found.get("private_key", ""),

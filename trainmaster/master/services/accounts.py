@@ -49,6 +49,15 @@ class RunsAs:
     account: str | None = None
 
 
+def expected(store: Store, clusters: Clusters, pool: str, job: RunsAs) -> str | None:
+    """The account that a job will run as, before it is submitted; None while its pool is not there."""
+    served = next((one for one in clusters.pools() if one.pool.name == pool), None)
+    if served is None:
+        return None
+    with store.reading() as session:
+        return account_on(session, served.cluster, job.owner_id, job.workspace_id) or served.cluster.account
+
+
 def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> bool:
     """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators may.
     Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing to

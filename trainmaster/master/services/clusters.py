@@ -80,6 +80,7 @@ class Cluster:
     here: bool = True  # job folders are on file systems of this machine
     runs_as_users: bool = False  # jobs run as the account that their owner is linked to
     job_user: str | None = None  # account of jobs that name none, where it is not the master's own
+    account: str = "root"  # by which one logs in to jobs that name none
     shows_external: bool = False  # its snapshots hold other people's jobs
     project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
     settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others
