@@ -75,6 +75,10 @@ def test_this_machine_is_an_agent(admin: Api, user: Api, job: Job) -> None:
     (pool,) = user.get("/api/v1/resource-pools").json["resourcePools"]
     assert (agent["id"], agent["resourcePools"]) == (platform.node(), [pool["name"]])
     assert (agent["enabled"], agent["draining"], agent["containers"]) == (True, False, {})
+    for order in ("SORT_BY_ID", "SORT_BY_TIME"):
+        assert (
+            user.get("/api/v1/agents", sort_by=order, order_by="ORDER_BY_DESC").json["agents"][0]["id"] == agent["id"]
+        )
     assert agent["version"] == user.get("/api/v1/master").json["version"]
     slots = user.get(f"/api/v1/agents/{agent['id']}/slots").json["slots"]
     assert len(slots) == len(agent["slots"]) == pool["slotsAvailable"]

@@ -23,8 +23,12 @@ TABLE = Path(__file__).parent.parent / "data" / "determined-0.38.1" / "parameter
 EXPERIMENTS = "/api/v1/experiments"
 NOBODY = "99999999"
 # Ways to sort and to narrow that this master does not have.
-NOT_HAD = ("timeSeriesFilter.", "sortKey", "labels.metricType")
-NOT_HAD_AT = {("/agents", "sortBy"), ("/agents", "orderBy"), ("/workloads", "metricType"), ("/workloads", "group")}
+NOT_HAD = ("timeSeriesFilter.doubleRange", "timeSeriesFilter.timeRange", "labels.metricType")
+NOT_HAD_AT = {
+    ("/workloads", "group"),  # without effect in Determined's, too
+    ("/trials/time-series", "timeSeriesFilter.integerRange.incl"),
+    ("/trials/time-series", "timeSeriesFilter.integerRange.notIn"),
+}
 SHOWN_ALWAYS = ("showTrialData",)
 
 
@@ -178,6 +182,28 @@ def test_the_history_of_a_trial_in_parts(user: Api, job: Job) -> None:
     assert kinds(filter="FILTER_OPTION_VALIDATION") == ["validation"]
     assert kinds(filter=3, remove_deleted_checkpoints=True) == ["validation"]
     assert kinds(filter="FILTER_OPTION_CHECKPOINT") == []
+
+
+def test_the_history_of_a_trial_by_a_metric(user: Api, job: Job) -> None:
+    records = [
+        job.training(1, loss=3.0),
+        job.training(2, loss=1.0),
+        job.training(3, loss="much"),
+        job.training(4, acc=9),
+    ]
+    assert job.send([*records, job.validation(2, loss=2.0)]).status == 200
+
+    def steps(**query: Any) -> list[tuple[str, int]]:
+        answer = user.get(f"/api/v1/trials/{job.trial_id}/workloads", **query)
+        assert answer.status == 200, answer.content
+        return [(kind, load["totalBatches"]) for entry in answer.json["workloads"] for kind, load in entry.items()]
+
+    rest = [("training", 3), ("training", 4)]
+    assert steps(sort_key="loss") == [("training", 2), ("validation", 2), ("training", 1), *rest]
+    assert steps(sortKey="loss", order_by="ORDER_BY_DESC", limit=2) == [("training", 1), ("validation", 2)]
+    of_validations = steps(sort_key="loss", metric_type="METRIC_TYPE_VALIDATION")
+    assert of_validations == [("validation", 2), ("training", 1), ("training", 2), *rest]
+    assert steps(sort_key="batches") == steps()
 
 
 def test_the_queue_by_state(user: Api, job: Job) -> None:

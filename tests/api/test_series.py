@@ -37,6 +37,12 @@ def test_a_series_is_thinned_without_losing_a_spike(user: Api, measured: Job) ->
     assert few[0]["epoch"] == few[0]["batches"] / 100
     part = points(user, measured, startBatches=100, endBatches=102, group="training")
     assert [point["batches"] for point in part] == [100, 101, 102]
+    cut = {"time_series_filter.name": "batches", "time_series_filter.integer_range.gte": 100}
+    part = points(user, measured, group="training", **cut, **{"timeSeriesFilter.integerRange.lt": 102})
+    assert [point["batches"] for point in part] == [100, 101]
+    for other in ({"time_series_filter.name": "epoch"}, {"timeSeriesFilter.doubleRange.gt": 0.5}):
+        answer = user.get("/api/v1/trials/time-series", trialIds=[measured.trial_id], metricNames=["loss"], **other)
+        assert (answer.status, "timeSeriesFilter" in answer.sentence) == (400, True)
 
 
 def test_metrics_by_their_whole_names(user: Api, measured: Job) -> None:

@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
 from typing import Annotated, Any
 
@@ -16,7 +17,9 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.hub import AGENT_ID, INBOX_PREFIX, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
+from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
+from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
 from trainmaster.master.services import agents, nodes
 from trainmaster.master.services.agents import AgentShown, Yard
@@ -122,18 +125,20 @@ async def remains(
 def list_agents(
     services: UsesServices,
     caller: UserCaller,
+    descending: Descending,
     excludeSlots: bool = False,
     excludeContainers: bool = False,
     offset: int = 0,
     limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
 ) -> Json:
-    """Agents on Docker hosts, nodes of schedulers and this machine, by name. Of more than `MOST_SLOTS` slots on a page
+    """Agents on Docker hosts, nodes of schedulers and this machine. Of more than `MOST_SLOTS` slots on a page
     only the first are listed each by each; `slotStats` counts all."""
     found: list[AgentShown | NodeShown] = [
         *agents.show(services.store, services.clusters),
         *nodes.show(services.clusters),
     ]
-    found.sort(key=_id)
+    found.sort(key=ORDERS[sort_key(sort_by, ORDERS, "id", enums.AGENTS)], reverse=bool(descending))
     window = cut(offset, limit, len(found))
     shown, left = [], 0 if excludeSlots else MOST_SLOTS
     for one in found[window.start : window.end]:
@@ -201,6 +206,14 @@ def disable_slot(
 
 def _id(shown: AgentShown | NodeShown) -> str:
     return shown.agent.id if isinstance(shown, AgentShown) else shown.id
+
+
+def _since(shown: AgentShown | NodeShown) -> tuple[float, str]:
+    """When an agent registered, in epoch seconds; nodes of schedulers, which register nowhere, come first."""
+    return (shown.registered_at.timestamp() if isinstance(shown, AgentShown) else 0.0, _id(shown))
+
+
+ORDERS: Mapping[str, Callable[[AgentShown | NodeShown], Any]] = {"id": _id, "time": _since}
 
 
 def _one(services: Services, agent_id: str) -> AgentShown | NodeShown:

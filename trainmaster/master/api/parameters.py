@@ -19,6 +19,7 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 # What ACTIVE experiments are shown as, beside what the database knows.
 EXPERIMENT_STATES = (*State, *PHASES)
 CHECKPOINT_STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
+METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 UNSPECIFIED = "UNSPECIFIED"
 
 

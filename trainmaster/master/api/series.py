@@ -7,13 +7,13 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices
-from trainmaster.master.api.parameters import words
+from trainmaster.master.api.parameters import METRIC_TYPES, words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
 from trainmaster.master.api.streams import line_of
 from trainmaster.master.services import model_files, profiler, series, trials
@@ -25,7 +25,6 @@ from trainmaster.master.services.series import Named, Point, Stretch
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
-TYPES = ("TRAINING", "VALIDATION", "PROFILING")
 LOOK_AGAIN = 2.0  # seconds between two looks of who follows the profiler
 PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
 
@@ -36,7 +35,7 @@ Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
 
 def _group(group: str, metric_type: str) -> str:
     """The group, which older clients say as a type of metric."""
-    found = words([metric_type], "METRIC_TYPE_", TYPES, enums.METRIC_TYPE) if metric_type else []
+    found = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
     return group or (found[0].lower() if found else "")
 
 
@@ -56,6 +55,33 @@ Metric = Annotated[Named, Depends(_metric)]
 
 def _stretch(startBatches: Steps = 0, endBatches: Steps = 0, maxDatapoints: Count = 0) -> Stretch:
     return Stretch(startBatches, endBatches or MAX_STEPS, maxDatapoints)
+
+
+_FILTER = "timeSeriesFilter."
+_RANGE = _FILTER + "integerRange."
+
+
+def _filtered(
+    request: Request,
+    stretch: Annotated[Stretch, Depends(_stretch)],
+    name: Annotated[str, Query(alias=_FILTER + "name")] = "batches",
+    gt: Annotated[int | None, Query(alias=_RANGE + "gt")] = None,
+    gte: Annotated[int | None, Query(alias=_RANGE + "gte")] = None,
+    lt: Annotated[int | None, Query(alias=_RANGE + "lt")] = None,
+    lte: Annotated[int | None, Query(alias=_RANGE + "lte")] = None,
+) -> Stretch:
+    """A filter of the series takes the place of `startBatches` and `endBatches`. Of Determined's filters there is the
+    range of batches. Raises Invalid for others."""
+    given = {key for key in request.query_params if key.startswith(_FILTER)}
+    known = {_FILTER + "name", *(_RANGE + end for end in ("gt", "gte", "lt", "lte"))}
+    if name != "batches" or given - known:
+        wrong = min(given - known, default=_FILTER + "name")
+        raise Invalid(f"{wrong}: a series is cut by batches only: give timeSeriesFilter.integerRange of batches.")
+    if not given - {_FILTER + "name"}:
+        return stretch
+    first = max(0 if gt is None else gt + 1, 0 if gte is None else gte, 0)
+    last = min(MAX_STEPS if lt is None else lt - 1, MAX_STEPS if lte is None else lte)
+    return Stretch(first, last, stretch.points)
 
 
 Part = Annotated[Stretch, Depends(_stretch)]
@@ -144,7 +170,7 @@ async def trials_snapshot(
 def compare(
     services: UsesServices,
     caller: UserCaller,
-    stretch: Part,
+    stretch: Annotated[Stretch, Depends(_filtered)],
     trial_ids: Annotated[list[int], Query(alias="trialIds")] = [],  # noqa: B006
     names: Annotated[list[str], Query(alias="metricNames")] = [],  # noqa: B006
     ids: Annotated[list[str], Query(alias="metricIds")] = [],  # noqa: B006

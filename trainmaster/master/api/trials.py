@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices
-from trainmaster.master.api.parameters import CheckpointStates, Descending, sort_key, words
+from trainmaster.master.api.parameters import METRIC_TYPES, CheckpointStates, Descending, sort_key, words
 from trainmaster.master.api.shapes import (
     Checkpoint,
     Pagination,
@@ -110,13 +110,20 @@ def workloads(
     wanted: Annotated[str, Query(alias="filter")] = "",
     batches: Annotated[bool, Query(alias="includeBatchMetrics")] = False,
     without_deleted: Annotated[bool, Query(alias="removeDeletedCheckpoints")] = False,
+    sort_by: Annotated[str, Query(alias="sortKey", max_length=1000)] = "",
+    metric_type: Annotated[str, Query(alias="metricType")] = "",
 ) -> Json:
+    """`sortKey`: `batches`, which counts steps, or a metric; `metricType`: in reports of which kind."""
     options = ("CHECKPOINT", "VALIDATION", "CHECKPOINT_OR_VALIDATION")
     option = next(iter(words([wanted], "FILTER_OPTION_", options, enums.WORKLOADS)), "") if wanted else ""
     kinds = option.lower().split("_or_") if option else trials.WORKLOADS
+    groups = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
+    in_reports = [group.lower() for group in groups] or ["training", "validation"]
+    by = trials.MetricOrder(sort_by, in_reports) if sort_by not in ("", "batches") else None
     page = trials.workloads(
-        services.store, trial_id, offset, limit, kinds, descending=bool(descending), without_deleted=without_deleted
-    )
+        services.store, trial_id, offset, limit, kinds,
+        descending=bool(descending), without_deleted=without_deleted, by=by,
+    )  # fmt: skip
     shown: list[Json] = []
     for load in page.items:
         if load.training is not None:

@@ -119,6 +119,14 @@ class Workload:
 WORKLOADS = ("training", "validation", "checkpoint")
 
 
+@dataclass(frozen=True)
+class MetricOrder:
+    """The metric by whose values a trial's history is sorted, in the reports of these kinds."""
+
+    metric: str
+    kinds: Collection[str] = ("training", "validation")
+
+
 def workloads(
     store: Store,
     trial_id: int,
@@ -128,17 +136,19 @@ def workloads(
     *,
     descending: bool = False,
     without_deleted: bool = False,
+    by: MetricOrder | None = None,
 ) -> Page[Workload]:
     """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
-    `kinds`: some of WORKLOADS; `without_deleted`: no checkpoints that have been deleted."""
+    `kinds`: some of WORKLOADS; `without_deleted`: no checkpoints that have been deleted; `by`: first by the values of
+    a metric, what has none last."""
     c = Checkpoint.__table__.c
     with store.transaction() as session:
         if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
             raise NotFound(f"There is no trial {trial_id}.")
-        parts = _parts(trial_id, kinds, without_deleted=without_deleted)
+        parts = _parts(trial_id, kinds, by, without_deleted=without_deleted)
         total = sum(session.scalar(select(func.count()).select_from(part.subquery())) or 0 for part in parts)
         window = cut(offset, limit, total)
-        page = session.execute(_history(parts, window, descending)).all()
+        page = session.execute(_history(parts, window, descending, by_value=by is not None)).all()
         stored = stored_reports(session, [row.turn for row in page if row.uuid is None], list(_REPORTS))
         wanted = [row.uuid for row in page if row.uuid is not None]
         checkpoints = {row.uuid: row for row in session.scalars(select(Checkpoint).where(c.uuid.in_(wanted)))}
@@ -147,38 +157,48 @@ def workloads(
 
 
 _REPORTS = {kind: METRICS_OF[kind].c for kind in ("training", "validation")}
+_VALUES = {"training": "avg_metrics", "validation": "validation_metrics"}
+_Part = Select[int, int, uuid.UUID | None, float | None]
 
 
-def _parts(
-    trial_id: int, kinds: Collection[str], *, without_deleted: bool
-) -> Sequence[Select[int, int, uuid.UUID | None]]:
-    """(steps, turn, uuid) of each kind of workload; a report has its id as its turn and no uuid."""
+def _parts(trial_id: int, kinds: Collection[str], by: MetricOrder | None, *, without_deleted: bool) -> Sequence[_Part]:
+    """(steps, turn, uuid, value) of each kind of workload; a report has its id as its turn and no uuid. `value`: what
+    it is sorted by before its steps, or NULL."""
     c = Checkpoint.__table__.c
+    nothing = cast(null(), Double).label("value")
     after_reports = literal(2**62, BigInteger) + cast(func.extract("epoch", c.report_time) * 1_000_000, BigInteger)
     parts = [
-        select(m.steps.label("steps"), m.id.label("turn"), cast(null(), Uuid).label("uuid")).where(
-            m.trial_id == trial_id, ~m.archived
-        )
+        select(
+            m.steps.label("steps"),
+            m.id.label("turn"),
+            cast(null(), Uuid).label("uuid"),
+            _number(m.metrics[_VALUES[kind]][by.metric]).label("value") if by and kind in by.kinds else nothing,
+        ).where(m.trial_id == trial_id, ~m.archived)
         for kind, m in _REPORTS.items()
         if kind in kinds
     ]
     if "checkpoint" in kinds:
-        saved = select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid"))
+        saved = select(c.steps_completed.label("steps"), after_reports.label("turn"), c.uuid.label("uuid"), nothing)
         saved = saved.where(c.trial_id == trial_id)
         parts.append(saved.where(c.state != "DELETED") if without_deleted else saved)
     return parts
 
 
-def _history(
-    kinds: Sequence[Select[int, int, uuid.UUID | None]], window: Window, descending: bool
-) -> Select[int, int, uuid.UUID | None]:
+def _number(value: Any) -> Any:
+    """A value of a metric, NULL where it is no number: metrics may be texts and lists."""
+    return case((func.jsonb_typeof(value) == "number", cast(value.astext, Double)))
+
+
+def _history(kinds: Sequence[_Part], window: Window, descending: bool, *, by_value: bool) -> _Part:
     """A window of all kinds together.
 
     Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
     """
 
     def in_order(columns: Any) -> list[Any]:
-        return [column.desc() if descending else column for column in (columns.steps, columns.turn)]
+        order = [column.desc() if descending else column.asc() for column in (columns.steps, columns.turn)]
+        value = columns.value.desc() if descending else columns.value.asc()
+        return [value.nulls_last(), *order] if by_value else order
 
     parts = [kind.order_by(*in_order(kind.selected_columns)).limit(window.end).subquery() for kind in kinds]
     history = union_all(*(select(part) for part in parts)).subquery()
