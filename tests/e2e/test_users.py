@@ -217,7 +217,7 @@ def test_the_published_client_enters_a_shell_under_the_name_that_its_launch_told
         pytest.skip(f"no reference client: {reason}")
     told = {"DET_MASTER": process.url, "DET_USER": "determined", "DET_PASS": process.password, "HOME": str(tmp_path)}
     done = subprocess.run(
-        [det, "shell", "start", "--", "-T"], env={**os.environ, **told}, input="echo I am $(id -un)\nexit\n",
+        [det, "shell", "start"], env={**os.environ, **told}, input="echo I am $(id -un)\nexit\n",
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     shells = people["tmalice"].tasks.list("shell")

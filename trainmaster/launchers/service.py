@@ -56,12 +56,13 @@ class Service:
         environment: Optional[Mapping[str, str]] = None,
         meanwhile: Optional[Callable[[], None]] = None,
         every: float = 30.0,
+        prepare: Optional[Callable[[], None]] = None,
     ) -> int:
         """Start `command`, which is asked again for another port when somebody else has taken this one; tell the master
-        when it answers, and wait for its end. `meanwhile` is called `every` so many seconds once it answers. Returns
-        the status to leave with."""
+        when it answers, and wait for its end. `meanwhile` is called `every` so many seconds once it answers, `prepare`
+        in the child before it becomes the command. Returns the status to leave with."""
         for left in range(_PORTS - 1, -1, -1):
-            child = start(command(), os.environ if environment is None else environment)
+            child = start(command(), os.environ if environment is None else environment, prepare)
             if child is None:
                 return 127
             status = self._until_it_answers(child)
@@ -97,10 +98,12 @@ class Service:
             print("the master was not told: %s" % error, file=sys.stderr, flush=True)
 
 
-def start(command: Sequence[str], environment: Mapping[str, str]) -> Optional[subprocess.Popen[bytes]]:
+def start(
+    command: Sequence[str], environment: Mapping[str, str], prepare: Optional[Callable[[], None]] = None
+) -> Optional[subprocess.Popen[bytes]]:
     """None when there is no such program, which is said."""
     try:
-        return subprocess.Popen(list(command), env=dict(environment))
+        return subprocess.Popen(list(command), env=dict(environment), preexec_fn=prepare)
     except OSError as error:
         print("%s cannot be run: %s" % (command[0], error.strerror or error), file=sys.stderr, flush=True)
         return None

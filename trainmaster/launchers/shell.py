@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import List, Mapping, Optional
 
+from trainmaster.launchers import terminals
 from trainmaster.launchers.service import Service
 
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin", "/opt/ssh/sbin")
@@ -48,7 +49,8 @@ def main() -> int:
         config.write_text("\n".join(configuration(folder, service.address, service.port)) + "\n", encoding="utf-8")
         return [str(sshd), "-D", "-e", "-f", str(config)]
 
-    return service.run(command, environment={"PATH": os.environ.get("PATH", "/usr/bin:/bin")})
+    search = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+    return service.run(command, environment=search, prepare=terminals.preparation(folder))
 
 
 def find_sshd(path: str) -> Optional[str]:
