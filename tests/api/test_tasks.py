@@ -106,7 +106,7 @@ def test_lists_are_filtered_and_sorted(user: Api, admin: Api) -> None:
     assert {one["username"] for one in mine} == {"determined"}
     page = user.get("/api/v1/commands", limit=1).json
     assert (len(page["commands"]), page["pagination"]["total"] >= 2) == (1, True)
-    assert user.get("/api/v1/commands", workspaceId=99999999).json["commands"] == []
+    assert user.get("/api/v1/commands", workspaceId=99999999).status == 404
 
 
 @pytest.mark.parametrize(
@@ -247,16 +247,12 @@ def test_what_was_given_is_shown_and_what_a_fork_says_comes_before_it(user: Api,
     assert (answer.status, "not valid YAML" in answer.sentence) == (400, True)
 
 
-def test_a_workspace_goes_with_its_tasks_once_they_have_ended(admin: Api) -> None:
+def test_a_workspace_goes_with_its_tasks(admin: Api) -> None:
     home = admin.post("/api/v1/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
     order = {"config": {"entrypoint": "sleep 600", "resources": {"slots": 0}}, "workspaceId": home}
     task_id = admin.post("/api/v1/commands", order).json["command"]["id"]
-    refused = admin.call("DELETE", f"/api/v1/workspaces/{home}")
-    assert (refused.status, "have not ended" in refused.sentence) == (409, True)
-    admin.post(f"/api/v1/commands/{task_id}/kill")
-    ended(admin, task_id)
     assert admin.call("DELETE", f"/api/v1/workspaces/{home}").status == 200
-    assert admin.get(f"/api/v1/tasks/{task_id}").status == 404
+    wait_for(lambda: admin.get(f"/api/v1/tasks/{task_id}").status == 404, "the task's end, which is the workspace's")
     assert admin.post("/api/v1/commands", order).status == 404
 
 

@@ -75,4 +75,4 @@ def test_pools_are_kept_by_name(shell: Shell) -> None:
     assert shell.det("rp", "bindings", "list-workspaces", "default", "--json").json() == []
     admin = shell.with_(DET_USER="admin")
     refused = admin.run("resource-pool", "bindings", "add", "default", "Uncategorized")
-    assert (refused.status, "default pool" in refused.sentence) == (1, True)
+    assert (refused.status, "default resource pool" in refused.sentence) == (1, True)

@@ -88,7 +88,9 @@ def running_hosts(
         for name in names:
             hosts.add(name, slots)
         client = hosts.master.client()
-        wait_for(lambda: len([a for a in client.agents() if a["slots"]]) == len(names), "the agents")
+        wait_for(
+            lambda: len([a for a in client.agents() if a["slots"] and a["id"] in names]) == len(names), "the agents"
+        )
         yield hosts
     finally:
         hosts.clean_up()

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.daemons import started_at
 from tests.e2e.conftest import LOCAL
 from tests.e2e.master import MasterProcess, wait_for
-from trainmaster.client.errors import NotAllowed
+from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 from trainmaster.config.master import parse_master
@@ -73,9 +73,9 @@ def test_without_a_told_password_one_is_made_up_and_left_for_its_owner(own_maste
         assert set(passwords) == {"admin", "determined"}
         for user, password in passwords.items():
             assert Master(transport).login(user, password)
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotLoggedIn):
             Master(transport).login("admin", passwords["determined"])
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotLoggedIn):
             Master(transport).login("admin", "")
     finally:
         transport.close()

@@ -26,6 +26,7 @@ class Checkpoint(TypedDict):
     resources: Json
     metadata: Json
     training: Json
+    storageId: int | None
     storage: Json
 
 
@@ -204,6 +205,7 @@ class Trial(TypedDict):
     wallClockTime: float
     taskId: str
     taskIds: list[str]
+    warmStartCheckpointUuid: str | None
     searcherMetricValue: float | None
     summaryMetrics: Json
     metadata: Json | None

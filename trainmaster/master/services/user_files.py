@@ -87,9 +87,10 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Plac
 
 def events_of(session: Session, settings: Settings, row: Experiment) -> Place:
     """The event files of an experiment's trials. Raises NoPlace."""
-    folder = events_folder(settings, row.config["checkpoint_storage"], row.id)
+    storage = row.config["checkpoint_storage"] or {}  # None where nothing is kept
+    folder = events_folder(settings, storage, row.id)
     if folder is None:
-        raise NoPlace(f"This master cannot remove from {row.config['checkpoint_storage'].get('type')!r} storage.")
+        raise NoPlace(f"This master cannot remove from {storage.get('type')!r} storage.")
     return Place(folder, *_account(session, row.id, None, None))
 
 
