@@ -182,6 +182,9 @@ def test_many_at_once(user: Api, paused: Callable[..., int]) -> None:
     refused = bulk(user, here, "archive", experimentIds=[ids[0], outside])
     assert "PAUSED" in refused[ids[0]]
     assert str(here) in refused[outside]
+    everywhere = -1  # of all projects, as clients say it
+    assert bulk(user, everywhere, "activate", experimentIds=[ids[0]]) == {ids[0]: ""}
+    assert bulk(user, everywhere, "pause", experimentIds=[], filters={"name": "a one", "labels": ["a"]})[ids[0]] == ""
     everything = {"experimentIds": [], "filters": {"states": ["STATE_PAUSED"]}}
     assert bulk(user, here, "activate", experimentIds=ids[:1]) == {ids[0]: ""}
     assert bulk(user, here, "pause", experimentIds=ids[:1]) == {ids[0]: ""}

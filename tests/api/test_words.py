@@ -51,11 +51,11 @@ def test_what_is_not_there_is_not_found(admin: Api, method: str, path: str) -> N
     assert "not found" in answer.sentence
 
 
-def named(name: str) -> list[tuple[str, dict[str, Any]]]:
+def named(name: str, workspace: int) -> list[tuple[str, dict[str, Any]]]:
     """What can be made under a name."""
     return [
         (f"{V1}/workspaces", {"name": name}),
-        (f"{V1}/workspaces/1/projects", {"name": name}),
+        (f"{V1}/workspaces/{workspace}/projects", {"name": name}),
         (f"{V1}/models", {"name": name}),
         (f"{V1}/templates/{name}", {"config": {}}),
         (f"{V1}/users", {"user": {"username": name, "active": True}, "password": PASSWORD}),
@@ -64,7 +64,8 @@ def named(name: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_a_name_that_is_taken_already_exists(admin: Api) -> None:
-    for path, body in named(f"w{uuid.uuid4().hex[:8]}"):
+    workspace = admin.post(f"{V1}/workspaces", {"name": uuid.uuid4().hex}).json["workspace"]["id"]
+    for path, body in named(f"w{uuid.uuid4().hex[:8]}", workspace):
         assert admin.post(path, body).status == 200, path
         again = admin.post(path, body)
         assert (again.status, again.error["code"]) == (409, 6), path

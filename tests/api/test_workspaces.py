@@ -283,6 +283,14 @@ def test_lists_of_projects(user: Api, workspace: Json, paused: Callable[..., Jso
     assert user.get(f"{WORKSPACES}/99999999/projects").status == 404
 
 
+def test_uncategorized_takes_no_projects(user: Api, admin: Api, project: Json) -> None:
+    for api in (user, admin):
+        refused = api.post("/api/v1/workspaces/1/projects", {"name": uuid.uuid4().hex})
+        assert (refused.status, "immutable" in refused.sentence) == (400, True)
+    move = {"destinationWorkspaceId": 1, "projectId": project["id"]}
+    assert user.post(f"/api/v1/projects/{project['id']}/move", move).status == 400
+
+
 def test_what_is_archived_takes_nothing_more(user: Api, workspace: Json, project: Json) -> None:
     at = f"{WORKSPACES}/{workspace['id']}"
     order = {"config": config(), "activate": False, "projectId": project["id"]}

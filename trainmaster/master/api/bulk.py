@@ -49,7 +49,7 @@ class BulkRequest(Body):
             name=found.name,
             description=found.description,
             labels=found.labels,
-            project_id=project_id or found.project_id,
+            project_id=max(project_id, 0) or found.project_id,
         )
         return Selection(project_id, query=query, excluded=found.excluded_experiment_ids)
 

@@ -17,7 +17,8 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True)
 class Selection:
-    """Which experiments of a project: those that `query` finds without `excluded`, or, without a query, `ids`."""
+    """Which experiments of a project: those that `query` finds without `excluded`, or, without a query, `ids`.
+    `project_id`: clients say -1 for experiments of all projects, older ones 0."""
 
     project_id: int
     ids: Sequence[int] = ()
@@ -56,7 +57,7 @@ def _chosen(store: Store, caller: Caller, selection: Selection) -> list[int]:
         query = query.where(
             Experiment.project_id.in_(select(Project.id).where(Project.workspace_id.in_(caller.workspaces)))
         )
-    if selection.project_id:
+    if selection.project_id > 0:
         query = query.where(Experiment.project_id == selection.project_id)
     with store.transaction() as session:
         return list(session.scalars(query.order_by(Experiment.id)))

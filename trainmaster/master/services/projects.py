@@ -114,8 +114,7 @@ def create(
 ) -> ProjectView:
     with store.transaction() as session:
         workspace = workspaces.locked(session, workspace_id)
-        if workspace.archived:
-            raise Invalid(f"The workspace {workspace.name!r} is archived; unarchive it first.")
+        _check_takes_projects(workspace)
         if workspace.state:
             raise Conflict(f"The workspace {workspace.name!r} is being deleted.")
         bounds.check_count(session, "things", "You have {} projects", Project.user_id == caller.user_id)
@@ -176,10 +175,17 @@ def move(store: Store, caller: Caller, project_id: int, workspace_id: int) -> No
         _refuse_archived(row)
         target = workspaces.locked(session, workspace_id)
         caller.require(Permission.CREATE_PROJECT, workspace_id)
-        if target.archived:
-            raise Invalid(f"The workspace {target.name!r} is archived; unarchive it first.")
+        _check_takes_projects(target)
         _free_name(session, workspace_id, row.name, row.id)
         row.workspace_id = workspace_id
+
+
+def _check_takes_projects(workspace: Workspace) -> None:
+    """Raises Invalid."""
+    if workspace.immutable:
+        raise Invalid(f"The workspace {workspace.name!r} is immutable: it takes no further projects.")
+    if workspace.archived:
+        raise Invalid(f"The workspace {workspace.name!r} is archived; unarchive it first.")
 
 
 def add_note(store: Store, caller: Caller, project_id: int, name: str, contents: str) -> list[dict[str, Any]]:
