@@ -8,9 +8,9 @@ import pwd
 import socket
 
 from trainmaster.containers.docker import Account
+from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
 
 ROOT = 0
-FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 
 
 class NoAccount(Exception):

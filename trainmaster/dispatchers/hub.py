@@ -19,6 +19,7 @@ from trainmaster.dispatchers.base import DispatcherError, SlotType
 AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
 MAX_TEXT = 4000  # characters of a sentence that an agent sends
+FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 MAX_REMAINS = 512 * 2**20  # bytes of what one container left
 REGISTRY_LOGIN = "secrets/registry.json"
 """Among the files of a job: how an agent logs in where the job's image is, as Docker's AuthConfig. It travels with the

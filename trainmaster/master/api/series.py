@@ -65,10 +65,10 @@ def _filtered(
     request: Request,
     stretch: Annotated[Stretch, Depends(_stretch)],
     name: Annotated[str, Query(alias=_FILTER + "name")] = "batches",
-    gt: Annotated[int | None, Query(alias=_RANGE + "gt")] = None,
-    gte: Annotated[int | None, Query(alias=_RANGE + "gte")] = None,
-    lt: Annotated[int | None, Query(alias=_RANGE + "lt")] = None,
-    lte: Annotated[int | None, Query(alias=_RANGE + "lte")] = None,
+    gt: Annotated[int | None, Query(alias=_RANGE + "gt", ge=-1, le=MAX_STEPS)] = None,
+    gte: Annotated[int | None, Query(alias=_RANGE + "gte", ge=0, le=MAX_STEPS)] = None,
+    lt: Annotated[int | None, Query(alias=_RANGE + "lt", ge=0, le=MAX_STEPS)] = None,
+    lte: Annotated[int | None, Query(alias=_RANGE + "lte", ge=0, le=MAX_STEPS)] = None,
 ) -> Stretch:
     """A filter of the series takes the place of `startBatches` and `endBatches`. Of Determined's filters there is the
     range of batches. Raises Invalid for others."""
@@ -79,7 +79,7 @@ def _filtered(
         raise Invalid(f"{wrong}: a series is cut by batches only: give timeSeriesFilter.integerRange of batches.")
     if not given - {_FILTER + "name"}:
         return stretch
-    first = max(0 if gt is None else gt + 1, 0 if gte is None else gte, 0)
+    first = max(0 if gt is None else gt + 1, 0 if gte is None else gte)
     last = min(MAX_STEPS if lt is None else lt - 1, MAX_STEPS if lte is None else lte)
     return Stretch(first, last, stretch.points)
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.identity import Caller
 from trainmaster.master.services.store import Store
 
-FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
 LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 

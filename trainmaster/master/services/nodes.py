@@ -1,5 +1,5 @@
-"""Nodes of batch schedulers and of this machine, in the form of Determined's agents: from what the question for pools
-brings, with no question of its own."""
+"""Lists the nodes of batch schedulers, and this machine, as Determined lists its agents. They come with the pools: the
+scheduler gets no further request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Trials that begin with what another one has learnt: the searcher's `source_trial_id` and `source_checkpoint_uuid`."""
+"""Finds the checkpoint that the trials of a new experiment start from: `source_trial_id` or `source_checkpoint_uuid` of
+its searcher."""
 
 from __future__ import annotations
 
