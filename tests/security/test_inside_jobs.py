@@ -53,7 +53,11 @@ def test_an_administrators_job_is_no_administrator(master: MasterProcess, admin:
 def test_the_closed_ones_are_those_about_accounts_and_about_others_jobs() -> None:
     for key in ("POST /api/v1/tokens", "GET /api/v1/tokens", "POST /api/x1/tickets", "PATCH /api/v1/users/{user_id}"):
         assert key in CLOSED, key
-    for key in ("POST /api/v1/users/{user_id}/password", "PUT /api/v1/templates/{template_name}"):
+    for key in (
+        "POST /api/v1/users/{user_id}/password",
+        "PUT /api/v1/templates/{template_name}",
+        "PATCH /api/v1/workspaces/{workspace_id}",
+    ):
         assert key in CLOSED, key
     for key in ("GET /api/v1/me", "GET /api/v1/users", "POST /api/v1/webhooks/custom", "POST /api/v1/groups/search"):
         assert key not in CLOSED, key

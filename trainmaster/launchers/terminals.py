@@ -78,9 +78,12 @@ def preparation(folder: Path) -> Optional[Callable[[], None]]:
     """What sshd's child is to call, None where it is not needed or cannot be had."""
     if not refused():
         return None
-    enter = without_group(folder)
-    if possible(enter):
-        return enter
+    try:
+        enter = without_group(folder)
+        if possible(enter):
+            return enter
+    except OSError:  # no list of groups to be read, no further process: the shell is worth having all the same
+        pass
     print("sshd can open no terminals here: only commands work in this shell (ssh -T)", file=sys.stderr, flush=True)
     return None
 

@@ -338,13 +338,15 @@ MASKED = frozenset({f"GET {V1}/master/logs"})
 # its token would have more than the job's life.
 CLOSED_INSIDE = (
     "What runs in a job acts as its owner, but not for accounts, tokens, tickets, and what becomes part of other jobs "
-    "(templates, webhooks, policies): log in with `det user login` for that."
+    "(templates, webhooks, policies, settings of workspaces): log in with `det user login` for that."
 )
 _CLOSED = frozenset({"tokens", "tickets"})
 _READ_ONLY = frozenset(
     {"users", "groups", "roles", "templates", "template", "webhooks", "config-policies", "agents", "agent-secrets"}
     | {"resource-pools", "master", "cleanup_logs", "session"}
 )
+# A workspace says where its jobs keep their checkpoints, and as whom they run.
+_CHANGES_JOBS = frozenset({f"PATCH {V1}/workspaces/{{workspace_id}}"})
 _READS = frozenset(
     {f"POST {V1}/groups/search", f"POST {V1}/users/activity", f"POST {V1}/webhooks/custom"}
     | {endpoint for endpoint in ENDPOINTS if endpoint.startswith(f"POST {V1}/roles/search")}
@@ -355,6 +357,6 @@ def closed_inside(endpoint: str) -> bool:
     """Whether it is closed to a program that acts as its job's owner. `endpoint`: a key of `ENDPOINTS`."""
     method, _, path = endpoint.partition(" ")
     subject = path.removeprefix(V1).removeprefix(X1).split("/")[1]
-    if subject in _CLOSED:
+    if subject in _CLOSED or endpoint in _CHANGES_JOBS:
         return True
     return subject in _READ_ONLY and method not in ("GET", "HEAD") and endpoint not in _READS
