@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 import subprocess
+import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -115,6 +117,22 @@ def test_a_training_that_ignores_sigterm_is_killed(stage):
     master.wait(lambda: "ready" in master.lines())
     process.terminate()
     assert process.wait(60) == 128 + 9
+
+
+def test_the_end_needs_nothing_more_of_the_image(stage, tmp_path):
+    """A signal to all processes of a job also ends the one that serves the files of a container's image."""
+    home = tmp_path / "python"
+    library = Path(sysconfig.get_path("stdlib"))
+    (home / "lib").mkdir(parents=True)
+    (home / "lib" / library.name).symlink_to(library)
+    vanish = f"echo ERROR: vanishing; rm {home}/lib/{library.name}; kill -TERM $$"
+    job, master = stage(vanish, heartbeat=600)
+    status, output = job.run(python=sys.base_prefix + "/bin/python3", PYTHONHOME=str(home))
+    assert status == 143, output
+    record = job.exit_record()
+    assert (record["exit_code"], record["signal"]) == (143, 15)
+    assert "SIGTERM" in record["message"]
+    assert "ERROR: vanishing" in master.lines()
 
 
 def test_sigterm_while_waiting_for_the_lease(stage):

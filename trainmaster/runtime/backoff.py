@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 
 class Backoff:
     """Waits that double from `first` to `ceiling` seconds, each shortened at random by up to half, so that a
@@ -14,11 +16,9 @@ class Backoff:
 
     def next(self) -> float:
         """The next wait in seconds."""
-        import random  # most jobs never wait
-
         wait = self._next
         self._next = min(self._ceiling, self._next * 2)
-        return wait * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        return wait * (0.5 + os.urandom(1)[0] / 512)
 
     def reset(self) -> None:
         """Call after a good answer."""

@@ -36,8 +36,10 @@ def parse_line(line: str) -> Tuple[Optional[int], str, str]:
 
 
 def _level(head: str) -> str:
-    import re  # many a job names no level, and every job would wait for it
-
+    try:
+        import re  # many a job names no level, and every job would wait for it
+    except (ImportError, OSError):  # the image has gone with a process of the job that served it
+        return "INFO"
     match = re.match(_LEVEL, head)
     return match.group(1) if match else "INFO"
 
