@@ -29,6 +29,7 @@ class ExitRecord(Record):
     started_at: float
     ended_at: float
     spool: Mapping[str, int]
+    evidence: str = ""  # what the user's process said on stderr before it failed
 
     def to_json(self) -> Dict[str, Any]:
         fields: Dict[str, Any] = self.values()

@@ -161,6 +161,7 @@ class Node:
             started_at=self._started,
             ended_at=time.time(),
             spool=self._reporting.settle(),
+            evidence=outcome.evidence,
         )
         self._reporting.deliver(record, hurry=self._gone)
         self._reporting.close()

@@ -8,6 +8,7 @@ import os
 import time
 
 from trainmaster.runtime.cgroup import oom_kills
+from trainmaster.runtime.evidence import Tail
 from trainmaster.runtime.job import Job
 from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
@@ -20,7 +21,7 @@ from trainmaster.runtime.threads import Thread
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from typing import Dict, Mapping, Optional, Sequence, Tuple, Union
+    from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
     from trainmaster.runtime.signals import Event
 else:
@@ -37,6 +38,7 @@ class Outcome(Record):
     signal: Optional[int] = None
     oom: bool = False
     message: str = ""
+    evidence: str = ""  # what the process said on stderr before it failed
 
 
 class Supervisor:
@@ -60,6 +62,7 @@ class Supervisor:
         self._events = events
         self._secrets = secrets
         self._what = "the " + what
+        self._tail = Tail()
         self._plan: Dict[str, float] = {}  # what to do -> when, on the monotonic clock
 
     def run(
@@ -74,9 +77,9 @@ class Supervisor:
         kills_before = oom_kills()
         readers = []
         ends = []
-        for stdtype in ("stdout", "stderr"):
+        for stdtype, add in (("stdout", self._reporting.add_log), ("stderr", self._add_error)):
             read, write = os.pipe()
-            readers.append(LineReader(read, stdtype, self._secrets, self._reporting.add_log))
+            readers.append(LineReader(read, stdtype, self._secrets, add))
             ends.append(write)
         for reader in readers:
             reader.start()
@@ -98,6 +101,10 @@ class Supervisor:
             reader.give_up()
             reader.join(2.0)
         return self._judge(returncode, kills_before)
+
+    def _add_error(self, record: Mapping[str, Any]) -> None:
+        self._tail.add(record)
+        self._reporting.add_log(record)
 
     def _wait(self, child: Child) -> None:
         self._events.put(("exit", child.wait()))
@@ -170,7 +177,7 @@ class Supervisor:
             message = "%s ended with status %d" % (self._what, code)
         else:
             message = "%s ended" % self._what
-        return Outcome(code, by_signal, oom, message)
+        return Outcome(code, by_signal, oom, message, self._tail.quote() if code else "")
 
 
 def _not_started(error: OSError) -> Outcome:

@@ -52,6 +52,29 @@ def test_a_plain_failure_is_the_codes_own() -> None:
     assert "exit code 3 on node n1: ValueError: no data" in outcome.text
 
 
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [
+        ({"code": 1}, "The training code ended with exit code 1 on node n1; on stderr: ImportError: x"),
+        (
+            {"code": 127},
+            "The training code ended with exit code 127 (there is no such program) on node n1; "
+            "on stderr: ImportError: x",
+        ),
+        (
+            {"code": 139, "signal": 11},
+            "The training code was ended by signal 11 (SIGSEGV) on node n1; on stderr: ImportError: x",
+        ),
+        ({"code": 128 + 40}, "The training code was ended by signal 40 on node n1; on stderr: ImportError: x"),
+    ],
+)
+def test_what_the_code_said_stands_behind_how_it_ended(left: dict[str, int], text: str) -> None:
+    said = record(**left, message="the training ended", evidence="ImportError: x", node_name="n1")
+    outcome = verdict(attempt(said), NOW, LOST)
+    assert outcome is not None
+    assert outcome.text == text
+
+
 def test_all_nodes_must_finish_well_but_one_failure_is_enough() -> None:
     assert kind(attempt(record(0), num_nodes=2)) is None
     assert kind(attempt(record(0), record(1), num_nodes=2)) is OutcomeKind.COMPLETED

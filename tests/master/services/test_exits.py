@@ -26,6 +26,7 @@ GOOD: dict[str, Any] = {
     "message": "",
     "started_at": 1795242767.5,
     "ended_at": 1795242768.0,
+    "evidence": "ValueError: no data",
     "spool": {"core": 12, "log-0": 3},
 }
 
@@ -68,6 +69,10 @@ def test_texts_are_such_as_a_database_takes() -> None:
     assert record["message"].startswith("a\ufffdb\ufffdx")
     assert len(record["message"]) == LONGEST_TEXT
     assert record["spool"] == {"co\ufffdre": 1}
+
+
+def test_texts_leave_a_terminal_alone() -> None:
+    assert checked({**GOOD, "evidence": "a\x1b[2Jb\nc\u202ed"})["evidence"] == "a\ufffd[2Jb\ufffdc\ufffdd"
 
 
 JSON = st.recursive(

@@ -6,6 +6,7 @@ scheduler's silence is never an end by itself: see `verdict`.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class ExitRecord:
     began: bool = True  # the user's code was started
     message: str = ""
     node_name: str = ""
+    evidence: str = ""  # what the user's code said on stderr before it failed
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,23 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         )
     # A shell in between turns its child's signal into a status above 128.
     by = record.signal or (record.exit_code - 128 if 128 < record.exit_code <= 192 else None)
-    how = f"was ended by signal {by}" if by else f"ended with exit code {record.exit_code}"
-    message = f": {record.message}" if record.message else ""
-    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{message}", record.exit_code)
+    how = f"was ended by signal {by}{_named(by)}" if by else f"ended with exit code {record.exit_code}"
+    why = f": {record.message}" if record.message else ""
+    if record.evidence:
+        how += _SHELLS_WORDS.get(record.exit_code, "")
+        why = f"; on stderr: {record.evidence}"
+    return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code)
+
+
+# POSIX, Shell Command Language, 2.8.2
+_SHELLS_WORDS = {126: " (a program cannot be run)", 127: " (there is no such program)"}
+
+
+def _named(number: int) -> str:
+    try:
+        return f" ({signal.Signals(number).name})"
+    except ValueError:  # a real-time signal has no name
+        return ""
 
 
 def _from_scheduler(attempt: Attempt) -> Outcome:

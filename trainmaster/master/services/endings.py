@@ -312,4 +312,5 @@ def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRe
         began=bool(record.get("began", True)),
         message=str(record.get("message") or ""),
         node_name=str(record.get("node_name") or ""),
+        evidence=str(record.get("evidence") or ""),
     )

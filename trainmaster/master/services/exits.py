@@ -9,15 +9,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from trainmaster.master.services.errors import Invalid
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # what PostgreSQL takes in no text
+# What PostgreSQL takes in no text, what moves a terminal's cursor, and what turns the direction of writing.
+_UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LONGEST_TEXT = 4000  # characters
 
 
-def _storable(text: str) -> str:
-    return _UNSTORABLE.sub("\ufffd", text[:LONGEST_TEXT])
+def _fit(text: str) -> str:
+    return _UNFIT.sub("\ufffd", text[:LONGEST_TEXT])
 
 
-Text = Annotated[str, AfterValidator(_storable)]
+Text = Annotated[str, AfterValidator(_fit)]
 Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
 
 
@@ -43,6 +44,7 @@ class _Record(BaseModel):
     message: Text = ""
     started_at: Moment | None = None
     ended_at: Moment | None = None
+    evidence: Text = ""
     spool: dict[Text, Annotated[int, Field(ge=0, lt=2**53)]] = Field(default_factory=dict, max_length=10_000)
 
 
