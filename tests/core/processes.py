@@ -7,9 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmaster.runtime.rendezvous import free_ports
+from trainmaster.runtime.ports import ReservedPorts
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    reserved = ReservedPorts(1)
+    reserved.close()
+    return reserved.numbers[0]
 
 
 def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 120.0, **env: str) -> list[tuple[int, str]]:
@@ -17,7 +23,7 @@ def run_ranks(script: str, size: int, folder: Path, *, seconds: float = 120.0, *
     rank."""
     path = folder / "ranks.py"
     path.write_text(script)
-    port = str(free_ports(1)[0])
+    port = str(free_port())
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", str(path)],

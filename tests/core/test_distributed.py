@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.processes import run_ranks
+from tests.core.processes import free_port, run_ranks
 from tests.runtime.waiting import until
 from trainmaster.core import DistributedContext, DistributedError
 from trainmaster.core.distributed import parse_tf_config
 from trainmaster.core.star import Hub, Spoke
-from trainmaster.runtime.rendezvous import free_ports
 
 ALL_CALLS = """
 from trainmaster.core import DistributedContext
@@ -70,7 +69,7 @@ with DistributedContext(
     assert distributed.broadcast_local(rank) == rank // 2 * 2
     assert distributed.gather_local(rank) == ([rank, rank + 1] if rank % 2 == 0 else None)
 """
-    port = str(free_ports(1)[0])
+    port = str(free_port())
     results = run_ranks(script, 4, tmp_path, DET_SESSION_TOKEN="t0ken", TRAINMASTER_DISTRIBUTED_PORT=port)
     assert results == [(0, "")] * 4
 
@@ -127,7 +126,7 @@ def listens(port):
 @pytest.fixture
 def hub():
     """A hub for two that waits in a thread; `hub()` gives (port, finish)."""
-    port = free_ports(1)[0]
+    port = free_port()
     made = []
     waiting = threading.Thread(target=lambda: made.append(Hub(("127.0.0.1", port), 2, b"right", 60.0)))
     waiting.start()

@@ -24,7 +24,7 @@ shutting down
 def quoted(text: str, rank: int | None = None, tail: Tail | None = None) -> str:
     tail = tail or Tail()
     for line in text.splitlines():
-        tail.add({"rank": rank, "line": line})
+        tail.add({"rank": rank, "line": line, "stdtype": "stderr"})
     return tail.quote()
 
 
@@ -44,12 +44,22 @@ def test_a_ranks_exception_says_more_than_its_launchers():
     assert quoted(launcher, None, tail) == "ModuleNotFoundError: No module named 'torchvision'"
 
 
+def test_the_rank_that_failed_first_is_quoted_from_stdout_where_stderr_is_empty():
+    tail = Tail()
+    quoted(CHAINED, 1, tail)
+    for rank in (1, 2):
+        tail.add({"rank": rank, "line": f"epoch 3 of rank {rank}", "stdtype": "stdout"})
+    assert tail.quote(1) == "ModuleNotFoundError: No module named 'torchvision'"
+    assert tail.quote(2) == "epoch 3 of rank 2"
+    assert tail.quote(3) == ""
+
+
 def test_it_is_bounded():
     tail = Tail()
     for _ in range(1000):
         text = quoted("y" * 100_000, None, tail)
     assert len(text) == LONGEST
-    assert sum(len(line) for _, line in tail._lines) < 100_000
+    assert sum(len(line) for _, line in tail._lines["stderr"]) < 100_000
 
 
 def test_nothing_in_it_moves_a_terminals_cursor():

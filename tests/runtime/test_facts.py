@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from trainmaster.runtime.cgroup import oom_kills
@@ -9,8 +11,9 @@ from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.facts import parse_devices, read_facts
 from trainmaster.runtime.job import Job, parse_work, read_job, read_token
 from trainmaster.runtime.logs import parse_line
+from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import signal_reason
-from trainmaster.runtime.rendezvous import choose_address, free_ports, interface_address
+from trainmaster.runtime.rendezvous import choose_address, interface_address
 
 SLURM = {
     "SLURM_JOB_ID": "4711",
@@ -167,10 +170,24 @@ def test_addresses():
     assert interface_address("nonesuch9") is None
 
 
-def test_ports_are_free_and_differ():
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
-    assert all(10000 <= port < 65536 for port in ports)
+def test_a_jobs_ports_are_its_own_while_it_runs():
+    mine, others = ReservedPorts(5), ReservedPorts(300)
+    assert len({*mine.numbers, *others.numbers}) == 305
+    assert all(10000 <= port < 65536 for port in mine.numbers)
+    port = mine.numbers[0]
+    for family, here in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        with socket.socket(family) as stranger:  # who looks for a free one
+            assert stranger.connect_ex((here, port)) != 0
+            with pytest.raises(OSError, match="in use"):
+                stranger.bind((here, port))
+        with socket.socket(family) as trainer:
+            trainer.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trainer.bind((here, port))
+            trainer.listen()
+    mine.close()
+    others.close()
+    with socket.socket(socket.AF_INET) as stranger:
+        stranger.bind(("127.0.0.1", port))
 
 
 @pytest.mark.parametrize(

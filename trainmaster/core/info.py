@@ -66,6 +66,8 @@ class RuntimeInfo:
     slot_type: str
     master_url_file: Optional[str] = None
     master_url_owner: Optional[int] = None
+    launcher_port: int = 0  # for the launcher's own use, on the first node
+    worker_ports: List[List[int]] = field(default_factory=list)  # of each node, one for each slot
 
 
 @dataclass(frozen=True)
@@ -190,4 +192,6 @@ def _runtime(run_dir: Path, raw: Optional[Dict[str, Any]]) -> Optional[RuntimeIn
         slot_type=raw["slot_type"],
         master_url_file=raw.get("master_url_file"),
         master_url_owner=raw.get("master_url_owner"),
+        launcher_port=raw.get("launcher_port", 0),
+        worker_ports=raw.get("worker_ports", []),
     )

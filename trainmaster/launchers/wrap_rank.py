@@ -1,25 +1,25 @@
-"""`python3 -m trainmaster.launchers.wrap_rank RANK_VARIABLE -- PROGRAM ARGS...`: run one rank.
+"""`python3 -m trainmaster.launchers.wrap_rank RANK_VARIABLE [--] PROGRAM ARGS...`: run one rank.
 
 Its lines get the prefix `[rank=N] `, by which the runtime tells whose they are; its status (128 + signal when
-it was killed) is this process's, and is left in `<run folder>/ranks/` for the launcher, because torchrun
-itself only says that some rank failed.
+it was killed) is this process's, and is left in the run folder (`runtime.ranks`) for the launcher and the runtime,
+because torchrun itself only says that some rank failed. RANK_VARIABLE may also be the rank itself. The grammar is that
+of `determined.launch.wrap_rank` 0.38.1, whose `--no-redirect-stdio` is taken and leaves the program's streams alone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import BinaryIO, List, Optional, Sequence, Tuple
+from typing import BinaryIO, List, Sequence, Tuple
 
 from trainmaster.runtime.prctl import die_with_parent
+from trainmaster.runtime.ranks import RankEnd, leave_rank_end
 
-RANKS = "ranks"  # folder below TRAINMASTER_RUN_DIR
+USAGE = "usage: python3 -m trainmaster.launchers.wrap_rank [--no-redirect-stdio] RANK_VARIABLE [--] PROGRAM ARGS..."
 _LONGEST = 1 << 16  # bytes of a line without an end that are held back
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -41,76 +41,58 @@ def prefix_lines(text: bytes, prefix: bytes, at_start: bool) -> Tuple[bytes, boo
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its status."""
-    if len(arguments) < 3 or arguments[1] != "--":
-        sys.stderr.write("usage: python3 -m trainmaster.launchers.wrap_rank RANK_VARIABLE -- PROGRAM ARGS...\n")
+    words = list(arguments)
+    redirect = words[:1] != ["--no-redirect-stdio"]
+    variable, program = words[0 if redirect else 1 :][:1], words[1 if redirect else 2 :]
+    if program[:1] == ["--"]:
+        del program[0]
+    if not variable or not program:
+        sys.stderr.write(USAGE + "\n")
         return 64
-    variable, program = arguments[0], list(arguments[2:])
-    rank = os.environ.get(variable)
-    if rank is None or not rank.isdigit():
-        sys.stderr.write("wrap_rank: %s is not set to a rank: this is started by a launcher\n" % variable)
+    rank = variable[0] if variable[0].isdigit() else os.environ.get(variable[0], "")
+    if not rank.isdigit():
+        sys.stderr.write("wrap_rank: %s is not set to a rank: this is started by a launcher\n" % variable[0])
         return 64
     parent = os.getpid()
+    inherited = os.environ.get("PMI_FD", "")
     try:
         # No thread runs yet, so that the function before exec is safe.
         child = subprocess.Popen(
             program,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE if redirect else None,
+            stderr=subprocess.PIPE if redirect else None,
             preexec_fn=lambda: die_with_parent(parent),
+            pass_fds=[int(inherited)] if inherited.isdigit() else [],
         )
     except FileNotFoundError:
         sys.stderr.write("[rank=%s] there is no program %r\n" % (rank, program[0]))
-        return _leave(rank, 127)
+        return _leave(int(rank), 127)
     except OSError as error:
         sys.stderr.write("[rank=%s] %r cannot be run: %s\n" % (rank, program[0], error.strerror))
-        return _leave(rank, 126)
+        return _leave(int(rank), 126)
     for number in _FORWARDED:
         signal.signal(number, lambda number, _: child.send_signal(number))
-    assert child.stdout is not None
-    assert child.stderr is not None
     prefix = ("[rank=%s] " % rank).encode("ascii")
     pumps = [
-        threading.Thread(target=_pump, args=(child.stdout, 1, prefix), daemon=True),
-        threading.Thread(target=_pump, args=(child.stderr, 2, prefix), daemon=True),
+        threading.Thread(target=_pump, args=(source, target, prefix), daemon=True)
+        for source, target in ((child.stdout, 1), (child.stderr, 2))
+        if source is not None
     ]
     for pump in pumps:
         pump.start()
     returncode = child.wait()
     for pump in pumps:
         pump.join(5.0)  # something the rank left behind may hold its pipes
-    return _leave(rank, 128 - returncode if returncode < 0 else returncode)
+    return _leave(int(rank), 128 - returncode if returncode < 0 else returncode)
 
 
-def first_failure(folder: Optional[Path]) -> Optional[int]:
-    """The status of the rank that failed first, None when none did or nothing is known.
-
-    Ranks that died of SIGTERM come last: that is what the launcher does to the others.
-    """
-    failures = []
-    for path in sorted(folder.glob("*.json")) if folder is not None and folder.is_dir() else []:
+def _leave(rank: int, status: int) -> int:
+    folder = os.environ.get("TRAINMASTER_RUN_DIR")
+    if folder:
         try:
-            left = json.loads(path.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue
-        if left["status"] != 0:
-            failures.append((left["status"] == 128 + signal.SIGTERM, left["at"], left["status"]))
-    return min(failures)[2] if failures else None
-
-
-def ranks_folder() -> Optional[Path]:
-    """Where ranks leave their status; None outside a job."""
-    run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
-    return Path(run_dir) / RANKS if run_dir else None
-
-
-def _leave(rank: str, status: int) -> int:
-    folder = ranks_folder()
-    if folder is not None:
-        try:
-            folder.mkdir(exist_ok=True)
-            (folder / (rank + ".json")).write_text(json.dumps({"status": status, "at": time.time()}), encoding="ascii")
+            leave_rank_end(folder, RankEnd(rank, status, time.time()))
         except OSError as error:
-            sys.stderr.write("[rank=%s] its status cannot be left in %s: %s\n" % (rank, folder, error))
+            sys.stderr.write("[rank=%d] its status cannot be left in %s: %s\n" % (rank, folder, error))
     return status
 
 

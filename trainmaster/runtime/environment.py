@@ -106,7 +106,7 @@ def _determined(
         # which sees its slots as the first, would meet.
         "INTER_TRAIN_PROCESS_COMM_PORT_1": str(meeting.distributed_port),
         "INTER_TRAIN_PROCESS_COMM_PORT_2": str(meeting.gather_port),
-        "DTRAIN_SSH_PORT": str(12350 + offset),
+        "DTRAIN_SSH_PORT": str(meeting.launcher_port),
     }
     if work.owner_token:
         found["DET_USER_TOKEN"] = work.owner_token
@@ -166,6 +166,8 @@ def write_info(
             "slot_type": job.slot_type,
             "torch_port": meeting.torch_port,
             "distributed_port": meeting.distributed_port,
+            "launcher_port": meeting.launcher_port,
+            "worker_ports": [list(ports) for ports in meeting.worker_ports],
             "master_url_file": job.master_url_file,
             "master_url_owner": job.master_url_owner,
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections import deque
-    from typing import Any, Deque, Mapping, Optional, Sequence, Tuple
+    from typing import Any, Deque, Dict, Mapping, Optional, Sequence, Tuple
 else:
     from _collections import deque
 
@@ -17,21 +17,28 @@ _BEGINS = "Traceback (most recent call last):"
 
 
 class Tail:
-    """Keeps the ends of a stream's lines, in bounded memory."""
+    """Keeps the ends of the last lines, in bounded memory."""
 
     def __init__(self) -> None:
-        self._lines: Deque[Tuple[Optional[int], str]] = deque(maxlen=_KEPT)
+        self._lines: Dict[str, Deque[Tuple[Optional[int], str]]] = {
+            stdtype: deque(maxlen=_KEPT) for stdtype in ("stderr", "stdout")
+        }
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take a record of the log (`logs.LineReader`)."""
-        self._lines.append((record["rank"], record["line"][:_LONGEST_LINE]))
+        self._lines[record["stdtype"]].append((record["rank"], record["line"][:_LONGEST_LINE]))
 
-    def quote(self) -> str:
-        """The last exception that was printed, else the last lines; empty when nothing was. A rank's own exception
-        says more than that of the launcher which found it failed."""
-        lines = list(self._lines)
-        ranks = [rank for rank, line in lines if rank is not None and line.startswith(_BEGINS)]
-        of_one = [line for rank, line in lines if not ranks or rank == ranks[0]]
+    def quote(self, rank: Optional[int] = None) -> str:
+        """The last exception that was printed, else the last lines; empty when nothing was. `rank`: the one that failed
+        first, whose own words are quoted, those on stdout where it said nothing on stderr."""
+        lines = list(self._lines["stderr"])
+        if rank is None:
+            # A rank's own exception says more than that of a launcher which found it failed.
+            ranks = [each for each, line in lines if each is not None and line.startswith(_BEGINS)]
+            of_one = [line for each, line in lines if not ranks or each == ranks[0]]
+        else:
+            of_one = [line for each, line in lines if each == rank]
+            of_one = of_one or [line for each, line in self._lines["stdout"] if each == rank]
         found = printable(_last_exception(of_one))
         if not found:
             found = " | ".join([text for text in map(printable, of_one) if text][-_LAST:])

@@ -29,7 +29,9 @@ class ExitRecord(Record):
     started_at: float
     ended_at: float
     spool: Mapping[str, int]
-    evidence: str = ""  # what the user's process said on stderr before it failed
+    evidence: str = ""  # what the user's process said before it failed
+    failed_rank: Optional[int] = None  # which of its ranks failed first, where a launcher started ranks
+    failed_at: Optional[float] = None
 
     def to_json(self) -> Dict[str, Any]:
         fields: Dict[str, Any] = self.values()

@@ -15,8 +15,9 @@ from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work
 from trainmaster.runtime.master import Master
+from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
-from trainmaster.runtime.rendezvous import meet
+from trainmaster.runtime.rendezvous import PORTS, meet
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Signals
 from trainmaster.runtime.supervise import Outcome, Supervisor
@@ -49,6 +50,7 @@ class Node:
         self._run_dir = run_dir
         self._started = started
         self._gone = False
+        self._ports = ReservedPorts(PORTS + max(1, len(facts.slot_ids)))
         self._reporting = Reporting(
             job,
             facts,
@@ -97,6 +99,7 @@ class Node:
             num_nodes=facts.num_nodes,
             address=address,
             slots=len(facts.slot_ids),
+            ports=self._ports.numbers,
             patience=job.rendezvous_patience,
             say=self._reporting.say,
         )
@@ -160,6 +163,8 @@ class Node:
             message=outcome.message,
             started_at=self._started,
             ended_at=time.time(),
+            failed_rank=outcome.failed_rank,
+            failed_at=outcome.failed_at,
             spool=self._reporting.settle(),
             evidence=outcome.evidence,
         )

@@ -17,12 +17,13 @@ from trainmaster.runtime.url import split_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Tuple
+    from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
+_IPV6_SCOPES = ("00", "10")  # global, and the loopback's own; an address of a link alone wants its interface named too
 _ONE_WAIT = 75.0  # seconds; the master holds an incomplete gathering for up to 60
 _WARN_AFTER = 600.0
-_TRIES = 400  # ports that are tried before it is said that there is none
+PORTS = 4  # that a node reserves beside one for each of its slots
 
 
 class Rendezvous(Record):
@@ -34,6 +35,8 @@ class Rendezvous(Record):
     torch_port: int  # for torchrun's store, on the first node
     distributed_port: int  # for core's DistributedContext, on the first node
     gather_port: int  # the second one that Determined's own DistributedContext wants
+    launcher_port: int  # for the launcher's own use, on the first node
+    worker_ports: Tuple[Tuple[int, ...], ...]  # of each node, one for each slot
 
 
 def meet(
@@ -44,16 +47,16 @@ def meet(
     num_nodes: int,
     address: str,
     slots: int,
+    ports: Sequence[int],
     patience: float,
     say: Callable[[str], None],
 ) -> Rendezvous:
-    """Wait for all nodes, for `patience` seconds at most. A job of one node asks nobody.
+    """Wait for all nodes, for `patience` seconds at most. A job of one node asks nobody. `ports`: those that this node
+    has reserved, `PORTS` and one for each slot.
 
     Raises NoRendezvous.
     """
-    mine: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots}
-    if rank == 0:
-        mine["torch_port"], mine["distributed_port"], mine["gather_port"] = free_ports(3)
+    mine: Dict[str, Any] = {"rank": rank, "rendezvous_ip": address, "slots": slots, "ports": list(ports)}
     if num_nodes == 1:
         return _assemble([mine], rank)
     body = {
@@ -75,12 +78,13 @@ def meet(
             raise NoRendezvous("the rendezvous was refused: %s" % error) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise NoRendezvous("the master's answer to the rendezvous makes no sense: %r" % error) from error
-        except Away:
+        except Away as away:
             now = time.monotonic()
+            said = str(away)
         if now - begun > patience:
             raise NoRendezvous(
-                "not all of %d nodes came to the rendezvous within %d s: see the other nodes' output, and "
-                "whether they reach the master" % (num_nodes, patience)
+                "not all of %d nodes came to the rendezvous within %d s: see the other nodes' output, and whether they "
+                "reach the master (%s)" % (num_nodes, patience, said)
             )
         if now - warned > _WARN_AFTER:
             warned = now
@@ -94,50 +98,25 @@ def _assemble(data: Any, rank: int, num_nodes: int = 1) -> Rendezvous:
     peers = sorted(data, key=lambda peer: int(peer["rank"]))
     if [int(peer["rank"]) for peer in peers] != list(range(num_nodes)):
         raise ValueError("ranks %s instead of 0 to %d" % ([peer["rank"] for peer in peers], num_nodes - 1))
+    torch_port, distributed_port, gather_port, launcher_port = (int(port) for port in peers[0]["ports"][:PORTS])
     return Rendezvous(
         addresses=tuple(str(peer["rendezvous_ip"]) for peer in peers),
         rank=rank,
         slot_counts=tuple(int(peer["slots"]) for peer in peers),
-        torch_port=int(peers[0]["torch_port"]),
-        distributed_port=int(peers[0]["distributed_port"]),
-        gather_port=int(peers[0]["gather_port"]),
+        torch_port=torch_port,
+        distributed_port=distributed_port,
+        gather_port=gather_port,
+        launcher_port=launcher_port,
+        worker_ports=tuple(tuple(int(port) for port in peer["ports"][PORTS:]) for peer in peers),
     )
-
-
-def free_ports(count: int) -> List[int]:
-    """TCP ports that nobody listens on now, below the range from which the kernel takes ports for outgoing
-    connections: what is free here stays free until the trainer binds it, unless another server wants just
-    it."""
-    try:
-        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
-            ceiling = int(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        ceiling = 32768
-    candidates = range(10000, ceiling) if ceiling > 12000 else range(20000, 32768)
-    found: List[int] = []
-    for _ in range(_TRIES):
-        port = candidates[int.from_bytes(os.urandom(4), "little") % len(candidates)]
-        if port in found:
-            continue
-        probe = Socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        try:
-            probe.bind(("", port))
-        except OSError:
-            continue
-        finally:
-            probe.close()
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise NoRendezvous("no free TCP port among %d between %d and %d" % (_TRIES, candidates.start, candidates.stop))
 
 
 def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]]:
     """The address under which other nodes reach this one, and the interface that has it (None if unknown).
 
-    In this order: the first of `interfaces` (comma list) that has an IPv4 address, the first eth*, the
-    address from which the master is reached unless that is the loopback, what the host's name resolves to,
-    127.0.0.1.
+    In this order: the first of `interfaces` (comma list) that has an address, the first eth*, the address from which
+    the master is reached unless that is the loopback, what the host's name resolves to, 127.0.0.1. Of an interface that
+    has an IPv4 address it is that one, else its global IPv6 address.
     """
     named = [name.strip() for name in interfaces.split(",") if name.strip()]
     by_interface = {name: interface_address(name) for _, name in _socket.if_nameindex()}
@@ -155,19 +134,31 @@ def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]
 
 def _beyond(address: Optional[str]) -> Optional[str]:
     """`address`, unless it is of this machine alone."""
-    return None if address is None or address.startswith("127.") else address
+    return None if address is None or address == "::1" or address.startswith("127.") else address
 
 
 def interface_address(name: str) -> Optional[str]:
-    """The first IPv4 address of an interface."""
+    """The first IPv4 address of an interface, else its first IPv6 address that others can use."""
     probe = Socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
     except OSError:
-        return None
+        return _ipv6_address(name)
     finally:
         probe.close()
     return _socket.inet_ntoa(answer[20:24])
+
+
+def _ipv6_address(name: str) -> Optional[str]:
+    try:
+        with open("/proc/net/if_inet6", encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:  # a kernel without IPv6
+        return None
+    for digits, _, _, scope, _, interface in lines:  # proc(5)
+        if interface == name and scope in _IPV6_SCOPES:
+            return _socket.inet_ntop(_socket.AF_INET6, bytes.fromhex(digits))
+    return None
 
 
 def address_towards(url: str) -> Optional[str]:
@@ -187,6 +178,6 @@ def address_towards(url: str) -> Optional[str]:
 
 def _address_of_name() -> Optional[str]:
     try:
-        return _socket.gethostbyname(_socket.gethostname())
+        return str(_socket.getaddrinfo(_socket.gethostname(), 9, type=_socket.SOCK_DGRAM)[0][4][0])
     except OSError:
         return None

@@ -14,6 +14,7 @@ from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
 from trainmaster.runtime.process import Child, end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.ranks import first_failure, signal_name
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.threads import Thread
@@ -38,7 +39,9 @@ class Outcome(Record):
     signal: Optional[int] = None
     oom: bool = False
     message: str = ""
-    evidence: str = ""  # what the process said on stderr before it failed
+    evidence: str = ""  # what the process said before it failed
+    failed_rank: Optional[int] = None  # of its ranks, the one that failed first
+    failed_at: Optional[float] = None  # epoch seconds
 
 
 class Supervisor:
@@ -77,9 +80,9 @@ class Supervisor:
         kills_before = oom_kills()
         readers = []
         ends = []
-        for stdtype, add in (("stdout", self._reporting.add_log), ("stderr", self._add_error)):
+        for stdtype in ("stdout", "stderr"):
             read, write = os.pipe()
-            readers.append(LineReader(read, stdtype, self._secrets, add))
+            readers.append(LineReader(read, stdtype, self._secrets, self._add_line))
             ends.append(write)
         for reader in readers:
             reader.start()
@@ -100,9 +103,9 @@ class Supervisor:
             reader.join(max(0.0, deadline - time.monotonic()))
             reader.give_up()
             reader.join(2.0)
-        return self._judge(returncode, kills_before)
+        return self._judge(returncode, kills_before, environment.get("TRAINMASTER_RUN_DIR"))
 
-    def _add_error(self, record: Mapping[str, Any]) -> None:
+    def _add_line(self, record: Dict[str, Any]) -> None:
         self._tail.add(record)
         self._reporting.add_log(record)
 
@@ -158,7 +161,7 @@ class Supervisor:
         if "kill" not in self._plan:
             self._plan["term"] = time.monotonic() + (0.0 if again else self._job.term_grace)
 
-    def _judge(self, returncode: int, kills_before: Optional[int]) -> Outcome:
+    def _judge(self, returncode: int, kills_before: Optional[int], run_dir: Optional[str]) -> Outcome:
         kills = oom_kills()
         oom = returncode != 0 and kills_before is not None and kills is not None and kills > kills_before
         code = shell_status(returncode)
@@ -166,18 +169,23 @@ class Supervisor:
         if oom:
             message = "the kernel ended a process of %s for want of memory: ask for more, or use less" % self._what
         elif by_signal is not None:
-            message = "%s was ended by signal %d (%s)" % (self._what, by_signal, _signal_name(by_signal) or by_signal)
-        elif code > 128 and _signal_name(code - 128):
+            message = "%s was ended by signal %d (%s)" % (self._what, by_signal, signal_name(by_signal) or by_signal)
+        elif code > 128 and signal_name(code - 128):
             message = "%s ended with status %d (signal %s, as a shell reports it)" % (
                 self._what,
                 code,
-                _signal_name(code - 128),
+                signal_name(code - 128),
             )
         elif code:
             message = "%s ended with status %d" % (self._what, code)
         else:
             message = "%s ended" % self._what
-        return Outcome(code, by_signal, oom, message, self._tail.quote() if code else "")
+        if not code:
+            return Outcome(code, message=message)
+        failed = first_failure(run_dir)
+        if failed is None:
+            return Outcome(code, by_signal, oom, message, self._tail.quote())
+        return Outcome(code, by_signal, oom, message, self._tail.quote(failed.rank), failed.rank, failed.at)
 
 
 def _not_started(error: OSError) -> Outcome:
@@ -186,12 +194,3 @@ def _not_started(error: OSError) -> Outcome:
         text = "entrypoint: there is no program %r in this image (or its interpreter is missing)" % error.filename
         return Outcome(127, message=text)
     return Outcome(126, message="entrypoint: %r cannot be run: %s" % (error.filename, error.strerror or error))
-
-
-def _signal_name(number: int) -> str:
-    """Empty for a number that no signal has. Asks what is in memory already: where the image is served by a process of
-    the job, a signal to all of its processes takes the image away as well, and no module can be read any more."""
-    for name in dir(signal):
-        if name.startswith("SIG") and name[3:4] != "_" and getattr(signal, name) == number:
-            return name
-    return ""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from trainmaster.master.lifecycle.allocation import (
     NEVER,
+    PEERS,
     SECOND_OPINION,
     SETTLE,
     Attempt,
@@ -55,17 +56,17 @@ def test_a_plain_failure_is_the_codes_own() -> None:
 @pytest.mark.parametrize(
     ("left", "text"),
     [
-        ({"code": 1}, "The training code ended with exit code 1 on node n1; on stderr: ImportError: x"),
+        ({"code": 1}, "The training code ended with exit code 1 on node n1; its last lines: ImportError: x"),
         (
             {"code": 127},
             "The training code ended with exit code 127 (there is no such program) on node n1; "
-            "on stderr: ImportError: x",
+            "its last lines: ImportError: x",
         ),
         (
             {"code": 139, "signal": 11},
-            "The training code was ended by signal 11 (SIGSEGV) on node n1; on stderr: ImportError: x",
+            "The training code was ended by signal 11 (SIGSEGV) on node n1; its last lines: ImportError: x",
         ),
-        ({"code": 128 + 40}, "The training code was ended by signal 40 on node n1; on stderr: ImportError: x"),
+        ({"code": 128 + 40}, "The training code was ended by signal 40 on node n1; its last lines: ImportError: x"),
     ],
 )
 def test_what_the_code_said_stands_behind_how_it_ended(left: dict[str, int], text: str) -> None:
@@ -78,7 +79,21 @@ def test_what_the_code_said_stands_behind_how_it_ended(left: dict[str, int], tex
 def test_all_nodes_must_finish_well_but_one_failure_is_enough() -> None:
     assert kind(attempt(record(0), num_nodes=2)) is None
     assert kind(attempt(record(0), record(1), num_nodes=2)) is OutcomeKind.COMPLETED
-    assert kind(attempt(record(1, code=1), num_nodes=2)) is OutcomeKind.FAILED
+    failed = attempt(record(1, code=1), num_nodes=2, first_exit_at=NOW)
+    assert verdict(failed, NOW + PEERS - 1, LOST) is None  # the cause may be on the other node
+    outcome = verdict(failed, NOW + PEERS, LOST)
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.FAILED
+
+
+def test_the_rank_that_failed_first_is_named_with_its_node() -> None:
+    gone = record(0, 1, node_name="n1", failed_rank=1, failed_at=20.0, evidence="Connection reset by peer")
+    killed = record(1, 137, node_name="n2", failed_rank=3, failed_at=19.5, evidence="epoch 7")
+    outcome = verdict(attempt(gone, killed, num_nodes=2, first_exit_at=NOW), NOW + SECOND_OPINION, LOST)
+    assert outcome is not None
+    assert outcome.text == (
+        "The training code was ended by signal 9 (SIGKILL) in rank 3 on node n2; its last lines: epoch 7"
+    )
 
 
 def test_the_first_cause_is_blamed_not_the_ranks_that_were_taken_down() -> None:

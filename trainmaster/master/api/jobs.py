@@ -220,7 +220,11 @@ async def _barrier(
 
     found = await _wait(services, f"allocation:{allocation_id}", look, services.settings.longest_poll)
     if found is None:
-        message = f"Not all {body.num_peers} peers have come yet: ask again with the same requestUuid."
+        away = await run_in_threadpool(
+            barriers.missing, services.store, allocation_id, kind, body.request_uuid, body.num_peers
+        )
+        named = f"; missing: node {', '.join(map(str, away[:8]))}{' and more' if away[8:] else ''}" if away else ""
+        message = f"Not all {body.num_peers} peers have come yet: ask again with the same requestUuid{named}."
         return JSONResponse({"error": {"code": 1, "reason": "Canceled", "error": message}}, 408)
     return JSONResponse({"data": found})
 

@@ -6,6 +6,7 @@ scheduler's silence is never an end by itself: see `verdict`.
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own word to arrive
 NEVER = 300.0  # seconds for which a job that its scheduler can never start is left in the queue
 FAILED = "resources failed with non-zero exit code"
+PEERS = 5.0  # seconds that one node's failure waits for what the other nodes have to say
 SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to say who sent it
 
 
@@ -31,7 +33,9 @@ class ExitRecord:
     began: bool = True  # the user's code was started
     message: str = ""
     node_name: str = ""
-    evidence: str = ""  # what the user's code said on stderr before it failed
+    evidence: str = ""  # what the code said before it failed
+    failed_rank: int | None = None  # which of its ranks failed first, where it started ranks
+    failed_at: float | None = None  # when that was, by the node's clock
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,11 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     records = [attempt.exits[rank] for rank in sorted(attempt.exits)]
     bad = [record for record in records if record.exit_code != 0]
     gone = attempt.ended_seen_at is not None or attempt.absent_since is not None
-    if not bad and len(records) < attempt.num_nodes and not gone:
-        return None  # the other nodes have not finished
+    if len(records) < attempt.num_nodes and not gone:
+        if not bad:
+            return None  # the other nodes have not finished
+        if not attempt.kill_asked and now - (attempt.first_exit_at or now) < PEERS:
+            return None  # what failed first may have been on one of these
     outside = not _asked_by_us(attempt) and not attempt.kill_asked
     # A job that was preempted and yet ended well left by itself: then its own record says more.
     told = attempt.said in _TELLING or (attempt.said is OutcomeKind.PREEMPTED and bool(bad))
@@ -157,9 +164,11 @@ def _asks_for_a_second_opinion(records: list[ExitRecord]) -> bool:
     )
 
 
-def _blame(record: ExitRecord) -> tuple[bool, int]:
-    # A rank that was ended because another failed says SIGTERM or SIGKILL; the first cause says something else.
-    return (record.signal in (9, 15), record.node_rank)
+def _blame(record: ExitRecord) -> tuple[bool, float, int]:
+    # A node that was ended because another failed says SIGTERM or SIGKILL; the first cause says something else. Ranks
+    # whose partner has gone fail as well, after it.
+    ended = record.signal in (9, 15) or record.exit_code == 143
+    return (ended, math.inf if record.failed_at is None else record.failed_at, record.node_rank)
 
 
 def _from_success(attempt: Attempt, chief: ExitRecord) -> Outcome:
@@ -173,6 +182,8 @@ def _from_success(attempt: Attempt, chief: ExitRecord) -> Outcome:
 
 def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     where = f" on node {record.node_name}" if record.node_name else ""
+    if record.failed_rank is not None:
+        where = f" in rank {record.failed_rank}{where}"
     if attempt.kill_asked:
         return Outcome(OutcomeKind.STOPPED, "It was ended at once", record.exit_code)
     if not record.began:
@@ -198,7 +209,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     why = f": {record.message}" if record.message else ""
     if record.evidence:
         how += _SHELLS_WORDS.get(record.exit_code, "")
-        why = f"; on stderr: {record.evidence}"
+        why = f"; its last lines: {record.evidence}"
     return Outcome(OutcomeKind.FAILED, f"The {attempt.code} {how}{where}{why}", record.exit_code)
 
 

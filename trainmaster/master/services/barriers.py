@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Gathering
 from trainmaster.master.services.errors import NotFound
@@ -24,12 +25,24 @@ def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int
             raise NotFound(f"There is no allocation {allocation_id}.")
         row = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
         session.execute(insert(Gathering).values(**row).on_conflict_do_nothing())
-        mine = select(Gathering).where(Gathering.allocation_id == allocation_id, Gathering.kind == kind)
-        rows = list(session.scalars(mine.order_by(Gathering.id)))
-        position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
-        first = position - position % max(peers, 1)
-        together = rows[first : first + max(peers, 1)]
+        together = _together(session, allocation_id, kind, request, peers)
         if len(together) < peers:
             return None
         wake(session, f"allocation:{allocation_id}")
-        return [found.data for found in together]
+        return together
+
+
+def missing(store: Store, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
+    """Of a barrier that is not complete, the ranks that have not come; empty where its contributions name no ranks."""
+    with store.transaction() as session:
+        ranks = {data.get("rank") for data in _together(session, allocation_id, kind, request, peers)}
+    return [rank for rank in range(peers) if rank not in ranks] if all(isinstance(rank, int) for rank in ranks) else []
+
+
+def _together(session: Session, allocation_id: str, kind: str, request: str, peers: int) -> list[Json]:
+    """What those who wait in the same barrier as `request` have contributed so far."""
+    mine = select(Gathering).where(Gathering.allocation_id == allocation_id, Gathering.kind == kind)
+    rows = list(session.scalars(mine.order_by(Gathering.id)))
+    position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
+    first = position - position % max(peers, 1)
+    return [found.data for found in rows[first : first + max(peers, 1)]]

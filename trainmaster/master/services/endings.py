@@ -313,4 +313,6 @@ def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRe
         message=str(record.get("message") or ""),
         node_name=str(record.get("node_name") or ""),
         evidence=str(record.get("evidence") or ""),
+        failed_rank=record.get("failed_rank"),
+        failed_at=record.get("failed_at"),
     )
