@@ -27,6 +27,8 @@ GOOD: dict[str, Any] = {
     "started_at": 1795242767.5,
     "ended_at": 1795242768.0,
     "evidence": "ValueError: no data",
+    "failed_rank": 3,
+    "failed_at": 1795242767.75,
     "spool": {"core": 12, "log-0": 3},
 }
 
