@@ -137,6 +137,16 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return final_status(128 - returncode if returncode < 0 else returncode)
 
 
+def pmi_descriptor(environ: Mapping[str, str]) -> List[int]:
+    """The open file over which this process's PMI speaks, for `pass_fds`; none where it has none."""
+    try:
+        descriptor = int(environ.get("PMI_FD", ""))
+        os.fstat(descriptor)
+    except (ValueError, OSError):
+        return []
+    return [descriptor]
+
+
 def final_status(own: int) -> int:
     """The status to leave with: 0, that of the rank that failed first, or `own` where no rank said anything."""
     failed = first_failure(run_dir()) if own else None

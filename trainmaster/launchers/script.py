@@ -18,6 +18,7 @@ from trainmaster.launchers.place import (
     Place,
     common_environment,
     find_place,
+    pmi_descriptor,
     program_of,
     refuse,
     split_arguments,
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     ]
     workers = Workers(program_of(script))
     if managed:
-        return workers.run(environments, [_inherited(common)] * len(environments))
+        return workers.run(environments, [pmi_descriptor(common)])
     with Pmi(place, counts, workers.give_up) as pmi:
         descriptors = []
         for local, environment in enumerate(environments):
@@ -94,12 +95,6 @@ def worker_variables(
 
 def _host_port(host: str, port: int) -> str:
     return "[%s]:%d" % (host, port) if ":" in host else "%s:%d" % (host, port)
-
-
-def _inherited(environ: Mapping[str, str]) -> List[int]:
-    """The open file over which the scheduler's PMI speaks, where it is one."""
-    number = environ.get("PMI_FD", "")
-    return [int(number)] if number.isdigit() else []
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import BinaryIO, List, Sequence, Tuple
 
+from trainmaster.launchers.place import pmi_descriptor
 from trainmaster.runtime.prctl import die_with_parent
 from trainmaster.runtime.ranks import RankEnd, leave_rank_end
 
@@ -54,7 +55,6 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("wrap_rank: %s is not set to a rank: this is started by a launcher\n" % variable[0])
         return 64
     parent = os.getpid()
-    inherited = os.environ.get("PMI_FD", "")
     try:
         # No thread runs yet, so that the function before exec is safe.
         child = subprocess.Popen(
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
             stdout=subprocess.PIPE if redirect else None,
             stderr=subprocess.PIPE if redirect else None,
             preexec_fn=lambda: die_with_parent(parent),
-            pass_fds=[int(inherited)] if inherited.isdigit() else [],
+            pass_fds=pmi_descriptor(os.environ),
         )
     except FileNotFoundError:
         sys.stderr.write("[rank=%s] there is no program %r\n" % (rank, program[0]))

@@ -101,8 +101,9 @@ def _become(
         die_with_parent(parent)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
+        managed = environment.get("PMI_FD")  # over which a scheduler's PMI speaks to the program of MPI that it starts
         for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2:
+            if int(name) > 2 and name != managed:
                 _keep_from_it(int(name))
         os.chdir(workdir)
         reason = errno.ENOENT

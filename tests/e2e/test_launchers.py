@@ -1,0 +1,74 @@
+"""Launchers on real Slurm: workers over two nodes in containers, and how their trials end when one of them does."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.e2e import trainings
+from tests.e2e.master import MasterProcess, ended_as, files, only_trial
+from tests.e2e.slurm import slurm_master
+from trainmaster.client.master import Master
+
+__all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master"]
+
+TWO_BY_TWO = {"resources": {"slots_per_trial": 4}, "slurm": {"slots_per_node": 2}, "max_restarts": 0}
+
+ROUND = """
+import json, os
+from trainmaster import core
+
+names = "RANK WORLD_SIZE LOCAL_RANK NODE_RANK SLURM_PROCID SLURM_NTASKS MASTER_ADDR MASTER_PORT".split()
+with core.DistributedContext.from_torch_distributed() as distributed, core.init(distributed=distributed) as context:
+    everybody = distributed.allgather([os.environ[name] for name in names])
+    total = sum(distributed.allgather(distributed.rank + 1))
+    context.train.report_validation_metrics(1, {"error": total})
+    print("everybody", json.dumps(everybody), flush=True)
+"""
+
+KILLED = """
+import os, signal, sys, time
+rank = int(os.environ["RANK"])
+print("epoch 7 of rank", rank, flush=True)
+print("about to warn", rank, file=sys.stderr, flush=True)
+if rank == 3:
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(600)
+"""
+
+
+def create(master: Master, script: str, launcher: str = "script train.py") -> int:
+    keys = {**TWO_BY_TWO, "entrypoint": f"python3 -m trainmaster.launchers.{launcher}"}
+    return master.create_experiment(trainings.experiment(keys=keys), files(train__py=script)).id
+
+
+def test_workers_on_two_nodes_know_each_other(slurm_master: MasterProcess) -> None:
+    master = slurm_master.client()
+    number = create(master, ROUND)
+    ended_as(master, number, "COMPLETED")
+    trial = only_trial(master, number)
+    assert trial.summary["validation_metrics"]["error"]["last"] == 10
+    said = [line for line in master.logs(trial.id) if "everybody" in line.message]
+    assert len(said) == 4
+    assert len({line.node for line in said}) == 2
+    everybody = json.loads(said[0].message.partition("everybody ")[2])
+    assert [each[:6] for each in everybody] == [
+        [str(rank), "4", str(rank % 2), str(rank // 2), str(rank), "4"] for rank in range(4)
+    ]
+    assert len({tuple(each[6:]) for each in everybody}) == 1
+
+
+def test_a_killed_rank_ends_the_trial_with_its_rank_its_node_and_its_last_lines(
+    slurm_master: MasterProcess,
+) -> None:
+    master = slurm_master.client()
+    number = create(master, KILLED)
+    ended_as(master, number, "ERROR")
+    trial = only_trial(master, number)
+    (node,) = {line.node for line in master.logs(trial.id) if line.rank == 3}
+    assert f"was ended by signal 9 (SIGKILL) in rank 3 on node {node}; its last lines: about to warn 3" in trial.reason
+    command = ["trial", "logs", str(trial.id), "--rank", "3"]
+    shown = slurm_master.det(*command).stdout
+    assert "epoch 7 of rank 3" in shown
+    assert "epoch 7 of rank 2" not in shown
+    assert "about to warn" not in slurm_master.det(*command, "--stdtype", "stdout").stdout
