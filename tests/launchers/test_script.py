@@ -6,10 +6,10 @@ import json
 import os
 import signal
 import socket
-from pathlib import Path
 
 import pytest
 
+from tests.launchers.conftest import find_python
 from tests.runtime.test_whole_job import archive
 from trainmaster.launchers.place import Place
 from trainmaster.launchers.pmi import Pmi, process_mapping
@@ -132,12 +132,18 @@ def test_a_killed_worker_ends_the_others_and_is_the_reason(stage):
 def test_signals_reach_every_worker(stage):
     script = """
 import os, signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (print("left", flush=True), sys.exit(0)))
+def leave(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it comes from the launcher and from the runtime
+    print("left", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
 print("ready", flush=True)
 time.sleep(600)
 """
     job, master = stage(
-        "python3 -m trainmaster.launchers.script train.py", context=archive(**{"train.py": script}), term_grace=0.1
+        [sys.executable, "-m", "trainmaster.launchers.script", "train.py"],
+        context=archive(**{"train.py": script}),
+        term_grace=0.1,
     )
     process = job.start()
     master.wait(lambda: master.lines().count("ready") == 2)
@@ -218,15 +224,7 @@ def test_workers_exchange_what_they_put_at_a_barrier():
     assert failures == []
 
 
-def find_mpi() -> str | None:
-    """A Python with mpi4py and MPICH: TRAINMASTER_MPI_PYTHON, or that of the tests' cache."""
-    for candidate in (os.environ.get("TRAINMASTER_MPI_PYTHON"), "/var/cache/trainmaster/mpi-venv/bin/python"):
-        if candidate and Path(candidate).exists():
-            return candidate
-    return None
-
-
-MPI = find_mpi()
+MPI = find_python("mpi4py", "TRAINMASTER_TORCH_PYTHON", "torch-venv")
 ALLREDUCE = """
 from mpi4py import MPI
 world = MPI.COMM_WORLD
@@ -234,7 +232,7 @@ print("sum", world.allreduce(world.rank + 1), "of", world.size)
 """
 
 
-@pytest.mark.skipif(MPI is None, reason="no Python with mpi4py and MPICH: set TRAINMASTER_MPI_PYTHON")
+@pytest.mark.skipif(MPI is None, reason="no Python with mpi4py and MPICH: set TRAINMASTER_TORCH_PYTHON")
 def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage):
     _, master, nodes = two_nodes(stage, f"{MPI} -m trainmaster.launchers.script {MPI} train.py", ALLREDUCE)
     for node in nodes:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.launchers.conftest import find_python
 from tests.runtime.test_whole_job import archive
 from trainmaster.launchers.place import Place
 from trainmaster.launchers.torchrun import build_command
@@ -29,20 +28,7 @@ def test_the_command():
     ]
 
 
-def find_torch() -> str | None:
-    """A Python that has torch: TRAINMASTER_TORCH_PYTHON, or that of the tests' cache."""
-    cached = "/var/cache/trainmaster/torch-venv/bin/python"
-    for candidate in (os.environ.get("TRAINMASTER_TORCH_PYTHON"), cached):
-        if candidate and Path(candidate).exists():
-            found = subprocess.run(
-                [candidate, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"]
-            )
-            if found.returncode == 0:
-                return candidate
-    return None
-
-
-TORCH = find_torch()
+TORCH = find_python("torch", "TRAINMASTER_TORCH_PYTHON", "torch-venv")
 # scripts/test makes an environment with PyTorch and names it; plain pytest has none, nor a machine without PyPI.
 needs_torch = pytest.mark.skipif(TORCH is None, reason="no Python with torch: set TRAINMASTER_TORCH_PYTHON")
 

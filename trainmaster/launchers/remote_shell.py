@@ -1,0 +1,112 @@
+"""Runs a command on another node of the job, in place of ssh: for launchers such as Open MPI's mpirun, which start a
+daemon of theirs on every node.
+
+`python3 -m trainmaster.launchers.remote_shell HOST COMMAND...` is what such a launcher runs, on the first node. It
+hands the command to the job's launcher there, over a Unix socket in the run folder, and stays until the work is over.
+The launchers of the other nodes, which wait for it, get it over core's authenticated connections and run it as their
+own child. Neither an ssh server nor keys are needed, and nobody but the job's own processes can have anything run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence
+
+from trainmaster.core.distributed import DistributedContext
+from trainmaster.launchers.place import Place
+
+SOCKET = "remote-shell.sock"  # in the run folder of the first node
+_LONGEST = 1 << 20  # bytes of a command
+
+
+class FirstNode:
+    """Takes the command for each of the other nodes, and gives all of them theirs once they are there."""
+
+    def __init__(self, place: Place, run_dir: str, names: Sequence[str]) -> None:
+        """`names`: what the nodes are called in the commands, in the order of their ranks. Raises DistributedError,
+        OSError."""
+        self._names = list(names)
+        self._commands: Dict[str, str] = {}
+        self._callers: List[socket.socket] = []
+        self._sent = threading.Lock()
+        self._nodes = meet(place)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(Path(run_dir) / SOCKET))
+        self._listener.listen(len(self._names))
+        threading.Thread(target=self._take, name="remote-shell", daemon=True).start()
+
+    def finish(self, status: int) -> None:
+        """The work is over, with this status: tell the other nodes. Those that got no command yet get none."""
+        self._listener.close()
+        if self._sent.acquire(blocking=False):
+            self._nodes.broadcast({})
+        self._nodes.broadcast(status)
+        for caller in self._callers:
+            caller.close()
+        self._nodes.close()
+
+    def _take(self) -> None:
+        while len(self._commands) < len(self._names) - 1:
+            try:
+                caller = self._listener.accept()[0]
+            except OSError:
+                return
+            self._callers.append(caller)  # it stays until the work is over
+            with caller.makefile("r", encoding="utf-8") as lines:
+                host, command = json.loads(lines.readline(_LONGEST))
+            self._commands[host] = command
+        if self._sent.acquire(blocking=False):
+            self._nodes.broadcast({self._names.index(host): command for host, command in self._commands.items()})
+
+
+def serve(place: Place, environment: Dict[str, str]) -> int:
+    """On any other node: run what is asked for here, and wait for the end of the work. Returns the command's status, or
+    that of the work where the command ended well. Raises DistributedError when the first node has gone."""
+    with meet(place) as nodes:
+        command: Optional[str] = nodes.broadcast(None).get(place.rank)
+        if command is not None:
+            returncode = subprocess.call(["sh", "-c", command], env=environment)
+            if returncode:
+                return 128 - returncode if returncode < 0 else returncode
+        return int(nodes.broadcast(None))
+
+
+def meet(place: Place) -> DistributedContext:
+    """Connect the launchers of all nodes. Raises DistributedError."""
+    return DistributedContext(
+        rank=place.rank,
+        size=place.nodes,
+        local_rank=0,
+        local_size=1,
+        cross_rank=place.rank,
+        cross_size=place.nodes,
+        chief_ip=place.chief,
+        pub_port=place.launcher_port,
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hand a command on; returns when the work is over."""
+    run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
+    if len(arguments) < 2 or not run_dir:
+        sys.stderr.write("usage, in a job: python3 -m trainmaster.launchers.remote_shell HOST COMMAND...\n")
+        return 64
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        try:
+            caller.connect(str(Path(run_dir) / SOCKET))
+            caller.sendall((json.dumps([arguments[0], " ".join(arguments[1:])]) + "\n").encode("utf-8"))
+            caller.recv(1)  # ends when the work is over
+        except OSError as error:
+            sys.stderr.write("%s cannot be asked to run anything: %s\n" % (arguments[0], error))
+            return 255  # as ssh says it
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
