@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 
 import pytest
 
@@ -239,3 +240,25 @@ def test_a_program_of_mpich_runs_on_two_nodes_without_mpiexec(stage):
         output, _ = node.communicate(timeout=120)
         assert node.returncode == 0, output + "\n".join(line for s in master.streams for line in master.lines(s))
     assert sorted(spoken(master, "sum")) == [(rank, "10 of 4") for rank in range(4)]
+
+
+def test_a_schedulers_own_process_management_is_left_where_it_started_as_many_tasks(stage):
+    """One worker on this node, for which the scheduler opened a connection before the job began."""
+    ours, theirs = socket.socketpair()
+    script = """
+import os, socket
+connection = socket.socket(fileno=int(os.environ["PMI_FD"]))
+connection.sendall(b"cmd=init of rank " + os.environ["PMI_RANK"].encode())
+"""
+    job, _ = stage(
+        [sys.executable, "-m", "trainmaster.launchers.script", "train.py"],
+        context=archive(**{"train.py": script}),
+        slots=1,
+    )
+    with ours, theirs:
+        process = job.start(
+            pass_fds=[theirs.fileno()], PMI_FD=str(theirs.fileno()), PMI_RANK="5", PMI_SIZE="9", SLURM_JOB_ID="1"
+        )
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0, output
+        assert ours.recv(100) == b"cmd=init of rank 5"
