@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
+import pytest
+
+from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster, torch_image
 from tests.e2e import trainings
 from tests.e2e.master import MasterProcess, ended_as, files, only_trial
 from tests.e2e.slurm import slurm_master
 from trainmaster.client.master import Master
 
-__all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master"]
+__all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master", "torch_image"]
 
 TWO_BY_TWO = {"resources": {"slots_per_trial": 4}, "slurm": {"slots_per_node": 2}, "max_restarts": 0}
 
@@ -37,8 +40,21 @@ time.sleep(600)
 """
 
 
-def create(master: Master, script: str, launcher: str = "script train.py") -> int:
+FAILS_ALONE = """
+import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 2:
+    raise ValueError("no sample has 3 channels")
+dist.barrier()
+"""
+
+
+def create(master: Master, script: str, launcher: str = "script train.py", image: Path | None = None) -> int:
     keys = {**TWO_BY_TWO, "entrypoint": f"python3 -m trainmaster.launchers.{launcher}"}
+    if image is not None:
+        keys["environment"] = {"image": str(image), "environment_variables": ["OMP_NUM_THREADS=1"]}
     return master.create_experiment(trainings.experiment(keys=keys), files(train__py=script)).id
 
 
@@ -72,3 +88,26 @@ def test_a_killed_rank_ends_the_trial_with_its_rank_its_node_and_its_last_lines(
     assert "epoch 7 of rank 3" in shown
     assert "epoch 7 of rank 2" not in shown
     assert "about to warn" not in slurm_master.det(*command, "--stdtype", "stdout").stdout
+
+
+def test_a_rank_that_fails_while_the_others_wait_for_it_is_the_reason(
+    slurm_master: MasterProcess, torch_image: Path
+) -> None:
+    master = slurm_master.client()
+    number = create(master, FAILS_ALONE, "torchrun train.py", torch_image)
+    ended_as(master, number, "ERROR", 240)
+    trial = only_trial(master, number)
+    (node,) = {line.node for line in master.logs(trial.id) if line.rank == 2}
+    said = f"ended with exit code 1 in rank 2 on node {node}; its last lines: ValueError: no sample has 3 channels"
+    assert said in trial.reason
+
+
+@pytest.mark.parametrize(
+    ("launcher", "module"), [("torchrun", "torch"), ("deepspeed", "deepspeed"), ("horovod", "horovod")]
+)
+def test_a_framework_that_the_image_lacks_is_named(slurm_master: MasterProcess, launcher: str, module: str) -> None:
+    master = slurm_master.client()
+    keys = {"entrypoint": f"python3 -m trainmaster.launchers.{launcher} train.py"}
+    number = master.create_experiment(trainings.experiment(keys=keys), files(train__py="")).id
+    ended_as(master, number, "ERROR")
+    assert f"its last lines: {module} is not in this image: " in only_trial(master, number).reason
