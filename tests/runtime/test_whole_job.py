@@ -6,6 +6,7 @@ import io
 import json
 import os
 import subprocess
+import sys
 import tarfile
 import tempfile
 
@@ -184,6 +185,36 @@ print(determined.__version__, determined.inner.VALUE)
     status, output = job.run()
     assert status == 0, output
     assert master.lines() == ["real 7"]
+
+
+@pytest.mark.parametrize("has_package", [True, False])
+@pytest.mark.parametrize(
+    ("module", "status", "words"),
+    [
+        ("horovod", 127, "horovod is not in this image"),
+        ("deepspeed", 127, "deepspeed is not in this image"),
+        ("torch_distributed", 127, "torch is not in this image"),
+        ("tensorflow", 64, "there is no script to run"),
+        ("wrap_rank", 64, "usage: python3 -m trainmaster.launchers.wrap_rank"),
+    ],
+)
+def test_determineds_launchers_are_ours_where_the_package_is_not_or_wants_ssh(
+    stage, has_package, module, status, words
+):
+    site = {
+        "site/determined/__init__.py": "",
+        "site/determined/launch/__init__.py": "",
+        **{f"site/determined/launch/{name}.py": "print('its own')" for name in ("horovod", "deepspeed", module)},
+    }
+    files = {"train.py": "", **(site if has_package else {})}
+    launched = f"PYTHONPATH=$PYTHONPATH:$PWD/site {sys.executable} -S -m determined.launch.{module}"
+    job, master = stage(f"{launched} {'' if status == 64 else 'train.py'}", context=archive(**files))
+    code, output = job.run()
+    if has_package and module not in ("horovod", "deepspeed"):
+        assert (code, master.lines()) == (0, ["its own"]), output
+    else:
+        assert code == status, output
+        assert words in " ".join(master.lines())
 
 
 def test_what_is_no_trial_is_called_a_program(stage):

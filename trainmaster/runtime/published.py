@@ -20,8 +20,9 @@ _INFO = ("RendezvousInfo", "TrialInfo", "ResourcesInfo", "ClusterInfo")
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def settle(environ: Mapping[str, str]) -> None:
-    """Show the package this job's folders. It must have been imported; outside of a job this does nothing."""
+def settle(environ: Mapping[str, str], alias: str) -> None:
+    """Show the package this job's folders. It must have been imported; outside of a job this does nothing. `alias`: the
+    folder of our alias package, with the launchers that take the place of its own."""
     run_dir = environ.get("TRAINMASTER_RUN_DIR")
     if not run_dir:
         return
@@ -29,6 +30,10 @@ def settle(environ: Mapping[str, str]) -> None:
     constants = _module("determined.constants")
     if constants is not None:
         constants.MANAGED_TRAINING_MODEL_COPY = _copy_of_files(run_dir)
+    launch = _module("determined.launch")
+    if launch is not None:
+        # Its own for Horovod and DeepSpeed start workers through ssh servers, whose keys a job does not have.
+        launch.__path__.insert(0, os.path.join(alias, "without_ssh"))
     _shared_storage(Path(run_dir))
     _temporary_files(run_dir)
 

@@ -30,7 +30,7 @@ if _spec is not None and _spec.loader is not None:
 
     from trainmaster.runtime.published import settle
 
-    settle(os.environ)
+    settle(os.environ, os.path.dirname(os.path.dirname(__file__)))
 else:
     from trainmaster import core
     from trainmaster.core import ClusterInfo, RendezvousInfo, ResourcesInfo, TrialInfo, get_cluster_info
