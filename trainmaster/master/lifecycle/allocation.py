@@ -185,7 +185,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if record.failed_rank is not None:
         where = f" in rank {record.failed_rank}{where}"
     if attempt.kill_asked:
-        return Outcome(OutcomeKind.STOPPED, "It was ended at once", record.exit_code)
+        return _ended_by_us(attempt, record.exit_code)
     if not record.began:
         # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry mends.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
@@ -228,7 +228,7 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
     said = attempt.said or OutcomeKind.INFRASTRUCTURE
     text = attempt.said_text.rstrip(".") or f"The scheduler says: {said.value}"
     if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
-        return Outcome(OutcomeKind.STOPPED, "It was ended at once")
+        return _ended_by_us(attempt)
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.FAILED:
@@ -243,9 +243,17 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
     return Outcome(said, text)
 
 
+def _ended_by_us(attempt: Attempt, exit_code: int | None = None) -> Outcome:
+    if attempt.kill_asked and attempt.preempt_reason is not None:
+        text = f"It was asked to leave ({attempt.preempt_reason}) and was ended before it did"
+    else:
+        text = "It was ended at once"
+    return Outcome(OutcomeKind.STOPPED, text, exit_code)
+
+
 def _from_silence(attempt: Attempt, absent_since: float, now: float, lost_after: float) -> Outcome | None:
     if attempt.kill_asked:
-        return Outcome(OutcomeKind.STOPPED, "It was ended at once")
+        return _ended_by_us(attempt)
     quiet_since = max(absent_since, attempt.heartbeat_at or 0.0)
     if now - quiet_since < lost_after:
         return None

@@ -182,6 +182,7 @@ def store_reports(conductor: Conductor, trial: Trial, run_id: int, reports: Sequ
         return
     experiment = conductor.row
     name, smaller = experiment.searcher_metric, experiment.smaller_is_better
+    spoiled = _no_number(trial.latest_validation, name)
     fresh = metrics.take(conductor.session, trial, run_id, reports, name, smaller)
     value = trial.searcher_metric
     if value is not None and metrics.better(value, experiment.best_metric, smaller):
@@ -189,6 +190,16 @@ def store_reports(conductor: Conductor, trial: Trial, run_id: int, reports: Sequ
     for report in fresh:
         if report.group == "validation":
             conductor.validated(trial, dict(report.metrics), report.steps)
+    shown = _no_number(trial.latest_validation, name)
+    if shown and not spoiled:
+        text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
+        conductor.say(trial.task_id, text, "WARNING")
+
+
+def _no_number(validation: Json | None, name: str) -> str | None:
+    """The searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
+    shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
+    return shown if isinstance(shown, str) and shown in metrics.SPECIAL else None
 
 
 def _take_progress(intake: Intake, record: Json) -> None:
