@@ -1,4 +1,4 @@
-"""ProfilerContext: what the node is doing while it trains, from /proc; names as in Determined 0.38.1."""
+"""ProfilerContext: what the node and its GPUs are doing while it trains; names as in Determined 0.38.1."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
+from trainmaster.core.gpus import open_reader
 from trainmaster.core.reports import Reports
 
 _SECTOR = 512  # bytes; the unit of /proc/diskstats whatever the device
 _KIB = 1024
 
+Sample = Dict[str, Dict[str, float]]  # group (or a GPU's UUID) -> metric -> value
+
 
 class ProfilerContext:
-    """Samples CPU, memory, disk and network of the chief's node and reports means as metrics of the groups
-    `cpu`, `memory`, `disk` and `network`, below the node's name."""
+    """Samples CPU, memory, disk, network and this job's GPUs on the chief's node and reports means as metrics of the
+    groups `cpu`, `memory`, `disk`, `network` and `gpu`, below the node's name."""
 
     def __init__(self, agent_id: str, reports: Optional[Reports]) -> None:
         """`reports` is None where nothing is to be reported."""
@@ -48,24 +51,29 @@ class ProfilerContext:
             self._thread = self._stop = None
 
     def _run(self, stop: threading.Event, interval: float, samples_per_report: int) -> None:
+        read_gpus = open_reader()
         previous = read_counters()
-        samples: List[Dict[str, Dict[str, float]]] = []
+        samples: List[Sample] = []
+        of_gpus: List[Sample] = []
         while not stop.wait(interval):
             current = read_counters()
             samples.append(rates(previous, current))
+            of_gpus.append(read_gpus())
             previous = current
             if len(samples) == samples_per_report:
-                self._report(mean(samples))
-                samples = []
+                self._report(mean(samples), mean(of_gpus))
+                samples, of_gpus = [], []
 
-    def _report(self, means: Mapping[str, Mapping[str, float]]) -> None:
+    def _report(self, means: Sample, of_gpus: Sample) -> None:
+        # Determined nests a disk's metrics below the path that is mounted, and a GPU's below its UUID.
+        groups: Dict[str, Any] = {**means, "gpu": of_gpus}
+        if "disk" in groups:
+            groups["disk"] = {"/": groups["disk"]}
         assert self._reports is not None
-        for group, metrics in means.items():
-            # Determined nests a disk's metrics below the path that is mounted.
-            inner: Mapping[str, Any] = {"/": metrics} if group == "disk" else metrics
-            self._reports.add(
-                "metrics", group=group, steps_completed=self._count, metrics={self._agent_id: dict(inner)}
-            )
+        for group, measured in groups.items():
+            if measured:
+                metrics = {self._agent_id: measured}
+                self._reports.add("metrics", group=group, steps_completed=self._count, metrics=metrics)
         self._count += 1
 
 
@@ -99,14 +107,14 @@ def read_counters() -> Dict[str, float]:
     return found
 
 
-def rates(before: Mapping[str, float], after: Mapping[str, float]) -> Dict[str, Dict[str, float]]:
+def rates(before: Mapping[str, float], after: Mapping[str, float]) -> Sample:
     """Group -> metric -> value between two readings. Percent, bytes, and bytes or operations a second."""
     seconds = max(1e-9, after["time"] - before["time"])
 
     def per_second(name: str) -> float:
         return max(0.0, after[name] - before[name]) / seconds
 
-    groups: Dict[str, Dict[str, float]] = {}
+    groups: Sample = {}
     if "cpu_total" in before and "cpu_total" in after:
         total = after["cpu_total"] - before["cpu_total"]
         idle = after["cpu_idle"] - before["cpu_idle"]
@@ -128,7 +136,7 @@ def rates(before: Mapping[str, float], after: Mapping[str, float]) -> Dict[str, 
     return groups
 
 
-def mean(samples: List[Dict[str, Dict[str, float]]]) -> Dict[str, Dict[str, float]]:
+def mean(samples: List[Sample]) -> Sample:
     """The mean of each metric over the samples that have it."""
     sums: Dict[str, Dict[str, List[float]]] = {}
     for sample in samples:
