@@ -80,7 +80,7 @@ def test_a_job_runs_its_entrypoint_and_reports_everything(stage):
 def test_a_given_node_folder_is_used_and_left_empty(stage, tmp_path):
     folder = tmp_path / "node"
     folder.mkdir()
-    job, master = stage("umask; pwd; env | grep ^TRAINMASTER_ | cut -d= -f1 | sort")
+    job, master = stage("umask; pwd; env | grep ^TRAINMASTER_ | cut -d= -f1 | sort", slots=1)
     status, _ = job.run(TRAINMASTER_NODE_DIR=str(folder), TRAINMASTER_SLOT_IDS="[0]")
     assert status == 0
     assert master.lines()[1:] == [f"{folder}/workdir", "TRAINMASTER_DISTRIBUTED_PORT", "TRAINMASTER_RUN_DIR"]

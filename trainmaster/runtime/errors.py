@@ -8,6 +8,7 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |   `-- NobodyThere     no lease, or no files of the user, for the whole lease patience (75)
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
+|-- MissingDevices      the node has not what its scheduler gave the job (69)
 `-- AskedToLeave        a signal or the master wants us gone before the user's process began
 MasterError             one call to the master had no good answer
 |-- Away                the same call may work later
@@ -55,6 +56,10 @@ class BadContext(RuntimeFault):
 
 class NoRendezvous(RuntimeFault):
     status = 75
+
+
+class MissingDevices(RuntimeFault):
+    status = 69
 
 
 class AskedToLeave(RuntimeFault):

@@ -66,20 +66,28 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
 def _slots(
     environ: Mapping[str, str], job: Job, node_rank: int, num_nodes: int
 ) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
+    devices = device_list(environ, job)
+    if devices or environ.get("TRAINMASTER_SLOT_IDS"):
+        return _number(devices)
+    share = job.slots // num_nodes + (1 if node_rank < job.slots % num_nodes else 0)
+    return tuple(range(share)), ()
+
+
+def device_list(environ: Mapping[str, str], job: Job) -> List[str]:
+    """Numbers or UUIDs of what the scheduler gave this node; empty when it does not list devices. Raises
+    BadJobFolder."""
     told = environ.get("TRAINMASTER_SLOT_IDS")
     if told:
         try:
-            ids = loads(told)
-            return tuple(int(slot) for slot in ids), ()
+            return [str(int(slot)) for slot in loads(told)]
         except (TypeError, ValueError):
             raise BadJobFolder("TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % told) from None
     if job.slots > 0:
         for name in _DEVICE_LISTS.get(job.slot_type, ()):
             devices = parse_devices(environ.get(name, ""))
             if devices:
-                return _number(devices)
-    share = job.slots // num_nodes + (1 if node_rank < job.slots % num_nodes else 0)
-    return tuple(range(share)), ()
+                return devices
+    return []
 
 
 def parse_devices(text: str) -> List[str]:
@@ -113,25 +121,15 @@ def _number(devices: List[str]) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
 
 def _nvidia_indices() -> Dict[str, int]:
     """UUID -> index of the NVIDIA devices that are seen here; empty when they cannot be listed."""
-    import shutil  # few jobs need them, and every job would wait for them
-    import subprocess
-
-    command = shutil.which("nvidia-smi")
-    if command is None:
+    try:
+        from trainmaster.runtime.nvml import Nvml, NvmlError  # few jobs need it, and every job would wait for it
+    except ImportError:  # a small image's Python may have no ctypes
         return {}
     try:
-        answer = subprocess.run(
-            [command, "--query-gpu=index,uuid", "--format=csv,noheader"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+        gpus, _ = Nvml().gpus()
+    except NvmlError:
         return {}
-    rows = [line.split(",") for line in answer.stdout.decode("ascii", "replace").splitlines()]
-    return {row[1].strip(): int(row[0]) for row in rows if len(row) == 2 and row[0].strip().isdigit()}
+    return {gpu.uuid: index for index, gpu in enumerate(gpus)}
 
 
 def _integer(environ: Mapping[str, str], names: Tuple[str, ...], default: int) -> int:

@@ -9,6 +9,7 @@ import os
 import time
 
 from trainmaster.runtime.context import bring_context
+from trainmaster.runtime.devices import DeviceCheck, check_slots
 from trainmaster.runtime.environment import child_environment, write_info
 from trainmaster.runtime.errors import AskedToLeave, Away, Rejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord
@@ -85,6 +86,8 @@ class Node:
         if work.preempt is not None:
             raise AskedToLeave(work.preempt)
         self._watch.start()
+        devices = DeviceCheck(job, facts, {**os.environ, **job.environment})
+        devices.start()
         # Ranks import core from the node's own disk, not from the file system that all jobs share.
         package = os.path.join(self._run_dir, "trainmaster.zip")
         _copy(os.path.join(job.folder, "runtime.zip"), package)
@@ -92,6 +95,9 @@ class Node:
         os.makedirs(workdir, exist_ok=True)  # it is there already where something is mounted in it
         bring_context(self._master, job, work, workdir)
         self._work = work = work.replaced(files=None)  # they are needed no more
+        doubt = devices.doubt()
+        if doubt is not None:
+            self._reporting.say(doubt, "WARNING")
         meeting = meet(
             self._master,
             job.allocation_id,
@@ -103,6 +109,7 @@ class Node:
             patience=job.rendezvous_patience,
             say=self._reporting.say,
         )
+        check_slots(job, facts, meeting)
         environment = child_environment(
             job,
             work,

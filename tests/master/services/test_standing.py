@@ -67,6 +67,16 @@ def test_a_node_that_lost_a_trials_job_is_avoided_by_this_trial_for_an_hour(site
     assert (site.avoided(mine), site.avoided(other)) == (["n1"], [])
 
 
+def test_a_node_without_the_gpus_that_a_trial_was_given_is_avoided_by_this_trial(site: Site) -> None:
+    mine = site.attempt()
+    said = {"exit_code": standing.UNFIT, "began": False}
+    exits = {"0": {**said, "node_name": "n1"}, "1": {"exit_code": 75, "began": False, "node_name": "n2"}}
+    for trial in (mine, None, None):
+        site.lost(trial=trial, observed_state=None, exits=exits)
+    site.lost(trial=mine, observed_state=None, exits={"0": {**said, "began": True, "node_name": "n3"}})
+    assert (site.avoided(mine), site.avoided(site.attempt())) == (["n1"], [])
+
+
 def test_a_node_that_lost_jobs_of_two_trials_is_avoided_by_all(site: Site) -> None:
     for _ in range(2):
         site.lost("n1", "n2")

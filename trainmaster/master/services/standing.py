@@ -22,6 +22,7 @@ from trainmaster.master.services.store import Store, wake
 from trainmaster.master.services.submission import explain
 
 AVOID_FOR = 3600.0  # seconds for which a node that lost a job is avoided
+UNFIT = 69  # with which the runtime leaves a node that has not what the job was given (ARCHITECTURE.md)
 MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
 
 
@@ -116,8 +117,9 @@ def _tell(notes: logs.Notes, waiting: Iterable[Allocation], one: Rest) -> None:
 
 def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation_id: str) -> list[str]:
     """Nodes that this attempt is kept away from. First those that a log policy forbids its trial; then those that lost
-    an earlier attempt of the same trial in the last hour, and those that lost jobs of two trials, the worst first, not
-    more than MOST_AVOIDED or a quarter of the pool, and never so many that it has too few left for the job's `slots`.
+    an earlier attempt of the same trial in the last hour, or had not the GPUs that it was given, and those that lost
+    jobs of two trials, the worst first, not more than MOST_AVOIDED or a quarter of the pool, and never so many that it
+    has too few left for the job's `slots`.
 
     Raises Unavailable, in words for the trial's owner, when the policies leave too few nodes of the pool.
     """
@@ -129,6 +131,11 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
                 blamed[str(node)].add(trial or 0)
         row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
         trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
+        for exits in session.scalars(_UNFIT_FOR, {"cluster": cluster, "since": since, "trial": trial_id}):
+            # What a job says of its nodes counts for its own trial only: anybody may say it.
+            for said in exits.values():
+                if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
+                    blamed[str(said["node_name"])].add(trial_id)
         if trial_id is not None and forbidden:
             _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
     for node in forbidden:
@@ -165,6 +172,12 @@ def _refuse_if_too_few_are_left(
 
 
 # Every submit asks these: they are put together once.
+_UNFIT_FOR = select(Allocation.exits).where(
+    Allocation.dispatcher == bindparam("cluster"),
+    Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
+    Allocation.ended_at > bindparam("since"),
+    Allocation.trial_id == bindparam("trial"),
+)
 _LOST_NODES = select(Allocation.trial_id, Allocation.observed).where(
     Allocation.dispatcher == bindparam("cluster"),
     Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
