@@ -195,7 +195,7 @@ def python_on_a_gpu_node(nvml, tmp_path):
     script = tmp_path / "python"
     script.write_text(
         "#!/bin/sh\nexec unshare --mount sh -c '"
-        f"mount -t tmpfs none /proc/driver && cp -r {node}/proc/driver/. /proc/driver && exec \"$@\"' sh "
+        f'mount -t tmpfs none /proc/driver && cp -r {node}/proc/driver/. /proc/driver && exec "$@"\' sh '
         f'{shlex.quote(sys.executable)} "$@"\n'
     )
     script.chmod(0o755)

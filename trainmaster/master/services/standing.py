@@ -135,7 +135,7 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
             # What a job says of its nodes counts for its own trial only: anybody may say it.
             for said in exits.values():
                 if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
-                    blamed[str(said["node_name"])].add(trial_id)
+                    blamed[str(said["node_name"])].add(trial_id or 0)
         if trial_id is not None and forbidden:
             _refuse_if_too_few_are_left(session, pool, _needed(pool, slots), trial_id, forbidden)
     for node in forbidden:
