@@ -50,7 +50,7 @@ def test_an_entrypoint_that_is_not_there(local: MasterProcess, entrypoint: str |
 def test_a_module_that_is_missing_is_named(local: MasterProcess, module: str) -> None:
     trial = failed(local, f"print('beginning')\nimport {module}\n")
     missing = module.partition(".")[0]
-    assert f"; on stderr: ModuleNotFoundError: No module named {missing!r}" in trial.reason
+    assert f"; its last lines: ModuleNotFoundError: No module named {missing!r}" in trial.reason
     assert trial.reason.startswith("The training code ended with exit code 1 on node ")
     shown = local.det("trial", "describe", str(trial.id)).stdout
     assert f"No module named {missing!r}" in " ".join(shown.split())
@@ -59,7 +59,7 @@ def test_a_module_that_is_missing_is_named(local: MasterProcess, module: str) ->
 
 def test_what_it_said_last_is_told_where_there_is_no_traceback(local: MasterProcess) -> None:
     trial = failed(local, "import sys\nsys.exit('\\x1b[31mno data in /data\\x1b[0m: mount it')\n")
-    assert trial.reason.endswith("; on stderr: no data in /data: mount it" + REASON)
+    assert trial.reason.endswith("; its last lines: no data in /data: mount it" + REASON)
 
 
 @pytest.mark.parametrize(

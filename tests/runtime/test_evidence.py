@@ -1,4 +1,4 @@
-"""What a failed program said on stderr, as it goes into the sentence about its end."""
+"""What a failed program said last, as it goes into the sentence about its end."""
 
 from __future__ import annotations
 

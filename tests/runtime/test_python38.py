@@ -76,7 +76,7 @@ for name in zipfile.ZipFile(archive).namelist():
         continue
     module = name[:-3].replace("/", ".")
     if module.startswith("alias."):
-        module = module[len("alias."):]
+        module = module[len("alias."):].replace("without_ssh.", "determined.launch.")
     if module.endswith("__main__"):
         continue
     if module.endswith(".__init__"):
@@ -91,7 +91,7 @@ for name in zipfile.ZipFile(archive).namelist():
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert {"determined.launch.torch_distributed", "trainmaster.core.star"} <= set(done.stdout.split())
+    assert {"determined.launch.torch_distributed", "determined.launch.horovod", "trainmaster.core.star"} <= set(done.stdout.split())
 
 
 @needs_python38
