@@ -255,7 +255,7 @@ def test_a_second_round_is_a_round_of_its_own(job: Job) -> None:
 def test_missing_peers_are_answered_with_408_and_may_come_later(job: Job) -> None:
     answer = gather(job, "early", 2, {"rank": 0})
     assert answer.status == 408
-    assert "requestUuid" in answer.sentence
+    assert "requestUuid; missing: node 1" in answer.sentence
     with ThreadPoolExecutor(2) as pool:
         again = pool.submit(gather, job, "early", 2, {"rank": 0})
         late = pool.submit(gather, job, "late", 2, {"rank": 1})

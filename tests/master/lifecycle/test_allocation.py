@@ -249,3 +249,17 @@ def test_the_last_line_is_the_one_that_scripts_look_for(
 
 def test_of_resources_that_were_never_there_nothing_is_said() -> None:
     assert last_line(OutcomeKind.STOPPED, "It was withdrawn", None, ran=False) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (None, "It was ended at once"),
+        ("scheduler", "It was ended at once"),  # how the kill itself reached the job
+        ("paused", "It was asked to leave (paused) and was ended before it did"),
+    ],
+)
+def test_what_we_kill_is_told_with_what_it_was_asked_before(reason: str | None, text: str) -> None:
+    outcome = verdict(attempt(record(0, 137, signal=9), kill_asked=True, preempt_reason=reason), NOW, LOST)
+    assert outcome is not None
+    assert (outcome.kind, outcome.text) == (OutcomeKind.STOPPED, text)

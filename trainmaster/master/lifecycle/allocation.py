@@ -244,7 +244,7 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
 
 
 def _ended_by_us(attempt: Attempt, exit_code: int | None = None) -> Outcome:
-    if attempt.kill_asked and attempt.preempt_reason is not None:
+    if attempt.kill_asked and _asked_by_us(attempt):  # the kill itself reaches the job as a signal from its scheduler
         text = f"It was asked to leave ({attempt.preempt_reason}) and was ended before it did"
     else:
         text = "It was ended at once"
