@@ -2,6 +2,8 @@
 
 * `python`: Debian bookworm with Python 3.11, nothing else
 * `torch`: the same with PyTorch (CPU), NumPy and scikit-learn
+* `frameworks`: the same with what trains beside PyTorch: DeepSpeed, Accelerate, JAX, XGBoost, and MPICH with mpi4py
+* `horovod`: Python with TensorFlow 2.13, the last that Horovod supports, and Horovod, built with gloo
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import apptainer, packages
+from tests.cluster import apptainer, packages, wheels
 from tests.cluster.layout import Layout
 from tests.cluster.packages import Unavailable
 
@@ -44,7 +47,24 @@ RECIPES = {
             "torch.optim.Adam(weight.parameters(), lr=0.1).step()\n"
         ),
     ),
+    "frameworks": Recipe(
+        wheels=(
+            *("torch==2.13.0", "deepspeed==0.19.8", "accelerate==1.15.0", "jax==0.10.2", "xgboost-cpu==3.2.0"),
+            *("mpich==5.0.2", "mpi4py==4.1.2", "numpy", "scikit-learn==1.9.1"),
+        ),
+        warm_up=(
+            "import accelerate, deepspeed, jax.numpy, sklearn.datasets, sklearn.ensemble, torch.distributed.run\n"
+            "import torch.nn.parallel, torch.utils.data, xgboost\n"
+            "from mpi4py import MPI\n"
+            "jax.jit(jax.grad(lambda x: x * x))(1.0)\n"
+        ),
+    ),
+    "horovod": Recipe(
+        wheels=("tensorflow-cpu==2.13.1", "horovod==0.28.1", "numpy<2", "scikit-learn==1.5.2"),
+        warm_up="import horovod.tensorflow.keras, horovod.runner.http.http_server, sklearn.datasets, tensorflow\n",
+    ),
 }
+OUTSIDE = ("mpich==",)  # wheels with libraries outside of Python's folders
 STEPS = 3  # raise the number when the steps below change
 # Nothing in a container reads these, and they are a third of a minimal system.
 USELESS = (
@@ -79,7 +99,7 @@ def build(layout: Layout, name: str) -> Path:
             shutil.rmtree(draft, ignore_errors=True)
             shutil.copytree(base_system(layout), draft / "root", symlinks=True)
             if RECIPES[name].wheels:
-                _add_wheels(draft / "root", RECIPES[name].wheels)
+                _add_wheels(layout, draft / "root", RECIPES[name].wheels)
                 inside = ("exec", "--no-privs", "--writable", "--contain", "--cleanenv", str(draft / "root"))
                 _run(str(command), *inside, "python3", "-c", RECIPES[name].warm_up)
             _pack(command, draft / "root", draft / "image.sif")
@@ -125,23 +145,21 @@ def base_system(layout: Layout) -> Path:
     return base
 
 
-def _add_wheels(root: Path, wheels: tuple[str, ...]) -> None:
+def _add_wheels(layout: Layout, root: Path, wanted: tuple[str, ...]) -> None:
     """Unpack wheels for the image's Python, whatever Python this machine has."""
+    built = {name: str(wheels.build(layout, name, PYTHON)) for name in wanted if name in wheels.SOURCES}
     packages_folder = root / "usr" / "local" / "lib" / f"python{PYTHON}" / "dist-packages"
-    tags = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
-    _run(
-        *_pip(root.parent),
-        "install",
-        "--quiet",
-        "--no-compile",
-        "--no-cache-dir",
-        "--only-binary=:all:",
-        f"--python-version={PYTHON}",
-        "--implementation=cp",
+    tags = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014", "linux")  # the last: built here
+    platform = (
+        *("--quiet", "--no-cache-dir", "--only-binary=:all:", f"--python-version={PYTHON}", "--implementation=cp"),
         *(f"--platform={tag}_x86_64" for tag in tags),
-        f"--target={packages_folder}",
-        *wheels,
     )
+    names = [built.get(name, name) for name in wanted]
+    _run(*_pip(root.parent), "install", "--no-compile", *platform, f"--target={packages_folder}", *names)
+    for name in wanted:
+        if name.startswith(OUTSIDE):
+            _run(*_pip(root.parent), "download", "--no-deps", *platform, f"--dest={root.parent / 'outside'}", name)
+    _add_outside(root, root.parent / "outside")
     # pip puts commands beside the packages, with a first line that names this machine's Python.
     for command in (packages_folder / "bin").glob("*"):
         text = command.read_bytes()
@@ -150,6 +168,19 @@ def _add_wheels(root: Path, wheels: tuple[str, ...]) -> None:
             installed.write_bytes(b"#!/usr/bin/python3\n" + text.partition(b"\n")[2])
             installed.chmod(0o755)
     shutil.rmtree(packages_folder / "bin", ignore_errors=True)
+
+
+def _add_outside(root: Path, folder: Path) -> None:
+    """What wheels hold for the prefix of Python, of which `pip install --target` leaves the libraries out."""
+    for wheel in folder.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for entry in archive.infolist():
+                _, data, name = entry.filename.partition(".data/data/")
+                if data and not entry.is_dir():
+                    target = root / "usr" / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.read(entry))
+                    target.chmod(entry.external_attr >> 16 & 0o755)
 
 
 def _pip(scratch: Path) -> list[str]:
