@@ -33,6 +33,7 @@ GROUPS = {
     "dispatchers/slurm/test_failover.py": "failover",
     "e2e/test_docker.py": "docker",
     "e2e/test_docker_pools.py": "docker",
+    "e2e/test_examples.py": "slurm",
     "e2e/test_fault_ring.py": "slurm",
     "e2e/test_launchers.py": "slurm",
     "e2e/test_moves.py": "docker",

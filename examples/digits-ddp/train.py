@@ -1,5 +1,7 @@
 """scikit-learn's digits with DistributedDataParallel: each worker trains on its share, the chief reports."""
 
+import os
+
 import torch
 import torch.distributed as dist
 from sklearn.datasets import load_digits
@@ -10,37 +12,42 @@ from torch.utils.data.distributed import DistributedSampler
 
 from trainmaster import core
 
+DEFAULTS = {"learning_rate": 0.05, "hidden": 64, "epochs": 5}
 BATCH = 16  # of each worker
 
 
 def main() -> None:
-    info = core.get_cluster_info()
-    hparams = info.trial.hparams
-    torch.manual_seed(info.trial.trial_seed)
-    dist.init_process_group("gloo")
-    distributed = core.DistributedContext.from_torch_distributed()
+    info = core.get_cluster_info()  # None outside of a job
+    hparams = info.trial.hparams if info else DEFAULTS
+    seed = info.trial.trial_seed if info else 0
+    torch.manual_seed(seed)
+    distributed = None
+    if "RANK" in os.environ:  # torchrun's word
+        dist.init_process_group("gloo")
+        distributed = core.DistributedContext.from_torch_distributed()
     with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
-        train(context, info, hparams)
-    dist.destroy_process_group()
+        train(context, info, hparams, seed)
+    if distributed:
+        dist.destroy_process_group()
 
 
-def train(context, info, hparams) -> None:
-    rank = context.distributed.rank
+def train(context, info, hparams, seed) -> None:
+    rank, size = context.distributed.rank, context.distributed.size
     data = load_digits()
     x = torch.tensor(data.data / 16.0, dtype=torch.float32)
     y = torch.tensor(data.target)
     trained, tested = TensorDataset(x[:1437], y[:1437]), (x[1437:], y[1437:])
-    sampler = DistributedSampler(trained, seed=info.trial.trial_seed)
+    sampler = DistributedSampler(trained, size, rank, seed=seed)
     loader = DataLoader(trained, batch_size=BATCH, sampler=sampler)
 
     network = nn.Sequential(nn.Linear(64, hparams["hidden"]), nn.ReLU(), nn.Linear(hparams["hidden"], 10))
     first = 0
-    if info.latest_checkpoint:
+    if info and info.latest_checkpoint:
         with context.checkpoint.restore_path(info.latest_checkpoint) as path:
             saved = torch.load(path / "model.pt", weights_only=True)
         network.load_state_dict(saved["network"])
         first = saved["epoch"]
-    model = DistributedDataParallel(network)
+    model = DistributedDataParallel(network) if size > 1 else network
     optimiser = torch.optim.SGD(model.parameters(), lr=hparams["learning_rate"], momentum=0.9)
     for epoch in range(first + 1, hparams["epochs"] + 1):
         sampler.set_epoch(epoch)

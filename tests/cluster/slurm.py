@@ -77,6 +77,18 @@ def torch_image(apptainer_command: Path) -> Path:
     return _image("torch")
 
 
+@pytest.fixture(scope="session")
+def frameworks_image(apptainer_command: Path) -> Path:
+    """A container image with what trains beside PyTorch: DeepSpeed, Accelerate, JAX, XGBoost, MPI."""
+    return _image("frameworks")
+
+
+@pytest.fixture(scope="session")
+def horovod_image(apptainer_command: Path) -> Path:
+    """A container image with TensorFlow and Horovod."""
+    return _image("horovod")
+
+
 def _up(cluster: C) -> Iterator[C]:
     was_up = cluster.controller.pid() is not None
     try:

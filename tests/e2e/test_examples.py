@@ -1,0 +1,105 @@
+"""Every framework on real Slurm: the examples as people would create them, and sums over all workers of two nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import (
+    apptainer_command,
+    frameworks_image,
+    horovod_image,
+    python_image,
+    slurm_cluster,
+    torch_image,
+)
+from tests.e2e.frameworks import (
+    EXAMPLES,
+    OF_EXAMPLES,
+    OF_SUMS,
+    Training,
+    begin_endless,
+    begin_example,
+    begin_sum,
+    check_record,
+    check_sum,
+)
+from tests.e2e.master import MasterProcess, ended_as, log_text, only_trial, validations, wait_for
+from tests.e2e.slurm import slurm_master
+from trainmaster.client.master import Master
+
+__all__ = [
+    *("apptainer_command", "frameworks_image", "horovod_image", "python_image"),
+    *("slurm_cluster", "slurm_master", "torch_image"),
+]
+
+pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
+GO_ON = [training for training in OF_EXAMPLES if training.name != "digits"]  # it is a search of fixed length
+
+
+def image_of(training: Training, request: pytest.FixtureRequest) -> str:
+    path: Path = request.getfixturevalue(f"{training.image}_image")
+    return str(path)
+
+
+def test_every_example_is_run() -> None:
+    assert {training.name for training in OF_EXAMPLES} == {path.name for path in EXAMPLES.iterdir() if path.is_dir()}
+
+
+@pytest.mark.parametrize("training", OF_SUMS, ids=str)
+def test_all_workers_of_two_nodes_take_part(
+    training: Training, slurm_master: MasterProcess, request: pytest.FixtureRequest
+) -> None:
+    master = slurm_master.client()
+    keys = {
+        "resources": {"slots_per_trial": 4},
+        "slurm": {"slots_per_node": 2},
+        "environment": {"image": image_of(training, request), "environment_variables": ["OMP_NUM_THREADS=1"]},
+    }
+    number = begin_sum(master, training, keys)
+    ended_as(master, number, "COMPLETED", 240)
+    check_sum(master, number)
+    check_record(master, number, training, scheduler="Slurm", sums=True)
+
+
+@pytest.mark.parametrize("training", OF_EXAMPLES, ids=str)
+def test_an_example_trains(training: Training, slurm_master: MasterProcess, request: pytest.FixtureRequest) -> None:
+    master = slurm_master.client()
+    number = begin_example(master, training, image_of(training, request))
+    ended_as(master, number, "COMPLETED", 400)
+    trials = master.trials(number)
+    assert all((trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0) for trial in trials)
+    assert min(trial.best_metric or 1.0 for trial in trials) < 0.2
+    if training.workers > 1:
+        assert only_trial(master, number).summary["avg_metrics"]["workers"]["min"] == training.workers
+        assert len({line.node for line in master.logs(trials[0].id) if line.node}) == training.nodes
+    check_record(master, number, training, scheduler="Slurm", sums=False)
+
+
+@pytest.mark.parametrize("training", GO_ON, ids=str)
+def test_an_example_that_is_paused_goes_on_where_it_was(
+    training: Training, slurm_master: MasterProcess, request: pytest.FixtureRequest
+) -> None:
+    """Told to leave it saves; the next attempt reports each later step, and none twice."""
+    master = slurm_master.client()
+    number = begin_endless(master, training, image_of(training, request))
+    wait_for(lambda: any(trial.batches for trial in master.trials(number)), "a report", 240)
+    master.steer(number, "pause")
+    wait_for(lambda: master.experiment(number).state == "PAUSED" and not running(master, number), "the end of the job")
+    saved = master.checkpoints(number)[-1].steps_completed
+    assert only_trial(master, number).batches == saved
+    master.steer(number, "activate")
+    wait_for(lambda: only_trial(master, number).batches > saved, "a report of the second attempt", 240)
+    master.steer(number, "cancel")
+    ended_as(master, number, "CANCELED")
+    trial = only_trial(master, number)
+    assert (trial.attempts, trial.restarts) == (2, 0), log_text(master, trial.id)
+    steps = validations(master, [trial.id])[trial.id]
+    assert steps == list(range(steps[0], steps[-1] + 1, steps[0]))
+    assert max(checkpoint.steps_completed for checkpoint in master.checkpoints(number)) == steps[-1] > saved
+
+
+def running(master: Master, number: int) -> bool:
+    attempts = master.task(only_trial(master, number).task_id)["allocations"]
+    return any(not attempt.get("endTime") for attempt in attempts)
