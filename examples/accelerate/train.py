@@ -19,7 +19,8 @@ def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
     set_seed(info.trial.trial_seed % 2**32 if info else 0)
-    accelerator = Accelerator()  # finds the other workers by what torchrun sets
+    # Finds the other workers by what torchrun sets; without GPUs only when it is told so.
+    accelerator = Accelerator(cpu=not torch.cuda.is_available())
     distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 
     digits = load_digits()

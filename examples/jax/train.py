@@ -14,16 +14,6 @@ DEFAULTS = {"learning_rate": 0.2, "hidden": 64, "epochs": 6}
 BATCH = 64  # of all workers together
 
 
-def workers():
-    """All workers of this trial, from what the launcher sets; None for one that is alone."""
-    if "RANK" not in os.environ:
-        return None
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
-    rank, size, local_rank, local_size, node = (int(os.environ[name]) for name in names)
-    places = {"local_rank": local_rank, "local_size": local_size, "cross_rank": node, "cross_size": size // local_size}
-    return core.DistributedContext(rank=rank, size=size, **places)
-
-
 def logits(params, x):
     hidden = jax.nn.relu(x @ params["w1"] + params["b1"])
     return hidden @ params["w2"] + params["b2"]
@@ -49,9 +39,10 @@ def initial(hidden: int, random: np.random.Generator) -> dict:
 def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
-    distributed = workers()
+    # The launcher says who else is there, in the words of torchrun, and where JAX's first process listens.
+    distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
     if distributed:
-        jax.distributed.initialize()  # finds the others by what the launcher sets
+        jax.distributed.initialize(num_processes=distributed.size, process_id=distributed.rank)
     mesh = jax.make_mesh((jax.device_count(),), ("data",))
     split, same = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
     rank, size = jax.process_index(), jax.process_count()

@@ -11,29 +11,22 @@ from trainmaster import core
 DEFAULTS = {"learning_rate": 0.5, "epochs": 40}
 
 
-def workers():
-    """All ranks of this trial, from what the launcher sets; None for one that is alone."""
-    if "RANK" not in os.environ:
-        return None
-    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
-    rank, size, local_rank, local_size, node = (int(os.environ[name]) for name in names)
-    places = {"local_rank": local_rank, "local_size": local_size, "cross_rank": node, "cross_size": size // local_size}
-    return core.DistributedContext(rank=rank, size=size, **places)
-
-
 def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
     world = MPI.COMM_WORLD
+    # The launcher speaks PMI to MPI, and says who else is there in the words of torchrun.
+    distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 
     data = load_breast_cancer()
     order = np.random.RandomState(0).permutation(len(data.target))
     x = ((data.data - data.data.mean(0)) / data.data.std(0))[order]
     y = data.target[order]
-    (x_own, y_own), (x_test, y_test) = (x[world.rank : 450 : world.size], y[world.rank : 450 : world.size]), (x[450:], y[450:])
+    own = slice(world.rank, 450, world.size)
+    (x_own, y_own), (x_test, y_test) = (x[own], y[own]), (x[450:], y[450:])
     weights, done = np.zeros(x.shape[1]), 0
 
-    with core.init(distributed=workers()) as context:
+    with core.init(distributed=distributed) as context:
         if info and info.latest_checkpoint:  # this trial ran before: go on where it was
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 weights = np.load(path / "weights.npy")
@@ -41,9 +34,9 @@ def main() -> None:
 
         for epoch in range(done + 1, hparams["epochs"] + 1):
             chances = 1 / (1 + np.exp(-x_own @ weights))
-            own = np.append(x_own.T @ (chances - y_own), -np.log(np.where(y_own, chances, 1 - chances)).sum())
-            total = np.empty_like(own)
-            world.Allreduce(own, total, op=MPI.SUM)
+            sums = np.append(x_own.T @ (chances - y_own), -np.log(np.where(y_own, chances, 1 - chances)).sum())
+            total = np.empty_like(sums)
+            world.Allreduce(sums, total, op=MPI.SUM)
             weights -= hparams["learning_rate"] * total[:-1] / 450
             # All ranks call; the chief's reports count.
             error = ((x_test @ weights > 0) != y_test).mean()
