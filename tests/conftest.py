@@ -32,6 +32,7 @@ GROUPS = {
     "dispatchers/slurm/test_accounting.py": "accounts",
     "dispatchers/slurm/test_failover.py": "failover",
     "e2e/test_docker.py": "docker",
+    "e2e/test_docker_frameworks.py": "docker",
     "e2e/test_docker_pools.py": "docker",
     "e2e/test_examples.py": "slurm",
     "e2e/test_fault_ring.py": "slurm",

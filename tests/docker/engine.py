@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -122,11 +123,10 @@ class DockerEngine:
                 with suppress(docker.errors.APIError):
                     client.api.remove_container(one["Id"], force=True)
 
-    def import_image(self, root: Path) -> None:
-        """Make IMAGE from a folder, unless it is there."""
-        with _closing(self.client()) as client:
-            if client.images.list(name=IMAGE):
-                return
+    def import_image(self, root: Path, name: str = IMAGE) -> None:
+        """Make an image from a folder, unless it is there."""
+        if self._has(name):
+            return
         with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
             command = [
                 "docker",
@@ -136,11 +136,34 @@ class DockerEngine:
                 "-c",
                 "ENV PATH=/usr/local/bin:/usr/bin:/bin",
                 "-",
-                IMAGE,
+                name,
             ]
             done = subprocess.run(command, stdin=tar.stdout, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise packages.Unavailable(f"docker import failed: {done.stderr.strip()}")
+
+    def import_sif(self, apptainer: Path, image: Path) -> str:
+        """The name of an image with the content of one of Apptainer's, which is made unless it is there."""
+        # Its recipe is the tag: one that has changed is another image.
+        name = f"trainmaster-test/{image.stem}:{image.with_suffix('.recipe').read_text()[:12]}"
+        if not self._has(name):
+            root = self.run / f"{image.stem}-root"
+            shutil.rmtree(root, ignore_errors=True)
+            listed = subprocess.run([str(apptainer), "sif", "list", str(image)], capture_output=True, text=True)
+            found = re.search(r"\|(\d+)-\d+\s*\|FS \(Squashfs", listed.stdout)
+            if found is None:
+                raise packages.Unavailable(f"{image} has no file system: {listed.stderr.strip()}")
+            command = ["unsquashfs", "-quiet", "-no-progress", "-offset", found[1], "-dest", str(root), str(image)]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise packages.Unavailable(f"{image} cannot be unpacked: {done.stderr.strip()}")
+            self.import_image(root, name)
+            shutil.rmtree(root)
+        return name
+
+    def _has(self, name: str) -> bool:
+        with _closing(self.client()) as client:
+            return bool(client.images.list(name=name))
 
     def _answers(self) -> bool:
         # The SDK leaves its socket open when nobody answers, which would be a warning here.

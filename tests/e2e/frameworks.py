@@ -64,6 +64,7 @@ OF_SUMS = (
     Training("DeepSpeed", "deepspeed", "deepspeed", "frameworks", "deepspeed"),
     Training("Horovod (TensorFlow)", "horovod", "horovod", "horovod", "horovod"),
 )
+ON_DOCKER = tuple(training for training in OF_SUMS if training.name in ("torch", "horovod"))
 # The sum over all ranks of rank + 1, reported by the chief: it is right only if every rank took part.
 _REPORT = """
 from trainmaster import core
