@@ -67,9 +67,14 @@ def _env(_: argparse.Namespace) -> int:
 def _image(chosen: argparse.Namespace) -> int:
     layout = Cluster().layout
     print(apptainer.install(layout))
+    status = 0
     for name in chosen.names or images.RECIPES:
-        print(images.build(layout, name))
-    return 0
+        try:
+            print(images.build(layout, name))
+        except Unavailable as error:  # the others may be had all the same
+            print(f"scripts/cluster image {name}: {error}", file=sys.stderr)
+            status = 1
+    return status
 
 
 def _release(chosen: argparse.Namespace) -> int:

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     *("README.md", "CONTRIBUTING.md"),
     *("docs/user.md", "docs/sdk.md", "docs/admin.md", "docs/hardening.md", "docs/faults.md", "docs/plugin.md"),
-    "docs/from-determined.md",
+    *("docs/from-determined.md", "docs/frameworks.md", "examples/README.md"),
+    *(f"examples/{path.name}/README.md" for path in sorted((ROOT / "examples").iterdir()) if path.is_dir()),
 )
 LANGUAGES = ("bash", "python", "yaml", "toml", "text", "mermaid")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)

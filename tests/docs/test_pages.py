@@ -28,7 +28,7 @@ OPEN = {
     "checkpoint_storage": {"type": "shared_fs", "host_path": "/shared"},
 }
 """Fills what an example that shows a part of an experiment leaves open."""
-SYSTEM = {"git", "sudo", "systemctl", "pg_dump", "python3", "pip", "tar", ".", "curl", "mkdir", "export"}
+SYSTEM = {"git", "sudo", "systemctl", "pg_dump", "python3", "pip", "tar", ".", "curl", "mkdir", "export", "sed"}
 DET = re.compile(r"(\w+=\$\()?det ")
 """A command line that runs det."""
 

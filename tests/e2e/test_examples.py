@@ -30,8 +30,13 @@ from tests.e2e.slurm import slurm_master
 from trainmaster.client.master import Master
 
 __all__ = [
-    *("apptainer_command", "frameworks_image", "horovod_image", "python_image"),
-    *("slurm_cluster", "slurm_master", "torch_image"),
+    "apptainer_command",
+    "frameworks_image",
+    "horovod_image",
+    "python_image",
+    "slurm_cluster",
+    "slurm_master",
+    "torch_image",
 ]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
@@ -41,6 +46,20 @@ GO_ON = [training for training in OF_EXAMPLES if training.name != "digits"]  # i
 def image_of(training: Training, request: pytest.FixtureRequest) -> str:
     path: Path = request.getfixturevalue(f"{training.image}_image")
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def begun(slurm_master: MasterProcess, request: pytest.FixtureRequest) -> dict[str, int]:
+    """The experiments of all examples that are asked for, begun together: most of a job is waiting."""
+    asked = {
+        item.nodeid.rpartition("[")[2][:-1] for item in request.session.items if "an_example_trains[" in item.nodeid
+    }
+    master = slurm_master.client()
+    return {
+        training.name: begin_example(master, training, image_of(training, request))
+        for training in OF_EXAMPLES
+        if training.name in asked
+    }
 
 
 def test_every_example_is_run() -> None:
@@ -64,9 +83,8 @@ def test_all_workers_of_two_nodes_take_part(
 
 
 @pytest.mark.parametrize("training", OF_EXAMPLES, ids=str)
-def test_an_example_trains(training: Training, slurm_master: MasterProcess, request: pytest.FixtureRequest) -> None:
-    master = slurm_master.client()
-    number = begin_example(master, training, image_of(training, request))
+def test_an_example_trains(training: Training, slurm_master: MasterProcess, begun: dict[str, int]) -> None:
+    master, number = slurm_master.client(), begun[training.name]
     ended_as(master, number, "COMPLETED", 400)
     trials = master.trials(number)
     assert all((trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0) for trial in trials)

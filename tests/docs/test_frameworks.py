@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from tests.docs.frameworks import parts, recorded, table
+from tests.e2e.frameworks import OF_EXAMPLES, OF_SUMS, ON_DOCKER
+
+
+def test_the_page_has_the_trainings_that_were_recorded() -> None:
+    """After a change of what the tests train: `python -m tests.docs.frameworks`."""
+    assert parts()[1] == table()
+
+
+def test_what_was_recorded_is_what_the_tests_train() -> None:
+    """Versions are compared where they can be read: in the jobs, by the trainings themselves."""
+    trained = [("Slurm", training.framework, f"examples/{training.name}") for training in OF_EXAMPLES]
+    trained += [("Slurm", training.framework, "sum") for training in OF_SUMS]
+    trained += [("Docker", training.framework, "sum") for training in ON_DOCKER]
+    found = [(row["scheduler"], row["framework"], row["what"]) for row in recorded()]
+    assert sorted(row for row in found if row[0] != "PBS") == sorted(trained)
