@@ -62,10 +62,8 @@ def main() -> None:
             leave = context.preempt.should_preempt()  # every worker hears the same
             if leave or epoch == hparams["epochs"]:
                 # Each worker brings its part: Accelerate saves the random state of every one.
-                with context.checkpoint.store_path({"steps_completed": steps, "epochs": epoch}, shard=True) as (
-                    path,
-                    _,
-                ):
+                metadata = {"steps_completed": steps, "epochs": epoch}
+                with context.checkpoint.store_path(metadata, shard=True) as (path, _):
                     accelerator.save_state(str(path))
             if leave:
                 break

@@ -16,9 +16,9 @@ class Reporter(xgboost.callback.TrainingCallback):
         super().__init__()
         self.context, self.rounds = context, rounds
 
-    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:
-        """True ends the training."""
-        done = model.num_boosted_rounds()  # `epoch` begins anew in a training that goes on
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:  # noqa: ARG002
+        """True ends the training. `epoch` begins anew in a training that goes on."""
+        done = model.num_boosted_rounds()
         last = {name: values[-1] for name, values in evals_log["test"].items()}
         self.context.train.report_training_metrics(done, {"loss": evals_log["train"]["logloss"][-1]})
         self.context.train.report_validation_metrics(done, {"validation_error": last["error"], **last})

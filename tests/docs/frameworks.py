@@ -15,7 +15,7 @@ from tests.e2e.frameworks import RECORD
 PAGE = ROOT / "docs" / "frameworks.md"
 BEGIN = "<!-- made by `python -m tests.docs.frameworks` from here on -->\n"
 END = "<!-- to here -->\n"
-HEAD = "| framework | version | cluster | container | nodes x workers | launcher | trained |\n|---|---|---|---|---|---|---|"
+HEAD = "| framework | version | cluster | container | nodes x workers | launcher | trained |\n" + 7 * "|---" + "|"
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -32,11 +32,11 @@ def table() -> str:
 def _lines() -> Iterator[str]:
     for row in recorded():
         cluster = {"Slurm": "Slurm", "Docker": "Docker hosts", "PBS": "PBS"}[row["scheduler"]]
-        container = {"none": "none"}.get(row["container"], row["container"])
         workers = f"{row['nodes']} x {row['workers'] // row['nodes']}"
         launcher = f"`{row['launcher']}`" if row["launcher"] else "none"
         what = "a sum over all ranks" if row["what"] == "sum" else f"[{row['what']}](../{row['what']})"
-        yield f"| {row['framework']} | {row['version']} | {cluster} | {container} | {workers} | {launcher} | {what} |"
+        cells = (row["framework"], row["version"], cluster, row["container"], workers, launcher, what)
+        yield f"| {' | '.join(cells)} |"
 
 
 def parts() -> tuple[str, str, str]:

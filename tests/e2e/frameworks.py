@@ -108,7 +108,7 @@ distributed = core.DistributedContext.from_horovod(hvd)
     + _REPORT,
 }
 # Read by the job's shell on each node, before the training: says what the image has.
-HOOK = """python3 -c 'import importlib.metadata as m, os
+HOOK = """%s -c 'import importlib.metadata as m, os
 kind = "Apptainer" if "APPTAINER_CONTAINER" in os.environ else "Docker" if os.path.exists("/.dockerenv") else "none"
 print("IMAGE HAS", m.version("%s"), "IN", kind, flush=True)'
 """
@@ -145,30 +145,30 @@ def _begin(master: Master, training: Training, image: str, change: Callable[[str
     return master.create_experiment(text, [*collect(folder), *_hook(training)]).id
 
 
-def begin_sum(master: Master, training: Training, keys: dict[str, Any]) -> int:
+def begin_sum(master: Master, training: Training, keys: dict[str, Any], python: str = "python3") -> int:
     """Create the experiment of a script of SUMS; `keys`: of its file, the image among them. Its id."""
     config = {
         "name": f"sum-{training.name}",
-        "entrypoint": f"python3 -m trainmaster.launchers.{training.launcher} train.py",
+        "entrypoint": f"{python} -m trainmaster.launchers.{training.launcher} train.py",
         "searcher": {"name": "single", "metric": "total"},
         "max_restarts": 0,
         **keys,
     }
-    sent = [*files(train__py=SUMS[training.name]), *_hook(training)]
+    sent = [*files(train__py=SUMS[training.name]), *_hook(training, python)]
     return master.create_experiment(json.dumps(config), sent).id
 
 
-def _hook(training: Training) -> list[dict[str, Any]]:
-    (entry,) = files(hook=HOOK % training.package)
+def _hook(training: Training, python: str = "python3") -> list[dict[str, Any]]:
+    (entry,) = files(hook=HOOK % (python, training.package))
     return [{**entry, "path": "startup-hook.sh"}]
 
 
-def check_sum(master: Master, number: int) -> None:
-    """The chief reported what four workers on two nodes summed up."""
+def check_sum(master: Master, number: int, workers: int = 4) -> None:
+    """The chief reported what all workers, on two nodes, summed up."""
     metrics = only_trial(master, number).summary["validation_metrics"]
     assert {name: metrics[name]["last"] for name in ("total", "workers", "nodes")} == {
-        "total": 1 + 2 + 3 + 4,
-        "workers": 4,
+        "total": sum(range(1, workers + 1)),
+        "workers": workers,
         "nodes": 2,
     }
 

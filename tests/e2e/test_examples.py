@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
-GO_ON = [training for training in OF_EXAMPLES if training.name != "digits"]  # it is a search of fixed length
+# digits is a search of fixed length; digits-ddp goes on in test_slurm.py.
+GO_ON = [training for training in OF_EXAMPLES if not training.name.startswith("digits")]
 
 
 def image_of(training: Training, request: pytest.FixtureRequest) -> str:
@@ -51,9 +52,8 @@ def image_of(training: Training, request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def begun(slurm_master: MasterProcess, request: pytest.FixtureRequest) -> dict[str, int]:
     """The experiments of all examples that are asked for, begun together: most of a job is waiting."""
-    asked = {
-        item.nodeid.rpartition("[")[2][:-1] for item in request.session.items if "an_example_trains[" in item.nodeid
-    }
+    items = [item.nodeid for item in request.session.items if "an_example_trains[" in item.nodeid]
+    asked = {item.rpartition("[")[2][:-1] for item in items}
     master = slurm_master.client()
     return {
         training.name: begin_example(master, training, image_of(training, request))
@@ -93,6 +93,16 @@ def test_an_example_trains(training: Training, slurm_master: MasterProcess, begu
         assert only_trial(master, number).summary["avg_metrics"]["workers"]["min"] == training.workers
         assert len({line.node for line in master.logs(trials[0].id) if line.node}) == training.nodes
     check_record(master, number, training, scheduler="Slurm", sums=False)
+
+
+def test_the_search_of_digits_ends_poor_trials_early(slurm_master: MasterProcess, begun: dict[str, int]) -> None:
+    if "digits" not in begun:
+        pytest.skip("it was not begun: the test that it trains was not asked for")
+    trials = slurm_master.client().trials(begun["digits"])
+    epochs = [trial.summary["validation_metrics"]["epochs"]["max"] for trial in trials]
+    assert len(trials) == 16
+    assert set(epochs) <= {1, 4, 16}
+    assert sum(epochs) <= 0.6 * 16 * 16
 
 
 @pytest.mark.parametrize("training", GO_ON, ids=str)

@@ -13,6 +13,7 @@ import pytest
 
 import trainmaster
 from tests.e2e import trainings
+from tests.e2e.frameworks import OF_SUMS, Training, begin_sum, check_sum
 from tests.e2e.master import (
     MasterProcess,
     ended_as,
@@ -47,6 +48,7 @@ resource_manager:
 checkpoint_storage: {{type: shared_fs, host_path: {jobs}/checkpoints}}
 """
 
+PYTHONS = {"torch": "TRAINMASTER_TORCH_PYTHON", "horovod": "TRAINMASTER_HOROVOD_PYTHON"}
 # Two nodes, one process each: the chief reports what both agree upon. Epochs survive in the checkpoint.
 TOGETHER = """
 import json, sys, time
@@ -160,6 +162,23 @@ def test_two_nodes_train_together(pbs_master: MasterProcess, pbs_site: PbsSite) 
     assert validations(master, [trial.id])[trial.id] == [1, 2, 3, 4, 5]
     if pbs_site.pool.nodes > 1:
         assert len({line.node for line in master.logs(trial.id) if line.node}) == 2
+
+
+@pytest.mark.parametrize("training", [one for one in OF_SUMS if one.name in PYTHONS], ids=str)
+def test_all_workers_of_two_nodes_take_part(training: Training, pbs_master: MasterProcess, pbs_site: PbsSite) -> None:
+    """Without containers: a Python that has the framework, and lies in the same place on all hosts."""
+    python = os.environ.get(PYTHONS[training.name])
+    if not python:
+        pytest.skip(f"no Python with {training.package}: set {PYTHONS[training.name]}")
+    pbs_site.two_nodes()
+    master = pbs_master.client()
+    keys = {
+        "resources": {"slots_per_trial": 2, "resource_pool": pbs_site.pool.name},
+        "pbs": {"slots_per_node": 1, "pbsbatch_args": ["-l walltime=00:10:00"]},
+    }
+    number = begin_sum(master, training, keys, python)
+    ended_as(master, number, "COMPLETED", 400)
+    check_sum(master, number, workers=2)
 
 
 def test_a_warning_to_a_job_of_two_nodes_makes_it_save_and_go_on(pbs_master: MasterProcess, pbs_site: PbsSite) -> None:

@@ -134,20 +134,6 @@ def test_two_nodes_train_one_model_save_when_they_are_warned_and_go_on(
     assert saved.metric == pytest.approx(last)
 
 
-def test_the_demos_search_on_slurm(slurm_master: MasterProcess, torch_image: Path) -> None:
-    master = slurm_master.client()
-    folder = EXAMPLES / "digits"
-    text = (folder / "search.yaml").read_text().replace("environment:", f"environment:\n  image: {torch_image}")
-    number = master.create_experiment(text, context.collect(folder)).id
-    ended_as(master, number, "COMPLETED", 400)
-    trials = master.trials(number)
-    epochs = [trial.summary["validation_metrics"]["epochs"]["max"] for trial in trials]
-    assert len(trials) == 16
-    assert set(epochs) <= {1, 4, 16}
-    assert sum(epochs) <= 0.6 * 16 * 16
-    assert all((trial.attempts, trial.restarts) == (1, 0) for trial in trials)
-
-
 def test_a_walltime_is_no_failure(slurm_master: MasterProcess, limited: int) -> None:
     master = slurm_master.client()
     ended_as(master, limited, "COMPLETED", 240)
