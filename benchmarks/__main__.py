@@ -12,7 +12,7 @@ from benchmarks.measure import Deadline, Unavailable, machine, say
 # Section -> (what measures it, seconds it may take)
 SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "commands": (commands.run, 90),
-    "start": (lambda deadline: _scheduling("start", deadline), 120),
+    "start": (lambda deadline: _scheduling("start", deadline), 420),
     "load": (lambda deadline: _scheduling("load", deadline), 120),
     "scale": (lambda deadline: _many("throughput", deadline), 900),
     "waiting": (lambda deadline: _many("waiting", deadline), 900),

@@ -1,4 +1,5 @@
-"""What going through the master costs on real Slurm: seconds to the first line of a script, and questions to slurmctld.
+"""What going through the master costs on real Slurm: seconds to the first line of a script, samples a second, and
+questions to slurmctld.
 
 Measured on a cluster of its own, so that nobody else's jobs and questions are counted.
 """
@@ -7,11 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import reporting, training
 from benchmarks.measure import Deadline, Sample, Unavailable, say, versus
 from tests.cluster import apptainer, images, packages
 from tests.cluster.cluster import Cluster
@@ -21,11 +23,23 @@ from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, w
 from tests.e2e.slurm import USER, make_slurm_master
 from trainmaster.client.master import Master
 
+Moments = tuple[float, float]  # seconds from the request, and from the job's start, to the first line
+
 TIMES = 7
 TRIALS = 20
-SAYS_WHEN = "import time\nprint('RUNNING', time.time(), flush=True)\n"
+# When its first line runs, and when the scheduler started the job: the oldest process below slurmstepd.
+SAYS_WHEN = """import os, time
+now, above, below = time.time(), os.getpid(), 0
+while above:
+    stat = open(f"/proc/{above}/stat").read()
+    if "(slurmstepd)" in stat:
+        break
+    began, above = int(stat.rpartition(")")[2].split()[19]), int(stat.rpartition(")")[2].split()[1])
+up = time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK") - (time.time() - now)
+print("RUNNING", now, round(up, 3), flush=True)
+"""
+_RUNNING = re.compile(r"^RUNNING ([\d.]+) ([\d.]+)$", re.MULTILINE)
 # What slurmd sends for every job whoever submitted it.
-_RUNNING = re.compile(r"^RUNNING ([\d.]+)$", re.MULTILINE)
 FROM_NODES = re.compile("MESSAGE_|REQUEST_COMPLETE_|REQUEST_STEP_COMPLETE|REQUEST_PING|REQUEST_CONTROL|REQUEST_STATS")
 
 
@@ -38,31 +52,47 @@ class Site:
 
 
 def start(deadline: Deadline) -> None:
-    """From `det experiment create` and from `sbatch` to the first line of the same script in the same container."""
+    """From `det experiment create` and from `sbatch`, and from the start of the job, to the first line of the same
+    script, in the same container and without one. Then what a report costs, and how fast two nodes train."""
     with _site() as site:
         client = site.master.client()
-        ours: list[float] = []
-        bare: list[float] = []
-        plain: list[float] = []
-        ways = [
-            lambda: ours.append(_through_master(client)),
-            lambda: bare.append(_through_sbatch(site, f"{site.apptainer} exec {site.image} python3 -c")),
-            lambda: plain.append(_through_sbatch(site, "python3 -c")),
-        ]
-        for turn in range(3 * TIMES):
-            if deadline.left > 0 or turn < len(ways):
-                ways[turn % len(ways)]()
-            if turn % len(ways) == len(ways) - 1:
-                ways.append(ways.pop(0))  # nobody always comes after the same one
-        mine, peer = Sample(ours, "s"), Sample(bare, "s")
-        say(
-            "start",
-            "create to the script's first line, Apptainer",
-            f"ours {mine}",
-            f"sbatch of the same {peer}",
-            f"sbatch without a container {Sample(plain, 's')}",
-            f"{mine.median - peer.median:+.2f} s",
-        )
+        with _without_containers(site) as uncontained:
+            ways = {
+                "ours": lambda: _through_master(client),
+                "apptainer": lambda: _through_sbatch(site, f"{site.apptainer} exec {site.image} python3 -c"),
+                "ours, no container": lambda: _through_master(uncontained),
+                "plain": lambda: _through_sbatch(site, "python3 -c"),
+            }
+            found = _in_turns(ways, deadline)
+        for where, mine, peer, name in (
+            ("Apptainer", "ours", "apptainer", "apptainer exec of the same image"),
+            ("no container", "ours, no container", "plain", "the bare script"),
+        ):
+            for what, place in (("create", 0), ("the job's start", 1)):
+                one = Sample([each[place] for each in found[mine]], "s")
+                other = Sample([each[place] for each in found[peer]], "s")
+                by = "sbatch of " if place == 0 else ""
+                say(
+                    "start",
+                    f"{what} to the script's first line, {where}",
+                    f"ours {one}",
+                    f"{by}{name} {other}",
+                    f"{one.median - other.median:+.2f} s",
+                )
+        reporting.run(deadline)
+        training.run(site.cluster, site.apptainer, client, deadline)
+
+
+def _in_turns(ways: dict[str, Callable[[], Moments]], deadline: Deadline) -> dict[str, list[Moments]]:
+    found: dict[str, list[Moments]] = {name: [] for name in ways}
+    names = list(ways)
+    for turn in range(len(ways) * TIMES):
+        if deadline.left > 0 or turn < len(ways):
+            name = names[turn % len(names)]
+            found[name].append(ways[name]())
+        if turn % len(names) == len(names) - 1:
+            names.append(names.pop(0))  # nobody always comes after the same one
+    return found
 
 
 def load(deadline: Deadline) -> None:
@@ -117,18 +147,30 @@ def _site() -> Iterator[Site]:
         yield Site(cluster, program, image, master)
 
 
-def _through_master(client: Master) -> float:
-    """Seconds; the clock of the script is this machine's."""
+@contextmanager
+def _without_containers(site: Site) -> Iterator[Master]:
+    """Another master on the same cluster."""
+    folder = make_folder()
+    master = make_slurm_master(folder, site.cluster, site.apptainer, site.image, container="none")
+    try:
+        yield master.start().client()
+    finally:
+        master.clean_up()
+        remove_folder(folder)
+
+
+def _through_master(client: Master) -> Moments:
+    """The clock of the script is this machine's."""
     asked = time.time()
     text = trainings.experiment()
     number = client.create_experiment(text, files(train__py=SAYS_WHEN)).id
     trial = wait_for(lambda: client.trials(number), "the trial")[0]
-    line = next(line.log for line in client.logs(trial.id, follow=True) if line.log.startswith("RUNNING "))
+    said = next(found for line in client.logs(trial.id, follow=True) if (found := _RUNNING.match(line.log)))
     wait_ended(client, number)
-    return float(line.split()[1]) - asked
+    return float(said[1]) - asked, float(said[2])
 
 
-def _through_sbatch(site: Site, command: str) -> float:
+def _through_sbatch(site: Site, command: str) -> Moments:
     output = site.cluster.layout.job_root / f"bare-{time.time_ns()}"
     script = f"#!/bin/bash\n{command} \"$(cat <<'END'\n{SAYS_WHEN}END\n)\"\n"
     asked = time.time()
@@ -136,4 +178,4 @@ def _through_sbatch(site: Site, command: str) -> float:
     assert done.returncode == 0, done.stderr
     said = wait_for(lambda: _RUNNING.search(output.read_text()) if output.exists() else None, "the bare job")
     output.unlink()
-    return float(said[1]) - asked
+    return float(said[1]) - asked, float(said[2])

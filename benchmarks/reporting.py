@@ -1,0 +1,106 @@
+"""What a report costs the training's loop, in a real job: with its master, without it, and with a disk that is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.measure import Deadline, Sample, Unavailable, say
+from tests.runtime.jobs import StagedJob, make_work
+from tests.runtime.master import FakeMaster
+from trainmaster.runtime.archive import build_runtime_zip
+
+REPORTS = 2000
+PAUSE = 0.001  # seconds between two reports: a training does something else meanwhile
+TAILS = (0.95, 0.99, 1.0)
+# Measures each call in the training's own process, and a bare append of the same line to a file beside it.
+MEASURE = f"""
+import json, os, time
+from trainmaster import core
+
+def timed(work):
+    took = []
+    for step in range(1, {REPORTS} + 1):
+        began = time.perf_counter()
+        work(step)
+        took.append((time.perf_counter() - began) * 1e6)
+        time.sleep({PAUSE})
+    return took
+
+with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+    context.train.report_training_metrics(0, {{"loss": 0.0}})
+    open(os.environ["BENCH_READY"], "w").close()
+    while not os.path.exists(os.environ["BENCH_GO"]):
+        time.sleep(0.05)
+    ours = timed(lambda step: context.train.report_training_metrics(step, {{"loss": 1.0 / step, "accuracy": 0.5}}))
+    with open(os.environ["BENCH_PEER"], "a", buffering=1) as file:
+        line = lambda step: file.write(json.dumps({{"step": step, "loss": 1.0 / step, "accuracy": 0.5}}) + "\\n")
+        peer = timed(line)
+with open(os.environ["BENCH_RESULT"], "w") as file:
+    json.dump([ours, peer], file)
+"""
+
+
+def run(deadline: Deadline) -> None:
+    """One line for each state of the world; the peer is a line of JSON appended to a file by the same process."""
+    for state in ("the master there", "the master away", "the disk full"):
+        if deadline.left <= 0:
+            return
+        try:
+            ours, peer = _measured(state)
+        except Unavailable as reason:
+            say("start", f"a report with {state}", "not measured", reason)
+            continue
+        say("start", f"a report, {state}", f"ours {ours}", f"a bare line into a file {peer}")
+
+
+def _measured(state: str) -> tuple[Sample, Sample]:
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tm-bench-", dir="/var/tmp")))
+        folder = own / "job"
+        if state == "the disk full":
+            folder = stack.enter_context(_small_disk(own)) / "job"
+        master = FakeMaster(make_work(["python3", "-c", MEASURE]))
+        stack.callback(master.close)
+        job = StagedJob(folder, master, final_patience=1)
+        stack.callback(job.clean_up)
+        names = {name: str(own / name.lower()) for name in ("BENCH_READY", "BENCH_GO", "BENCH_RESULT", "BENCH_PEER")}
+        process = job.start(**names, TMPDIR=str(own))
+        master.wait(lambda: master.kinds("metrics"))
+        if state == "the master away":
+            master.vanish()
+        if state == "the disk full":
+            _fill(folder.parent)
+        Path(names["BENCH_GO"]).touch()
+        output, _ = process.communicate(timeout=180)
+        if process.returncode != 0:
+            raise Unavailable(output[-300:])
+        ours, peer = json.loads(Path(names["BENCH_RESULT"]).read_text())
+    return Sample(ours, "us", TAILS), Sample(peer, "us", TAILS)
+
+
+@contextmanager
+def _small_disk(below: Path) -> Iterator[Path]:
+    """A file system with little room. Needs root."""
+    mount = below / "small"
+    mount.mkdir()
+    size = len(build_runtime_zip()) + 400_000
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount)]
+    tried = subprocess.run(command, capture_output=True, text=True)
+    if tried.returncode != 0:
+        raise Unavailable(f"no small disk can be mounted: {tried.stderr.strip()}")
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def _fill(mount: Path) -> None:
+    found = os.statvfs(mount)
+    with (mount / "ballast").open("wb") as file:
+        file.write(bytes(found.f_bavail * found.f_frsize))

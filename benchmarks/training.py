@@ -1,0 +1,158 @@
+"""How fast one model trains on two nodes with the Core API and the torchrun launcher, beside the same loop under plain
+torchrun in a job of sbatch: the same nodes, container image and number of workers, one after the other in turns."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from benchmarks.measure import Deadline, Sample, Unavailable, figure, say
+from tests.cluster import images, packages
+from tests.cluster.cluster import Cluster
+from tests.e2e import trainings
+from tests.e2e.master import files, wait_ended, wait_for
+from tests.e2e.slurm import USER
+from trainmaster.client.master import Master
+
+TURNS = 7
+SECONDS = 6.0  # of training that are measured in each run
+WARM_UP = 50  # steps
+REPORT_EVERY = 10  # steps; the median of what so many take is a run's figure, as other work on the machine comes in gusts
+BATCH = 256  # samples of each worker
+# DistributedDataParallel over gloo; what stands below `if core` is all that the Core API adds to a loop.
+LOOP = f"""
+import os, statistics, sys, time
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+core = None
+if len(sys.argv) == 1:
+    from trainmaster import core
+
+def main(context):
+    torch.manual_seed(1)
+    network = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    model = DistributedDataParallel(network)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs, targets = torch.randn({BATCH}, 256), torch.randint(0, 10, ({BATCH},))
+    step, windows, last = 0, [], None
+    going = torch.ones(1)
+    while going.item():
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimiser.step()
+        step += 1
+        if step % {REPORT_EVERY} == 0:
+            if core:
+                if dist.get_rank() == 0:
+                    context.train.report_training_metrics(step, {{"loss": loss.item()}})
+                context.preempt.should_preempt()
+            else:
+                loss.item()
+            if step >= {WARM_UP}:
+                now = time.perf_counter()
+                windows += [] if last is None else [now - last]
+                last = now
+            going[0] = float(sum(windows) < {SECONDS})
+            dist.broadcast(going, 0)
+    if dist.get_rank() == 0:
+        rate = {REPORT_EVERY} * {BATCH} * dist.get_world_size() / statistics.median(windows)
+        print("SAMPLES A SECOND", round(rate, 1), flush=True)
+
+dist.init_process_group("gloo")
+if core:
+    distributed = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
+        main(context)
+else:
+    main(None)
+dist.destroy_process_group()
+"""
+_RATE = re.compile(r"SAMPLES A SECOND ([\d.]+)")
+_PLAIN = """#!/bin/bash
+cat > {folder}/plain.py <<'END'
+{loop}
+END
+export OMP_NUM_THREADS=1 GLOO_SOCKET_IFNAME=lo
+exec srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c 'exec {apptainer} exec --bind {folder} {image} python3 -m \\
+    torch.distributed.run --nnodes 2 --nproc_per_node 1 --node_rank $SLURM_NODEID --max_restarts 0 \\
+    --master_addr 127.0.0.1 --master_port {port} {folder}/plain.py plain'
+"""
+
+
+def run(cluster: Cluster, apptainer: Path, client: Master, deadline: Deadline) -> None:
+    """Turns of both ways until the deadline; the ratio of the medians, and that of each turn."""
+    try:
+        image = images.build(cluster.layout, "torch")
+    except packages.Unavailable as reason:
+        raise Unavailable(str(reason)) from None
+    ours: list[float] = []
+    plain: list[float] = []
+    for turn in range(TURNS):
+        if turn and deadline.left < 90:
+            break
+        ways = [
+            lambda: ours.append(_through_master(client, image)),
+            lambda: plain.append(_plain(cluster, apptainer, image)),
+        ]
+        for way in ways if turn % 2 == 0 else reversed(ways):
+            way()
+    mine, peer = Sample(ours, "samples/s", ()), Sample(plain, "samples/s", ())
+    turns = ", ".join(figure(one / other) for one, other in zip(ours, plain, strict=True))
+    say(
+        "start",
+        "two nodes, one worker each, DistributedDataParallel over gloo",
+        f"Core API and torchrun {mine}",
+        f"plain torchrun by sbatch {peer}",
+        f"{mine.median / peer.median:.3f} times it; turn by turn {turns}",
+    )
+
+
+def _through_master(client: Master, image: Path) -> float:
+    text = trainings.experiment(
+        keys={
+            "entrypoint": "python3 -m trainmaster.launchers.torchrun train.py",
+            "resources": {"slots_per_trial": 2},
+            "slurm": {"slots_per_node": 1},
+            "environment": {
+                "image": str(image),
+                "environment_variables": ["OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo"],
+            },
+        }
+    )
+    number = client.create_experiment(text, files(train__py=LOOP)).id
+    ended = wait_ended(client, number, 120)
+    trial = client.trials(number)[0]
+    log = "\n".join(line.log for line in client.logs(trial.id))
+    found = _RATE.search(log)
+    if found is None:
+        raise Unavailable(f"the experiment ended as {ended.state}: {trial.reason} {log[-500:]}")
+    return float(found[1])
+
+
+def _plain(cluster: Cluster, apptainer: Path, image: Path) -> float:
+    folder = cluster.layout.job_root / f"plain-{time.time_ns()}"
+    cluster.run_as(USER, ["mkdir", str(folder)])
+    port = 20_000 + time.time_ns() // 1000 % 10_000
+    script = _PLAIN.format(loop=LOOP, folder=folder, apptainer=apptainer, image=image, port=port)
+    words = [
+        "sbatch",
+        f"--output={folder}/output",
+        "--nodes=2",
+        "--ntasks=2",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=1",
+    ]
+    done = cluster.run_as(USER, words, stdin=script)
+    if done.returncode != 0:
+        raise Unavailable(done.stderr)
+    output = folder / "output"
+    number = done.stdout.split()[-1]
+    wait_for(lambda: number not in cluster.command("squeue", "--noheader", "--format=%i"), "plain torchrun", 120)
+    said = output.read_text()
+    if (found := _RATE.search(said)) is None:
+        raise Unavailable(f"plain torchrun: {said[-500:]}")
+    return float(found[1])
