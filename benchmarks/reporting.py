@@ -1,11 +1,14 @@
-"""What a report costs the training's loop, in a real job: with its master, without it, and with a disk that is full."""
+"""What a report costs the training's loop, in a real job: with its master, without it, and with a disk that is full or
+hangs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +19,7 @@ from tests.runtime.master import FakeMaster
 from trainmaster.runtime.archive import build_runtime_zip
 
 REPORTS = 2000
+HANGS = 2.0  # seconds
 PAUSE = 0.001  # seconds between two reports: a training does something else meanwhile
 TAILS = (0.95, 0.99, 1.0)
 # Measures each call in the training's own process, and a bare append of the same line to a file beside it.
@@ -48,7 +52,7 @@ with open(os.environ["BENCH_RESULT"], "w") as file:
 
 def run(deadline: Deadline) -> None:
     """One line for each state of the world; the peer is a line of JSON appended to a file by the same process."""
-    for state in ("the master there", "the master away", "the disk full"):
+    for state in ("the master there", "the master away", "the disk full", f"the disk hanging for {HANGS:.0f} s"):
         if deadline.left <= 0:
             return
         try:
@@ -65,6 +69,8 @@ def _measured(state: str) -> tuple[Sample, Sample]:
         folder = own / "job"
         if state == "the disk full":
             folder = stack.enter_context(_small_disk(own)) / "job"
+        if state.startswith("the disk hanging"):
+            folder = stack.enter_context(_disk_of_its_own(own)) / "job"
         master = FakeMaster(make_work(["python3", "-c", MEASURE]))
         stack.callback(master.close)
         job = StagedJob(folder, master, final_patience=1)
@@ -77,6 +83,10 @@ def _measured(state: str) -> tuple[Sample, Sample]:
         if state == "the disk full":
             _fill(folder.parent)
         Path(names["BENCH_GO"]).touch()
+        if state.startswith("the disk hanging"):
+            _run("fsfreeze", "--freeze", str(folder.parent))
+            time.sleep(HANGS)
+            _run("fsfreeze", "--unfreeze", str(folder.parent))
         output, _ = process.communicate(timeout=180)
         if process.returncode != 0:
             raise Unavailable(output[-300:])
@@ -90,17 +100,35 @@ def _small_disk(below: Path) -> Iterator[Path]:
     mount = below / "small"
     mount.mkdir()
     size = len(build_runtime_zip()) + 400_000
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount)]
-    tried = subprocess.run(command, capture_output=True, text=True)
-    if tried.returncode != 0:
-        raise Unavailable(f"no small disk can be mounted: {tried.stderr.strip()}")
+    _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(mount))
     try:
         yield mount
     finally:
-        subprocess.run(["umount", "-l", str(mount)], check=True)
+        _run("umount", "-l", str(mount))
+
+
+@contextmanager
+def _disk_of_its_own(below: Path) -> Iterator[Path]:
+    """A file system in a file, which can be made to hang. Needs root and a loop device."""
+    mount, content = below / "disk", below / "disk.img"
+    mount.mkdir()
+    with content.open("wb") as file:
+        file.truncate(64 << 20)
+    _run("mkfs.ext4", "-q", str(content))
+    _run("mount", "-o", "loop", str(content), str(mount))
+    try:
+        yield mount
+    finally:
+        _run("umount", "-l", str(mount))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Unavailable(f"{command[0]}: {done.stderr.strip()}")
 
 
 def _fill(mount: Path) -> None:
     found = os.statvfs(mount)
-    with (mount / "ballast").open("wb") as file:
+    with contextlib.suppress(OSError), (mount / "ballast").open("wb") as file:  # others write as well
         file.write(bytes(found.f_bavail * found.f_frsize))

@@ -18,7 +18,8 @@ from trainmaster.client.master import Master
 TURNS = 7
 SECONDS = 6.0  # of training that are measured in each run
 WARM_UP = 50  # steps
-REPORT_EVERY = 10  # steps; the median of what so many take is a run's figure, as other work on the machine comes in gusts
+# Steps; what so many take counts, the median of it in each run: other work on the machine comes in gusts.
+REPORT_EVERY = 10
 BATCH = 256  # samples of each worker
 # DistributedDataParallel over gloo; what stands below `if core` is all that the Core API adds to a loop.
 LOOP = f"""
