@@ -22,11 +22,10 @@ from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotEnrol
 from trainmaster.agent.mounts import Mounts, Sources
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
 from trainmaster.agent.registry import login_for
-from trainmaster.containers import Bind
+from trainmaster.containers import Bind, Device
 from trainmaster.containers.docker import (
     MAX_PIDS,
     Account,
-    Device,
     DockerStart,
     check_binds,
     check_devices,

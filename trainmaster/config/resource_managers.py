@@ -12,7 +12,7 @@ from .messages import in_words
 from .shapes import AbsolutePath, Line, Name, Natural, Port, Positive, Section, Whole, wrong
 from .task_container import TaskContainerDefaults
 
-ContainerRuntime = Literal["apptainer", "singularity", "docker", "podman", "enroot", "none"]
+ContainerRuntime = Name  # which there are, is the registry's to say: plugins bring more
 SlotType = Literal["cuda", "rocm", "cpu"]
 
 
@@ -161,7 +161,7 @@ class HpcManager(_Manager):
     environment: dict[str, Line] = Field(default_factory=dict)
     """For the scheduler's commands and for jobs, for example SLURM_CONF or PBS_CONF_FILE."""
     container_command: AbsolutePath | None = None
-    """apptainer or singularity on the nodes, when PATH does not say it."""
+    """The container runtime's program on the nodes, when PATH does not say it."""
     gpu_libraries: bool = True
     """Give containers the host's CUDA or ROCm libraries."""
     scratch: list[AbsolutePath] | None = None

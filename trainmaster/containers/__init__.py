@@ -1,11 +1,21 @@
-"""How the process of one node is wrapped: in an Apptainer container, or not at all.
+"""How the process of one node is wrapped: in a container of one kind or another, or not at all.
 
 A container runtime writes `start.sh`, the script that starts `python3 -S <job folder>/runtime.zip <job folder>` on one
 node. It is plain shell; there is no binding to a container tool.
 """
 
 from trainmaster.containers.apptainer import resolve_image
-from trainmaster.containers.base import Bind, ContainerRuntime, Start
+from trainmaster.containers.base import Bind, CannotStart, Cause, ContainerRuntime, Device, Start
 from trainmaster.containers.registry import UnknownRuntime, container_runtime
 
-__all__ = ["Bind", "ContainerRuntime", "Start", "UnknownRuntime", "container_runtime", "resolve_image"]
+__all__ = [
+    "Bind",
+    "CannotStart",
+    "Cause",
+    "ContainerRuntime",
+    "Device",
+    "Start",
+    "UnknownRuntime",
+    "container_runtime",
+    "resolve_image",
+]

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import getpass
 import os
-import posixpath
-import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import ClassVar
 
-from trainmaster.containers.base import NODE_DIR, Bind, Start
-from trainmaster.templates import render
+from trainmaster.containers.base import Cause, Start
+from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, explained, sign
+from trainmaster.containers.images import below, kind_of
+from trainmaster.containers.script import container_script
 
-SIF_MAGIC_OFFSET = 32  # bytes of launch script before "SIF_MAGIC", from the SIF specification
-SIF_MAGIC = b"SIF_MAGIC"
 # Images that Apptainer fetches or finds by itself; there is no file to look at.
 TRANSPORTS = (
     "docker://",
@@ -31,54 +29,37 @@ TRANSPORTS = (
     "oci-archive:",
     "oci:",
 )
-
 FETCHED = ("docker://", "oras://", "library://", "shub://")  # of these, what comes over the network
 
-
-@dataclass(frozen=True)
-class Pattern:
-    """A variable that crosses into the container, or all whose name begins so."""
-
-    prefix: str
-    open: bool = False
-
-
-# What the runtime and the communication libraries read; the scheduler sets them, nobody else.
-FORWARDED = (
-    Pattern("TRAINMASTER_", open=True),
-    Pattern("SLURM_", open=True),
-    Pattern("SLURMD_NODENAME"),
-    Pattern("PBS_JOBID"),
-    Pattern("CUDA_VISIBLE_DEVICES"),
-    Pattern("CUDA_DEVICE_ORDER"),
-    Pattern("CUDA_MPS_", open=True),
-    Pattern("NVIDIA_VISIBLE_DEVICES"),
-    Pattern("ROCR_VISIBLE_DEVICES"),
-    Pattern("HIP_VISIBLE_DEVICES"),
-    Pattern("GPU_DEVICE_ORDINAL"),
-    Pattern("NCCL_", open=True),
-    Pattern("RCCL_", open=True),
-    Pattern("GLOO_", open=True),
-    Pattern("UCX_", open=True),
-    Pattern("FI_", open=True),
-    Pattern("PMI_", open=True),
-    Pattern("PMI2_", open=True),
-    Pattern("PMIX_", open=True),
-    Pattern("OMP_NUM_THREADS"),
+# As Apptainer 1.4.5 says it.
+_SIGNS = (
+    sign(r"could not open image .*: (failed to retrieve path|.*permission denied|.*no such file)", NO_IMAGE),
+    sign(r"could not open image .*: image format not recognized", DAMAGED),
+    sign(r"image driver mount failure", DAMAGED, final=False),
+    sign(r"executable file not found in \$PATH", NO_PYTHON),
+    sign(r"^FATAL: +stat \S*python\S*: ", NO_PYTHON),
+    sign(r"mount source .* doesn't exist", NO_SOURCE),
+    sign(r"Unable to handle .* uri: ", NOT_FETCHED, final=False),
+    sign(r"^FATAL: ", "Apptainer could not start the container", final=False),
 )
 
 
 class Apptainer:
     """Run the process in an image with `apptainer exec`."""
 
-    def __init__(self, name: str = "apptainer", command: str | None = None) -> None:
-        self.name = name
-        self.command = command or name
-        # Each reads only its own prefix without a warning.
-        self._prefix = "SINGULARITYENV_" if name == "singularity" else "APPTAINERENV_"
+    name = "apptainer"
+    program = "apptainer"
+    heeds: ClassVar[frozenset[str]] = frozenset()
+    scheduler: ClassVar[str] = ""
+    prefix = "APPTAINERENV_"  # each reads only its own without a warning
 
-    def before(self, start: Start) -> tuple[str, ...]:
-        """The words of the command up to the mounts that are known only on the node."""
+    def __init__(self, command: str | None = None) -> None:
+        self.command = command or self.program
+
+    def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
+        return resolve_image(image, root, fresh=fresh)
+
+    def start_script(self, start: Start) -> str:
         words = [self.command, "--silent", "exec", "--cleanenv", "--no-eval", "--no-mount", "tmp"]
         if start.gpus:
             words.append("--nv")
@@ -86,29 +67,14 @@ class Apptainer:
             words.append("--rocm")
         if start.fresh and start.image.startswith(FETCHED):
             words.append("--disable-cache")
-        folder = str(start.job_folder)
-        for bind in (Bind(folder, folder), *(each for each in start.binds if not _below_node(each))):
-            words += ["--mount", mount(bind)]
-        return (*words, "--pwd", folder)
-
-    def start_script(self, start: Start) -> str:
-        return render(
+        return container_script(
             "start_apptainer.sh.j2",
-            job_folder=start.job_folder,
-            scratch=list(start.scratch),
-            variables=sorted(start.variables.items()),
-            variable_prefix=self._prefix,
-            forwarded=FORWARDED,
-            before=self.before(start),
-            # A user's own mount takes the place of the private one.
-            mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
-            node_dir=NODE_DIR if _is_free(NODE_DIR, start.binds) else "",
-            inside=[
-                (bind.host_path, posixpath.relpath(bind.container_path, NODE_DIR), mount(bind))
-                for bind in start.binds
-                if _below_node(bind)
-            ],
+            start,
+            # What serves the image (FUSE) is a process of the job's like others, and Slurm signals them all.
+            ignored=("TERM", "INT", "HUP"),
+            before=(*words, "--pwd", str(start.job_folder)),
             after=(start.image, *start.process),
+            variable_prefix=self.prefix,
         )
 
     def check(self, image: str) -> Sequence[str]:
@@ -118,27 +84,29 @@ class Apptainer:
             return ()
         if not os.path.isabs(image):
             return (f"The container image {image!r} must be a full path: give the absolute path of a .sif file.",)
-        if _is_image(image):
-            return ()
-        # One sentence for all, or whoever may create an experiment could ask for any path what is there.
-        return (
-            f"{image} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or "
-            "it is neither a folder of an unpacked image nor a file in SIF or squashfs format.",
-        )
+        return unreadable(image, "a folder of an unpacked image nor a file in SIF or squashfs format")
+
+    def explain(self, output: str) -> Cause | None:
+        return explained(output, _SIGNS)
 
 
-def _is_image(path: str) -> bool:
-    if os.path.isdir(os.path.join(path, ".singularity.d")) or os.path.isdir(os.path.join(path, "bin")):
-        return True
-    try:
-        # Opening a pipe would wait for somebody who writes.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
-            if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
-                return False
-            head = handle.read(SIF_MAGIC_OFFSET + len(SIF_MAGIC))
-    except (OSError, ValueError):
-        return False
-    return head[SIF_MAGIC_OFFSET:] == SIF_MAGIC or head.startswith(b"hsqs")
+class Singularity(Apptainer):
+    """The same by the name it had, and that SingularityCE still has."""
+
+    name = "singularity"
+    program = "singularity"
+    prefix = "SINGULARITYENV_"
+
+
+def unreadable(path: str, wanted: str) -> Sequence[str]:
+    """Why the image at `path` cannot be used. One sentence for all, or whoever may create an experiment could ask for
+    any path what is there."""
+    if kind_of(path):
+        return ()
+    return (
+        f"{path} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or "
+        f"it is neither {wanted}.",
+    )
 
 
 def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
@@ -147,23 +115,6 @@ def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
     it is to be `fresh`, it is pulled in any case."""
     if not image or os.path.isabs(image) or image.startswith(TRANSPORTS) or image.endswith(".sif"):
         return image
-    if root and not fresh and ".." not in image.split("/") and os.path.exists(os.path.join(root, image)):
-        return os.path.join(root, image)
+    if not fresh and (found := below(root, image)):
+        return found
     return f"docker://{image}"
-
-
-def _is_free(path: str, binds: Sequence[Bind]) -> bool:
-    return all(bind.container_path.rstrip("/") != path for bind in binds)
-
-
-def _below_node(bind: Bind) -> bool:
-    """Whether it stands in the run folder, which is mounted before it."""
-    return posixpath.normpath(bind.container_path).startswith(f"{NODE_DIR}/")
-
-
-def mount(bind: Bind) -> str:
-    """A value for `--mount`: comma separated, each field quoted so that commas and colons in paths survive."""
-    fields = ["type=bind", f"source={bind.host_path}", f"destination={bind.container_path}"]
-    if bind.read_only:
-        fields.append("ro")
-    return ",".join('"' + field.replace('"', '""') + '"' if set(field) & set(',"') else field for field in fields)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmaster.containers.base import NODE_DIR, Bind, runtime_arguments
+from trainmaster.containers.base import NODE_DIR, Bind, Device, runtime_arguments
 from trainmaster.templates import ControlCharacter
 
 LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel by the runtime; these are the rest
@@ -38,15 +38,6 @@ class Account:
     uid: int
     gid: int
     groups: Sequence[int] = ()
-
-
-@dataclass(frozen=True)
-class Device:
-    """A device of the host in the container; `mode` is of r, w and m."""
-
-    host_path: str
-    container_path: str
-    mode: str = "rwm"
 
 
 @dataclass(frozen=True)

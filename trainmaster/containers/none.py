@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from trainmaster.containers.base import Start
+from trainmaster.containers.base import Cause, Start
+from trainmaster.containers.causes import explained, sign
 from trainmaster.templates import render
+
+_SIGNS = (
+    sign(
+        r"line \d+: exec: \S+: (not found|cannot execute)|line \d+: \S*python\S*: No such file",
+        "The node has no Python that can be started, and a job needs Python 3.8 or newer",
+        final=False,
+    ),
+)
 
 
 class NoContainer:
     """Run the process directly, with a private folder for temporary files."""
 
     name = "none"
+    program = ""
+    heeds: ClassVar[frozenset[str]] = frozenset()
+    scheduler: ClassVar[str] = ""
+
+    def __init__(self, command: str | None = None) -> None:
+        del command  # there is none
+
+    def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
+        del root, fresh
+        return image
 
     def start_script(self, start: Start) -> str:
         return render(
             "start_none.sh.j2",
             job_folder=start.job_folder,
             scratch=list(start.scratch),
+            ignored=("USR2",),
             variables=sorted(start.variables.items()),
             command=start.process,
         )
@@ -26,3 +47,6 @@ class NoContainer:
         """Nothing can be wrong with an image that is not used."""
         del image
         return ()
+
+    def explain(self, output: str) -> Cause | None:
+        return explained(output, _SIGNS)

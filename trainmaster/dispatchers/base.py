@@ -343,12 +343,21 @@ class StreamPiece:
 
 
 @dataclass(frozen=True)
+class NotStarted:
+    """Why a job's process did not start: `text` is a sentence without a full stop, the cause before the evidence."""
+
+    text: str
+    final: bool  # no other attempt would go better
+
+
+@dataclass(frozen=True)
 class Remains:
     """What a job left in its folder: exit records by node rank, unshipped report streams, the scheduler's log."""
 
     exits: Mapping[int, bytes] = field(default_factory=dict)  # node rank -> JSON of the exit record
     streams: Mapping[str, StreamPiece] = field(default_factory=dict)  # stream name -> JSON lines of it
     output_tail: str | None = None  # end of what the scheduler captured of the job script; None: no file of it is there
+    not_started: NotStarted | None = None  # what that output says of a container that did not start
 
 
 @dataclass(frozen=True)

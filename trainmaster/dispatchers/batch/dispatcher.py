@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.containers import Bind, CannotStart, ContainerRuntime, Device, Start, UnknownRuntime
 from trainmaster.dispatchers.access.ways import Access, Folder
 from trainmaster.dispatchers.base import (
     HeldFiles,
@@ -25,6 +25,7 @@ from trainmaster.dispatchers.base import (
 from trainmaster.dispatchers.batch.arguments import BadOption
 from trainmaster.dispatchers.batch.options import BatchOptions
 from trainmaster.dispatchers.folder import TOKEN, check_token
+from trainmaster.dispatchers.not_started import explained
 from trainmaster.templates import ControlCharacter
 
 SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
@@ -48,9 +49,9 @@ class BatchDispatcher:
 
     def _container_problems(self) -> list[Problem]:
         name = self._options.container_run_type
-        program = self._options.container_command or name
+        program = self._options.container_command or self._options.container(name).program
         path = f"{os.environ.get('PATH', '')}:{self._options.job_path}"
-        if name == "none" or not self._access.here or shutil.which(program, path=path) is not None:
+        if not program or not self._access.here or shutil.which(program, path=path) is not None:
             return []
         text = f"The container runtime {program} is not found on this machine."
         return [Problem(text, "Install it, or name its full path in container_command.")]
@@ -69,7 +70,8 @@ class BatchDispatcher:
         """Why a job cannot run as its user or in its container, in whatever pool."""
         found = [*filter(None, [self._access.objection(spec.user)])]
         try:
-            runtime, image = self._options.container(spec.container.runtime), self._image(spec)
+            runtime = self._options.container(spec.container.runtime)
+            image = self._image(runtime, spec)
             if self._access.is_own(spec.user) or not image:
                 found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
         except UnknownRuntime as error:
@@ -88,27 +90,30 @@ class BatchDispatcher:
         """What is wrong with a job, found while it is prepared, is Rejected."""
         try:
             yield
-        except (BadOption, ControlCharacter, UnknownRuntime) as error:
+        except (BadOption, CannotStart, ControlCharacter, UnknownRuntime) as error:
             raise Rejected(sentence(error), token=spec.token) from None
 
     def _start_script(self, spec: JobSpec, folder: Folder) -> str:
-        """start.sh, which starts what runs on one node. Raises UnknownRuntime, ControlCharacter."""
+        """start.sh, which starts what runs on one node. Raises CannotStart, UnknownRuntime, ControlCharacter."""
         libraries = self._options.gpu_libraries and spec.slots > 0
-        return self._options.container(spec.container.runtime).start_script(
+        runtime = self._options.container(spec.container.runtime)
+        return runtime.start_script(
             Start(
                 job_folder=folder.path,
-                image=self._image(spec),
+                image=self._image(runtime, spec),
                 fresh=spec.container.force_pull,
                 binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                 gpus=libraries and spec.slot_type is SlotType.CUDA,
                 rocm=libraries and spec.slot_type is SlotType.ROCM,
                 python=self._options.python,
                 scratch=self._options.scratch,
+                shm_size=spec.container.shm_size,
+                devices=[Device(each.host_path, each.container_path, each.mode) for each in spec.container.devices],
             )
         )
 
-    def _image(self, spec: JobSpec) -> str:
-        return resolve_image(spec.container.image, self._options.image_root, fresh=spec.container.force_pull)
+    def _image(self, runtime: ContainerRuntime, spec: JobSpec) -> str:
+        return runtime.resolve(spec.container.image, self._options.image_root, fresh=spec.container.force_pull)
 
     # -- for `observe` ---------------------------------------------------------------------------------
 
@@ -125,7 +130,8 @@ class BatchDispatcher:
         places: Mapping[str, Place] | None = None,
         most: int = 2**30,
     ) -> Remains:
-        return self._access.folder(token, user).collect(places, most)
+        remains = self._access.folder(token, user).collect(places, most)
+        return explained(remains, self._options.container(self._options.container_run_type))
 
     def forget(self, token: str, user: str | None = None) -> None:
         self._access.folder(token, user).forget()

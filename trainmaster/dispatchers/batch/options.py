@@ -49,7 +49,7 @@ class BatchOptions(AccessOptions):
     inherited: ClassVar[tuple[str, ...]]  # variables of the master's own environment that its commands need
 
     container_run_type: str = "apptainer"
-    container_command: str | None = Field(default=None, description="full path of apptainer or singularity")
+    container_command: str | None = Field(default=None, description="full path of the container runtime's program")
     apptainer_image_root: str | None = None
     singularity_image_root: str | None = None
     slot_type: SlotType | None = Field(default=None, description="for all pools; else GPUs decide")
@@ -74,14 +74,21 @@ class BatchOptions(AccessOptions):
         """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
         made = read_section(cls, options, cls.scheduler)
         try:
-            container_runtime(made.container_run_type, made.container_command)
+            only = container_runtime(made.container_run_type, made.container_command).scheduler
         except UnknownRuntime as error:
             raise Rejected(f"The {cls.scheduler} resource manager's container_run_type is wrong: {error}") from None
+        if only not in ("", cls.scheduler):
+            raise Rejected(
+                f"The {cls.scheduler} resource manager's container_run_type is wrong: {made.container_run_type} works "
+                f"under {only} only."
+            )
         return made
 
     def container(self, name: str) -> ContainerRuntime:
         """The container runtime called `name`, with its command where this machine has it. Raises UnknownRuntime."""
-        return container_runtime(name, self.container_command or (None if self.ssh else shutil.which(name)))
+        made = container_runtime(name, self.container_command)
+        found = None if self.container_command or self.ssh or not made.program else shutil.which(made.program)
+        return container_runtime(name, found) if found else made
 
     @property
     def image_root(self) -> str | None:

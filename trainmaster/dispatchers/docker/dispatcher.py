@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from trainmaster.containers import Bind
-from trainmaster.containers.docker import Device, check_binds, check_capabilities, check_devices
+from trainmaster.containers import Bind, Device
+from trainmaster.containers.docker import check_binds, check_capabilities, check_devices
 from trainmaster.dispatchers.archive import BadArchive, open_below, pack, unpack
 from trainmaster.dispatchers.base import (
     BindMount,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainmaster.containers import Bind, Start, UnknownRuntime, resolve_image
+from trainmaster.containers import Bind, CannotStart, Device, Start, UnknownRuntime
 from trainmaster.dispatchers.base import (
     Capabilities,
     Explanation,
@@ -32,6 +32,7 @@ from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.local.job import LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.queue import LocalQueue
+from trainmaster.dispatchers.not_started import explained
 from trainmaster.templates import ControlCharacter
 
 _SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
@@ -90,7 +91,7 @@ class LocalDispatcher:
             found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
         try:
             runtime = self._options.container(spec.container.runtime)
-            found += runtime.check(resolve_image(spec.container.image, None))
+            found += runtime.check(runtime.resolve(spec.container.image, None))
         except UnknownRuntime as error:
             found.append(str(error))
         return found
@@ -106,19 +107,22 @@ class LocalDispatcher:
                 f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.", token=spec.token
             )
         try:
-            start = self._options.container(spec.container.runtime).start_script(
+            runtime = self._options.container(spec.container.runtime)
+            start = runtime.start_script(
                 Start(
                     job_folder=folder.path,
-                    image=resolve_image(spec.container.image, None),
+                    image=runtime.resolve(spec.container.image, None, fresh=spec.container.force_pull),
                     fresh=spec.container.force_pull,
                     binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                     gpus=self._options.slot_type is SlotType.CUDA and spec.slots > 0,
                     rocm=self._options.slot_type is SlotType.ROCM and spec.slots > 0,
                     python=self._options.python,
                     scratch=self._options.scratch,
+                    shm_size=spec.container.shm_size,
+                    devices=[Device(each.host_path, each.container_path, each.mode) for each in spec.container.devices],
                 )
             )
-        except (UnknownRuntime, ControlCharacter) as error:
+        except (CannotStart, UnknownRuntime, ControlCharacter) as error:
             raise Rejected(str(error), token=spec.token) from None
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
         try:
@@ -183,7 +187,8 @@ class LocalDispatcher:
         places: Mapping[str, Place] | None = None,
         most: int = 2**30,
     ) -> Remains:
-        return JobFolder(self._root, token).collect(places, most)
+        remains = JobFolder(self._root, token).collect(places, most)
+        return explained(remains, self._options.container(self._options.container_run_type))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         folder = JobFolder(self._root, token)

@@ -36,11 +36,18 @@ class LocalOptions(BaseModel):
         """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
         made = read_section(cls, options, "local")
         try:
-            made.container(made.container_run_type)
+            only = made.container(made.container_run_type).scheduler
         except UnknownRuntime as error:
             raise Rejected(f"The local resource manager's container_run_type is wrong: {error}") from None
+        if only:
+            raise Rejected(
+                f"The local resource manager's container_run_type is wrong: {made.container_run_type} works under "
+                f"{only} only."
+            )
         return made
 
     def container(self, name: str) -> ContainerRuntime:
         """The container runtime called `name`. Raises UnknownRuntime."""
-        return container_runtime(name, self.container_command or shutil.which(name))
+        made = container_runtime(name, self.container_command)
+        found = None if self.container_command or not made.program else shutil.which(made.program)
+        return container_runtime(name, found) if found else made

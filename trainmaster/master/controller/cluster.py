@@ -392,6 +392,7 @@ class ClusterLoop:
             found = self._charged(found)
             if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
                 endings.quote_output(self._store, found.allocation_id, remains.output_tail)
+                found = endings.with_cause(found, remains.not_started)
             self._unread.pop(found.allocation_id, None)
             if found.experiment_id is not None:
                 together = ends.setdefault(found.experiment_id, {})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from trainmaster.dispatchers.base import JobRef, JobState
+from trainmaster.dispatchers.base import JobRef, JobState, NotStarted
 from trainmaster.master.db.tables import Allocation, Stream, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, verdict
@@ -182,6 +182,14 @@ def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> 
         allocation_id,
         Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"),
     )
+
+
+def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
+    """A job that failed before its runtime came up ended by what its output says, where that is known."""
+    if why is None or found.outcome.kind is not OutcomeKind.FAILED:
+        return found
+    kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
+    return replace(found, outcome=replace(found.outcome, kind=kind, text=why.text))
 
 
 def quote_output(store: Store, allocation_id: str, output: str) -> None:

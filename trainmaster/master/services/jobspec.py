@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from trainmaster.config.secrets import for_job
+from trainmaster.containers import container_runtime
 from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
 from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
@@ -112,14 +113,33 @@ def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFi
 
 
 def remarks(
-    kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType, *, schedules: bool = False
+    kind: str,
+    config: Mapping[str, Any],
+    slots: int,
+    slot_type: SlotType,
+    *,
+    schedules: bool = False,
+    runtime: str = "none",
 ) -> list[str]:
     """What the owner of a job should know of it before it is submitted, a sentence each. `schedules`: its dispatcher
-    orders jobs itself."""
-    return [*filter(None, (_unheeded(kind, config, schedules), _surplus(kind, config, slots, slot_type)))]
+    orders jobs itself. `runtime`: the name of its container runtime."""
+    heeds = container_runtime(runtime).heeds
+    found = (
+        _unheeded(kind, config, schedules, heeds),
+        _shared_memory(kind, config, runtime, heeds),
+        _surplus(kind, config, slots, slot_type),
+    )
+    return [*filter(None, found)]
 
 
-def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool) -> str | None:
+def _shared_memory(kind: str, config: Mapping[str, Any], runtime: str, heeds: Container[str]) -> str | None:
+    if kind == "docker" or "shm_size" in heeds or not config["resources"].get("shm_size"):
+        return None
+    who = "a job without a container" if runtime == "none" else f"with {runtime} a job"
+    return f"resources.shm_size: {who} uses the node's own /dev/shm, as large as it is."
+
+
+def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool, heeds: Container[str]) -> str | None:
     """What means something to Docker hosts and does nothing where the job goes."""
     if kind == "docker":
         return None
@@ -128,7 +148,8 @@ def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool) -> str | No
         f"{section}.{key}"
         for section, keys in _FOR_DOCKER.items()
         for key in keys
-        if not (schedules and key in _FOR_SCHEDULING)
+        if key not in heeds
+        and not (schedules and key in _FOR_SCHEDULING)
         and (value := (config.get(section) or {}).get(key))
         and value != usual.get(key)
     ]

@@ -128,8 +128,16 @@ def begin_submit(
                 explain(notes, allocation, why, level="WARNING")
             return None
         first = allocation.submit_started_at is None
-        kind, slot_type = served.cluster.kind, served.pool.slot_type
-        if first and (remarks := jobspec.remarks(kind, config, allocation.slots, slot_type, schedules=schedules)):
+        cluster = served.cluster
+        remarks = jobspec.remarks(
+            cluster.kind,
+            config,
+            allocation.slots,
+            served.pool.slot_type,
+            schedules=schedules,
+            runtime=cluster.container_runtime,
+        )
+        if first and remarks:
             with _noting(session) as notes:
                 for remark in remarks:
                     notes.say(allocation.task_id, remark, "WARNING", allocation.id)

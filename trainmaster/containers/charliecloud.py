@@ -1,0 +1,77 @@
+"""Charliecloud (0.37 or later): `ch-run` on a folder or a squashfs file, without a daemon and without privileges."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import ClassVar
+
+from trainmaster.containers.apptainer import unreadable
+from trainmaster.containers.base import CannotStart, Cause, Start
+from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, explained, sign
+from trainmaster.containers.images import below
+from trainmaster.containers.script import container_script, refuse_characters
+
+SUFFIX = ".sqfs"
+# As Charliecloud 0.45 says it.
+_SIGNS = (
+    sign(r"ch-run\[\d+\]: error: can't exec: \S*python\S*: ", NO_PYTHON),
+    sign(r"ch-run\[\d+\]: error: (can't stat|image not found|can't open): ", NO_IMAGE),
+    sign(r"ch-run\[\d+\]: error: (unknown image type|can't mount SquashFS|.*SquashFS)", DAMAGED),
+    sign(r"ch-run\[\d+\]: error: ", "Charliecloud could not start the container", final=False),
+)
+
+
+class Charliecloud:
+    """Run the process with `ch-run`."""
+
+    name = "charliecloud"
+    program = "ch-run"
+    heeds: ClassVar[frozenset[str]] = frozenset()
+    scheduler: ClassVar[str] = ""
+
+    def __init__(self, command: str | None = None) -> None:
+        self.command = command or self.program
+
+    def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
+        """A path stays; a name is looked for below `root`, and is otherwise that of an image in the account's own
+        storage (ch-image)."""
+        del fresh
+        if not image or os.path.isabs(image):
+            return image
+        name = image.removeprefix("docker://")
+        return below(root, name) or below(root, name + SUFFIX) or name
+
+    def check(self, image: str) -> Sequence[str]:
+        if not image:
+            return (f"No container image is given: set environment.image to a folder or a {SUFFIX} file.",)
+        if image.startswith("-"):
+            return (f"{image!r} is no image's name.",)
+        return (
+            unreadable(image, "a folder of an unpacked image nor a file in squashfs format") if image[0] == "/" else ()
+        )
+
+    def start_script(self, start: Start) -> str:
+        if not start.image or start.image.startswith("-"):
+            raise CannotStart(self.check(start.image)[0])
+        refuse_characters(start, ":", "Charliecloud")
+        if found := next((bind for bind in start.binds if bind.read_only), None):
+            raise CannotStart(
+                f"bind_mounts: Charliecloud cannot mount {found.host_path!r} read-only: leave read_only out, "
+                "and let the folder's own permissions protect it."
+            )
+        words = [self.command, "--write-fake", "--env-no-expand", "--unset-env=TMPDIR"]
+        if start.gpus:
+            words.append("--cdi=nvidia.com/gpu")
+        return container_script(
+            "start_charliecloud.sh.j2",
+            start,
+            # It serves a squashfs image itself, and Slurm signals it as it does all processes of a job.
+            ignored=("TERM", "INT", "HUP"),
+            before=(*words, "--cd", str(start.job_folder)),
+            image=start.image,
+            process=start.process,
+        )
+
+    def explain(self, output: str) -> Cause | None:
+        return explained(output, _SIGNS)

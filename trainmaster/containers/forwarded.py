@@ -1,0 +1,39 @@
+"""What of a job's environment passes into its container, whatever the container runtime. Everything else stays out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A variable that crosses into the container, or all whose name begins so."""
+
+    prefix: str
+    open: bool = False
+
+
+# What the runtime and the communication libraries read; the scheduler sets them, nobody else.
+FORWARDED = (
+    Pattern("TRAINMASTER_", open=True),
+    Pattern("SLURM_", open=True),
+    Pattern("SLURMD_NODENAME"),
+    Pattern("PBS_JOBID"),
+    Pattern("CUDA_VISIBLE_DEVICES"),
+    Pattern("CUDA_DEVICE_ORDER"),
+    Pattern("CUDA_MPS_", open=True),
+    Pattern("NVIDIA_VISIBLE_DEVICES"),
+    Pattern("NVIDIA_DRIVER_CAPABILITIES"),
+    Pattern("ROCR_VISIBLE_DEVICES"),
+    Pattern("HIP_VISIBLE_DEVICES"),
+    Pattern("GPU_DEVICE_ORDINAL"),
+    Pattern("NCCL_", open=True),
+    Pattern("RCCL_", open=True),
+    Pattern("GLOO_", open=True),
+    Pattern("UCX_", open=True),
+    Pattern("FI_", open=True),
+    Pattern("PMI_", open=True),
+    Pattern("PMI2_", open=True),
+    Pattern("PMIX_", open=True),
+    Pattern("OMP_NUM_THREADS"),
+)

@@ -1,0 +1,58 @@
+"""Images by name in the site's folder of images, which spares clusters without internet a registry.
+
+The layout is Determined's: the image `org/name:tag` is the file (SIF, squashfs) or folder (an unpacked image)
+`<root>/org/name:tag`. `trainmaster image` puts files there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+SIF_MAGIC_OFFSET = 32  # bytes of launch script before "SIF_MAGIC", from the SIF specification
+SIF_MAGIC = b"SIF_MAGIC"
+SQUASHFS_MAGIC = b"hsqs"
+LONGEST_NAME = 200
+
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._@:+-]*"
+_NAME = re.compile(f"{_PART}(/{_PART})*")
+
+
+class BadName(ValueError):
+    """No name for an image; the message says why."""
+
+
+def check_name(name: str) -> str:
+    """The name, as it is. Raises BadName."""
+    if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or ".." in name or name.endswith(".sha256"):
+        raise BadName(
+            f"{name!r:.220} is no name for an image: it is written like org/name:tag, of letters, digits and . _ - : @ "
+            f"+, with at most {LONGEST_NAME} characters, no '..' and no slash at its ends."
+        )
+    return name
+
+
+def below(root: str | None, name: str) -> str | None:
+    """The path of the image called `name` below `root`; None where there is none."""
+    if not root or ".." in name.split("/") or name.startswith("/"):
+        return None
+    path = os.path.join(root, name)
+    return path if os.path.exists(path) else None
+
+
+def kind_of(path: str) -> str | None:
+    """ "sif", "squashfs" or "folder" (an unpacked image); None for what is none of them or cannot be read."""
+    if os.path.isdir(os.path.join(path, ".singularity.d")) or os.path.isdir(os.path.join(path, "bin")):
+        return "folder"
+    try:
+        # Opening a pipe would wait for somebody who writes.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
+            if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
+                return None
+            head = handle.read(SIF_MAGIC_OFFSET + len(SIF_MAGIC))
+    except (OSError, ValueError):
+        return None
+    if head[SIF_MAGIC_OFFSET:] == SIF_MAGIC:
+        return "sif"
+    return "squashfs" if head.startswith(SQUASHFS_MAGIC) else None

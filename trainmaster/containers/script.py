@@ -1,0 +1,55 @@
+"""Renders `start.sh` for runtimes that have containers: what is the same for all of them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from trainmaster.containers.base import NODE_DIR, Bind, CannotStart, Start
+from trainmaster.containers.forwarded import FORWARDED
+from trainmaster.templates import render
+
+
+def container_script(template: str, start: Start, *, ignored: Sequence[str] = (), **values: object) -> str:
+    """The script that `template` (of templates/start_container.sh.j2's kind) makes for `start`.
+
+    `ignored`: signals that the container runtime's program is started with as ignored, beside USR2; the runtime in the
+    job installs its own handlers at once. Raises templates.ControlCharacter, jinja2.UndefinedError.
+    """
+    folder = str(start.job_folder)
+    below = [bind for bind in start.binds if _below_node(bind)]
+    return render(
+        template,
+        job_folder=folder,
+        scratch=list(start.scratch),
+        ignored=("USR2", *ignored),
+        forwarded=FORWARDED,
+        variables=sorted(start.variables.items()),
+        # A user's own mount takes the place of the private one.
+        mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
+        mount_node_dir=_is_free(NODE_DIR, start.binds),
+        node_dir=NODE_DIR,
+        binds=[Bind(folder, folder), *(bind for bind in start.binds if bind not in below)],
+        targets=[bind.container_path.rstrip("/") for bind in start.binds],
+        inside=[(bind, posixpath.relpath(bind.container_path, NODE_DIR)) for bind in below],
+        gpus=start.gpus,
+        rocm=start.rocm,
+        **values,
+    )
+
+
+def refuse_characters(start: Start, characters: str, runtime: str) -> None:
+    """For runtimes whose command lines have no way to write some characters of paths. Raises CannotStart."""
+    paths = [str(start.job_folder), *(path for bind in start.binds for path in (bind.host_path, bind.container_path))]
+    for path in paths:
+        if found := next((c for c in path if c in characters), None):
+            raise CannotStart(f"bind_mounts: {runtime} cannot mount {path!r}: no path may hold {found!r} there.")
+
+
+def _is_free(path: str, binds: Sequence[Bind]) -> bool:
+    return all(bind.container_path.rstrip("/") != path for bind in binds)
+
+
+def _below_node(bind: Bind) -> bool:
+    """Whether it stands in the run folder, which is mounted before it."""
+    return posixpath.normpath(bind.container_path).startswith(f"{NODE_DIR}/")
