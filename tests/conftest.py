@@ -24,6 +24,8 @@ settings.load_profile("any machine")
 GROUPS = {
     "cluster": "slurm",
     "containers/test_apptainer.py": "slurm",
+    "containers/test_cache.py": "slurm",
+    "containers/test_starts.py": "slurm",
     "dispatchers/access/test_ssh.py": "slurm",
     "dispatchers/access/test_sudo.py": "slurm",
     "dispatchers/docker": "docker",
@@ -44,6 +46,8 @@ GROUPS = {
     "e2e/test_preemption.py": "preemption",
     "e2e/test_published_harness.py": "slurm",
     "e2e/test_slurm.py": "slurm",
+    "e2e/test_slurm_containers.py": "slurm",
+    "e2e/test_slurm_docker.py": "slurm",
     "e2e/test_started_again.py": "slurm",
     "e2e/test_users.py": "slurm",
 }

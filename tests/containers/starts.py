@@ -86,4 +86,3 @@ def _private(text: str, scratch: str) -> str | None:
     while text[end] not in '/",\\':
         end += 1
     return text[at:end]
-

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -24,7 +25,7 @@ import docker
 import pytest
 
 from tests.cluster import images, packages
-from tests.cluster.layout import Layout
+from tests.cluster.layout import USERS, Layout
 from tests.cluster.users import ensure_users
 
 IMAGE = "trainmaster-test/python:3.11"
@@ -216,15 +217,15 @@ def _alone(run: Path) -> Iterator[None]:
 
 
 @contextmanager
-def running_engine() -> Iterator[DockerEngine]:
-    """A daemon with the image. Raises Unavailable."""
+def running_engine(name: str = "") -> Iterator[DockerEngine]:
+    """A daemon with the image. `name`: of another one beside the first. Raises Unavailable."""
     if os.geteuid() != 0:
         raise packages.Unavailable("not root: a Docker daemon needs it")
     packages.install(PACKAGES)
     ensure_users()
     if shutil.which("dockerd") is None:
         raise packages.Unavailable("there is no dockerd on PATH")
-    run = Path(os.environ.get("TRAINMASTER_DOCKER_RUN", "/var/lib/trainmaster-docker"))
+    run = Path(os.environ.get("TRAINMASTER_DOCKER_RUN", "/var/lib/trainmaster-docker") + name)
     with _alone(run):
         engine = DockerEngine(run)
         engine.start()
@@ -260,6 +261,17 @@ class _Shared:
 
 
 _shared = _Shared()
+
+
+@pytest.fixture(scope="module")
+def batch_engine() -> Iterator[DockerEngine]:
+    """A daemon that an ordinary account may use, as on the nodes of a cluster whose jobs run in Docker."""
+    try:
+        with running_engine("-batch") as engine:
+            os.chown(engine.run / "docker.sock", 0, pwd.getpwnam(USERS[0]).pw_gid)
+            yield engine
+    except packages.Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainmaster.cli import admin_helper, admin_tls, agent_daemon
+from trainmaster.cli import admin_helper, admin_image, admin_tls, agent_daemon
 from trainmaster.cli.terminal import protect
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     p = commands.add_parser("helper", help="jobs that run as the people who ask for them")
     p.set_defaults(parser=p)
     admin_helper.add_to(p, _config)
+    p = commands.add_parser("image", help="the site's folder of container images")
+    p.set_defaults(parser=p)
+    admin_image.add_to(p, _config)
     p = commands.add_parser("tls", help="the master's certificate")
     p.set_defaults(parser=p)
     admin_tls.add_to(p)

@@ -70,8 +70,6 @@ class Apptainer:
         return container_script(
             "start_apptainer.sh.j2",
             start,
-            # What serves the image (FUSE) is a process of the job's like others, and Slurm signals them all.
-            ignored=("TERM", "INT", "HUP"),
             before=(*words, "--pwd", str(start.job_folder)),
             after=(start.image, *start.process),
             variable_prefix=self.prefix,

@@ -66,8 +66,6 @@ class Charliecloud:
         return container_script(
             "start_charliecloud.sh.j2",
             start,
-            # It serves a squashfs image itself, and Slurm signals it as it does all processes of a job.
-            ignored=("TERM", "INT", "HUP"),
             before=(*words, "--cd", str(start.job_folder)),
             image=start.image,
             process=start.process,

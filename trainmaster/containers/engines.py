@@ -98,6 +98,7 @@ class Docker(_Engine):
         sign(r"pull access denied|manifest unknown|No such image|repository name must|invalid reference", NO_IMAGE),
         sign(r"Error response from daemon: .*(registry|lookup|dial tcp|Client\.Timeout)", NOT_FETCHED, final=False),
         sign(r"exec: \S+: (executable file not found|stat .*: no such file)", NO_PYTHON),
+        sign(r"tini .* exec \S+ failed: ", NO_PYTHON),
         sign(r"bind source path does not exist", NO_SOURCE),
         sign(
             r"(C|c)annot connect to the Docker daemon|permission denied while trying to connect",
@@ -120,6 +121,7 @@ class Podman(_Engine):
         sign(r"manifest unknown|access to the resource is denied|image not known|invalid reference", NO_IMAGE),
         sign(r"(initializing source|pinging container registry|dial tcp|lookup) ", NOT_FETCHED, final=False),
         sign(r"executable file .*not found in \$PATH|crun: .*python\S*.*: No such file", NO_PYTHON),
+        sign(r"catatonit.* failed to exec pid1: ", NO_PYTHON),
         sign(r"^Error: statfs .*: no such file", NO_SOURCE),
         sign(r"^Error: ", "Podman could not start the container", final=False),
     )

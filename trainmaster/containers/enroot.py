@@ -64,8 +64,6 @@ class Enroot:
         return container_script(
             "start_enroot.sh.j2",
             start,
-            # squashfuse, which serves the image, is a process of the job's like others; Slurm signals them all.
-            ignored=("TERM", "INT", "HUP"),
             program=self.command,
             after=(start.image, *start.process),
         )

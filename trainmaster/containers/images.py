@@ -41,13 +41,21 @@ def below(root: str | None, name: str) -> str | None:
     return path if os.path.exists(path) else None
 
 
+def look_at(path: str, flags: int) -> int:
+    """An opener for files that are looked at and not used: without a new access time, where that is this account's to
+    say. Opening a pipe would wait for somebody who writes."""
+    try:
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOATIME)
+    except PermissionError:
+        return os.open(path, flags | os.O_NONBLOCK)
+
+
 def kind_of(path: str) -> str | None:
     """ "sif", "squashfs" or "folder" (an unpacked image); None for what is none of them or cannot be read."""
     if os.path.isdir(os.path.join(path, ".singularity.d")) or os.path.isdir(os.path.join(path, "bin")):
         return "folder"
     try:
-        # Opening a pipe would wait for somebody who writes.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
+        with open(path, "rb", opener=look_at) as handle:
             if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
                 return None
             head = handle.read(SIF_MAGIC_OFFSET + len(SIF_MAGIC))

@@ -38,7 +38,6 @@ class NoContainer:
             "start_none.sh.j2",
             job_folder=start.job_folder,
             scratch=list(start.scratch),
-            ignored=("USR2",),
             variables=sorted(start.variables.items()),
             command=start.process,
         )

@@ -10,11 +10,10 @@ from trainmaster.containers.forwarded import FORWARDED
 from trainmaster.templates import render
 
 
-def container_script(template: str, start: Start, *, ignored: Sequence[str] = (), **values: object) -> str:
+def container_script(template: str, start: Start, **values: object) -> str:
     """The script that `template` (of templates/start_container.sh.j2's kind) makes for `start`.
 
-    `ignored`: signals that the container runtime's program is started with as ignored, beside USR2; the runtime in the
-    job installs its own handlers at once. Raises templates.ControlCharacter, jinja2.UndefinedError.
+    Raises templates.ControlCharacter, jinja2.UndefinedError.
     """
     folder = str(start.job_folder)
     below = [bind for bind in start.binds if _below_node(bind)]
@@ -22,7 +21,6 @@ def container_script(template: str, start: Start, *, ignored: Sequence[str] = ()
         template,
         job_folder=folder,
         scratch=list(start.scratch),
-        ignored=("USR2", *ignored),
         forwarded=FORWARDED,
         variables=sorted(start.variables.items()),
         # A user's own mount takes the place of the private one.

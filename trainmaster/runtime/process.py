@@ -95,7 +95,7 @@ def _become(
         # Python has its own process ignore these two.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        # Some containers are started with these ignored, and who is started with a signal ignored keeps it so.
+        # Some containers are started with these ignored, and whoever is started so goes on ignoring them.
         for asks_to_leave in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(asks_to_leave, signal.SIG_DFL)
         # A scheduler's warning (SIGUSR2) is for the runtime; Slurm sends it to every process of a step, and
