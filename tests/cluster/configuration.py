@@ -52,7 +52,7 @@ def slurm_conf(layout: Layout, min_job_age: int, profile: Profile = Profile()) -
         "GresTypes=gpu",
         "AccountingStorageType=accounting_storage/none",
         "JobCompType=jobcomp/none",
-        "MpiDefault=none",
+        "MpiDefault=pmi2",
         "SchedulerType=sched/backfill",
         "SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1",
         f"MinJobAge={min_job_age}",

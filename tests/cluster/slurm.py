@@ -84,6 +84,12 @@ def frameworks_image(apptainer_command: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def openmpi_image(apptainer_command: Path) -> Path:
+    """A container image with Open MPI and mpi4py."""
+    return _image("openmpi")
+
+
+@pytest.fixture(scope="session")
 def horovod_image(apptainer_command: Path) -> Path:
     """A container image with TensorFlow and Horovod."""
     return _image("horovod")

@@ -7,13 +7,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster, torch_image
+from tests.cluster.slurm import (
+    apptainer_command,
+    frameworks_image,
+    horovod_image,
+    openmpi_image,
+    python_image,
+    slurm_cluster,
+    torch_image,
+)
 from tests.e2e import trainings
 from tests.e2e.master import MasterProcess, ended_as, files, only_trial
 from tests.e2e.slurm import slurm_master
 from trainmaster.client.master import Master
 
-__all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master", "torch_image"]
+__all__ = [
+    "apptainer_command",
+    "frameworks_image",
+    "horovod_image",
+    "openmpi_image",
+    "python_image",
+    "slurm_cluster",
+    "slurm_master",
+    "torch_image",
+]
+pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
 
 TWO_BY_TWO = {"resources": {"slots_per_trial": 4}, "slurm": {"slots_per_node": 2}, "max_restarts": 0}
 
@@ -111,3 +129,72 @@ def test_a_framework_that_the_image_lacks_is_named(slurm_master: MasterProcess, 
     number = master.create_experiment(trainings.experiment(keys=keys), files(train__py="")).id
     ended_as(master, number, "ERROR")
     assert f"its last lines: {module} is not in this image: " in only_trial(master, number).reason
+
+
+SUM = """
+import os
+from mpi4py import MPI
+
+world = MPI.COMM_WORLD
+print("sum", world.allreduce(world.rank + 1), "of", world.size, "by", os.environ.get("PMI_JOBID", "us"), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "image", "workers", "by"),
+    [
+        ("script", "frameworks_image", 4, "us"),  # our PMI-1
+        ("script --per-node --", "frameworks_image", 2, "Slurm"),  # which starts a task a node, with its own PMI
+        ("mpirun", "openmpi_image", 4, "us"),  # Open MPI's daemons
+    ],
+)
+def test_programs_of_mpi_sum_up_over_two_nodes(
+    slurm_master: MasterProcess, request: pytest.FixtureRequest, launcher: str, image: str, workers: int, by: str
+) -> None:
+    master = slurm_master.client()
+    number = create(master, SUM, f"{launcher} train.py", request.getfixturevalue(image))
+    ended_as(master, number, "COMPLETED")
+    lines = [line for line in master.logs(only_trial(master, number).id) if "sum " in line.message]
+    total = workers * (workers + 1) // 2
+    assert sorted(line.rank for line in lines) == list(range(workers))
+    assert len({line.node for line in lines}) == 2
+    for line in lines:
+        said, _, who = line.message.partition(" by ")
+        assert f"sum {total} of {workers}" in said
+        assert (who.strip() == "us") == (by == "us")
+
+
+TUNED = """
+import os
+print({name: os.environ[name] for name in ("HOROVOD_FUSION_THRESHOLD", "HOROVOD_GLOO_TIMEOUT_SECONDS")})
+"""
+
+
+def test_options_of_horovodrun_have_their_effect(slurm_master: MasterProcess, horovod_image: Path) -> None:
+    master = slurm_master.client()
+    number = create(master, TUNED, "horovod --fusion-threshold-mb 2 -- train.py", horovod_image)
+    ended_as(master, number, "COMPLETED")
+    said = [line.message for line in master.logs(only_trial(master, number).id) if "FUSION" in line.message]
+    assert len(said) == 4
+    assert "'HOROVOD_FUSION_THRESHOLD': '2097152', 'HOROVOD_GLOO_TIMEOUT_SECONDS': '240'" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--hosts a:1", "not for use in a job: --hosts: the scheduler decides which nodes a job has"),
+        ("--mpi", "not for use in a job: --mpi: workers meet over Gloo"),
+        ("--nonesuch 1", "the options for horovodrun are wrong: "),
+    ],
+)
+def test_options_of_horovodrun_that_mean_nothing_here_are_refused(
+    slurm_master: MasterProcess, horovod_image: Path, options: str, words: str
+) -> None:
+    master = slurm_master.client()
+    keys = {
+        "entrypoint": f"python3 -m trainmaster.launchers.horovod {options} -- train.py",
+        "environment": {"image": str(horovod_image)},
+    }
+    number = master.create_experiment(trainings.experiment(keys=keys), files(train__py="")).id
+    ended_as(master, number, "ERROR")
+    assert words in only_trial(master, number).reason

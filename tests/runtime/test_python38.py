@@ -91,7 +91,8 @@ for name in zipfile.ZipFile(archive).namelist():
         text=True,
     )
     assert done.returncode == 0, done.stdout
-    assert {"determined.launch.torch_distributed", "determined.launch.horovod", "trainmaster.core.star"} <= set(done.stdout.split())
+    read = set(done.stdout.split())
+    assert {"determined.launch.torch_distributed", "determined.launch.horovod", "trainmaster.core.star"} <= read
 
 
 @needs_python38
