@@ -13,9 +13,9 @@ BATCH = 16  # of each worker
 class Reporter(tf.keras.callbacks.Callback):
     """Reports after each epoch, and saves the model when the training ends or is asked to leave."""
 
-    def __init__(self, context: core.Context, steps: int, epochs: int) -> None:
+    def __init__(self, context: core.Context, saved: tf.train.Checkpoint, steps: int, epochs: int) -> None:
         super().__init__()
-        self.context, self.steps, self.epochs = context, steps, epochs
+        self.context, self.saved, self.steps, self.epochs = context, saved, steps, epochs
 
     def on_epoch_end(self, epoch: int, logs: dict) -> None:
         done, steps = epoch + 1, (epoch + 1) * self.steps
@@ -27,7 +27,7 @@ class Reporter(tf.keras.callbacks.Callback):
         leave = self.context.preempt.should_preempt()  # every worker hears the same
         if hvd.rank() == 0 and (leave or done == self.epochs):
             with self.context.checkpoint.store_path({"steps_completed": steps, "epochs": done}) as (path, _):
-                self.model.save(path / "model.keras")  # with the optimizer's state
+                self.saved.write(str(path / "model"))
         self.model.stop_training = leave
 
 
@@ -44,19 +44,21 @@ def main() -> None:
     share = slice(hvd.rank(), 1437, hvd.size())
     batches = 1437 // hvd.size() // BATCH  # as many on every worker
 
+    layers = [tf.keras.layers.Dense(hparams["hidden"], activation="relu"), tf.keras.layers.Dense(10)]
+    model = tf.keras.Sequential([tf.keras.Input((64,)), *layers])
+    optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(hparams["learning_rate"]))  # averages gradients
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, metrics=["accuracy"])
+    saved = tf.train.Checkpoint(model=model, optimizer=optimizer)
+
     distributed = core.DistributedContext.from_horovod(hvd)
     with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
         done = 0
         if info and info.latest_checkpoint:  # this trial ran before: go on where it was
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
-                model = hvd.load_model(path / "model.keras")  # its optimizer averages gradients again
+                optimizer.build(model.trainable_variables)
+                saved.read(str(path / "model")).assert_existing_objects_matched()
             done = context.checkpoint.get_metadata(info.latest_checkpoint)["epochs"]
-        else:
-            layers = [tf.keras.layers.Dense(hparams["hidden"], activation="relu"), tf.keras.layers.Dense(10)]
-            model = tf.keras.Sequential([tf.keras.Input((64,)), *layers])
-            optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.Adam(hparams["learning_rate"]))
-            loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(optimizer, loss, metrics=["accuracy"])
         model.fit(
             *(x[share], y[share]),
             batch_size=BATCH,
@@ -68,7 +70,7 @@ def main() -> None:
             callbacks=[
                 hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # all begin with the chief's weights
                 hvd.callbacks.MetricAverageCallback(),
-                Reporter(context, batches, hparams["epochs"]),
+                Reporter(context, saved, batches, hparams["epochs"]),
             ],
         )
 

@@ -112,13 +112,13 @@ def test_an_example_that_is_paused_goes_on_where_it_was(
     """Told to leave it saves; the next attempt reports each later step, and none twice."""
     master = slurm_master.client()
     number = begin_endless(master, training, image_of(training, request))
-    wait_for(lambda: any(trial.batches for trial in master.trials(number)), "a report", 240)
+    wait_beyond(master, number, 0)
     master.steer(number, "pause")
     wait_for(lambda: master.experiment(number).state == "PAUSED" and not running(master, number), "the end of the job")
     saved = master.checkpoints(number)[-1].steps_completed
     assert only_trial(master, number).batches == saved
     master.steer(number, "activate")
-    wait_for(lambda: only_trial(master, number).batches > saved, "a report of the second attempt", 240)
+    wait_beyond(master, number, saved)
     master.steer(number, "cancel")
     ended_as(master, number, "CANCELED")
     trial = only_trial(master, number)
@@ -126,6 +126,17 @@ def test_an_example_that_is_paused_goes_on_where_it_was(
     steps = validations(master, [trial.id])[trial.id]
     assert steps == list(range(steps[0], steps[-1] + 1, steps[0]))
     assert max(checkpoint.steps_completed for checkpoint in master.checkpoints(number)) == steps[-1] > saved
+
+
+def wait_beyond(master: Master, number: int, steps: int) -> None:
+    """Until the only trial has reported a later step."""
+
+    def look() -> bool:
+        if master.experiment(number).ended_for_good:
+            ended_as(master, number, "ACTIVE")  # for its message, with the trial's log
+        return any((trial.batches or 0) > steps for trial in master.trials(number))
+
+    wait_for(look, f"a report after step {steps}", 240)
 
 
 def running(master: Master, number: int) -> bool:
