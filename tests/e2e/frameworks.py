@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.e2e.master import files, log_text, only_trial
@@ -114,19 +115,28 @@ print("IMAGE HAS", m.version("%s"), "IN", kind, flush=True)'
 """
 
 
+def image_of(training: Training, request: pytest.FixtureRequest) -> str:
+    """Its path; the fixtures of tests/cluster/slurm.py have to be in the test's module."""
+    path: Path = request.getfixturevalue(f"{training.image}_image")
+    return str(path)
+
+
 def begin_example(master: Master, training: Training, image: str) -> int:
     """Create the experiment of an example, with nothing changed but the image. Its id."""
     return _begin(master, training, image, lambda text: text)
 
 
 def begin_endless(master: Master, training: Training, image: str) -> int:
-    """Create an experiment of one trial of an example that trains until it is told to leave. Its id."""
+    """Create an experiment of one trial of an example that trains until it is told to leave: where it is for several
+    workers with one on each of two nodes, because most of its time is that of their imports. Its id."""
 
     def change(text: str) -> str:
         config = yaml.safe_load(text)
         hparams = {name: _any_of(value) for name, value in config["hyperparameters"].items()}
         hparams |= {name: LONG for name in LENGTHS if name in hparams}
         searcher = {"name": "single", "metric": config["searcher"]["metric"]}
+        if training.nodes > 1:
+            config |= {"resources": {"slots_per_trial": 2}, "slurm": {"slots_per_node": 1}}
         return yaml.safe_dump({**config, "hyperparameters": hparams, "searcher": searcher})
 
     return _begin(master, training, image, change)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.cluster.slurm import (
@@ -24,8 +22,16 @@ from tests.e2e.frameworks import (
     begin_sum,
     check_record,
     check_sum,
+    image_of,
 )
-from tests.e2e.master import MasterProcess, ended_as, log_text, only_trial, validations, wait_for
+from tests.e2e.master import (
+    MasterProcess,
+    ended_as,
+    log_text,
+    only_trial,
+    validations,
+    wait_for,
+)
 from tests.e2e.slurm import slurm_master
 from trainmaster.client.master import Master
 
@@ -42,11 +48,6 @@ __all__ = [
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer, pytest.mark.timeout(1200)]  # an image may have to be built
 # digits is a search of fixed length; digits-ddp goes on in test_slurm.py.
 GO_ON = [training for training in OF_EXAMPLES if not training.name.startswith("digits")]
-
-
-def image_of(training: Training, request: pytest.FixtureRequest) -> str:
-    path: Path = request.getfixturevalue(f"{training.image}_image")
-    return str(path)
 
 
 @pytest.fixture(scope="module")
