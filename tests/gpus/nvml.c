@@ -1,6 +1,7 @@
 /* NVML as the driver's library exports it, for machines without a GPU. The GPUs are in the environment variable
  * FAKE_GPUS, separated by blanks: UUID,minor,percent,free memory[,d][,eN]; d: divided into parts (Multi-Instance GPU),
- * eN: every question about it is answered by error N. FAKE_NVML_INIT: what nvmlInit_v2 answers. */
+ * eN: every question about it is answered by error N. FAKE_NVML_INIT: what nvmlInit_v2 answers; FAKE_NVML_HANGS: after
+ * how many seconds. NVIDIA's own Python binding (nvidia-ml-py 13, which calls nvmlInitWithFlags) reads the same from it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,10 @@ typedef struct {
     unsigned long long memory;
     int divided, error;
 } gpu;
+
+typedef struct { unsigned gpu, memory; } utilization;
+
+typedef struct { unsigned long long total, free, used; } memory;
 
 static gpu gpus[MOST];
 static unsigned count;
@@ -34,6 +39,8 @@ int nvmlInit_v2(void) {
     }
     return 0;
 }
+
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 
 int nvmlShutdown(void) { return 0; }
 
@@ -60,14 +67,14 @@ int nvmlDeviceGetMigMode(gpu *one, unsigned *mode, unsigned *pending) {
     return 0;
 }
 
-int nvmlDeviceGetUtilizationRates(gpu *one, struct { unsigned gpu, memory; } *found) {
+int nvmlDeviceGetUtilizationRates(gpu *one, utilization *found) {
     if (one->divided) return 3;
     found->gpu = one->percent;
     found->memory = 1;
     return 0;
 }
 
-int nvmlDeviceGetMemoryInfo(gpu *one, struct { unsigned long long total, free, used; } *found) {
+int nvmlDeviceGetMemoryInfo(gpu *one, memory *found) {
     found->total = 1ull << 40;
     found->free = one->memory;
     found->used = found->total - one->memory;
