@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.cluster import packages
@@ -43,11 +44,11 @@ def install(layout: Layout) -> Path:
 def _build(draft: Path, prefix: Path) -> None:
     for leftover in (draft, prefix):
         shutil.rmtree(leftover, ignore_errors=True)
-    fetched = _fetch(draft / "apt")
+    fetched = fetch(draft / "apt", ("apptainer", *LIBRARIES))
     unpacked = draft / "unpacked"
     unpacked.mkdir()
     for package in fetched:
-        _run("dpkg-deb", "--extract", str(package), str(unpacked / package.name.partition("_")[0]))
+        run("dpkg-deb", "--extract", str(package), str(unpacked / package.name.partition("_")[0]))
     shutil.copytree(unpacked / "apptainer" / "usr", prefix, symlinks=True)
     shutil.copytree(unpacked / "apptainer" / "etc", prefix / "etc", symlinks=True)
     libraries = prefix / "libs"
@@ -61,7 +62,7 @@ def _build(draft: Path, prefix: Path) -> None:
         (prefix / "lib" / folder).symlink_to(Path("..") / folder)
     loader = next(libraries.glob("ld-linux-*.so.*"))
     for binary in (prefix / "bin" / "apptainer", next(prefix.glob("lib/*/apptainer/bin/starter"))):
-        _run(
+        run(
             "patchelf",
             "--set-interpreter",
             str(loader),
@@ -70,13 +71,13 @@ def _build(draft: Path, prefix: Path) -> None:
             str(libraries),
             str(binary),
         )
-    version = _run(str(prefix / "bin" / "apptainer"), "version").strip()
+    version = run(str(prefix / "bin" / "apptainer"), "version").strip()
     (prefix / STAMP).write_text(version + "\n")
     shutil.rmtree(draft)
 
 
-def _fetch(folder: Path) -> list[Path]:
-    """Download the newest packages of unstable with apt's own checks, without touching the system's lists."""
+def fetch(folder: Path, names: Sequence[str]) -> list[Path]:
+    """Download the newest `names` of unstable with apt's own checks, without touching the system's lists."""
     (folder / "lists" / "partial").mkdir(parents=True)
     (folder / "cache" / "archives" / "partial").mkdir(parents=True)
     (folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {ARCHIVE} unstable main\n")
@@ -91,8 +92,8 @@ def _fetch(folder: Path) -> list[Path]:
         f"-oAPT::Sandbox::User={'root' if os.geteuid() == 0 else ''}",
         "-q",
     ]
-    _run("apt-get", *private, "update")
-    _run("apt-get", *private, "download", "apptainer", *LIBRARIES, folder=folder)
+    run("apt-get", *private, "update")
+    run("apt-get", *private, "download", *names, folder=folder)
     return sorted(folder.glob("*.deb"))
 
 
@@ -103,7 +104,7 @@ def _open_fuse() -> None:
         fuse.chmod(0o666)
 
 
-def _run(*argv: str, folder: Path | None = None) -> str:
+def run(*argv: str, folder: Path | None = None) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
