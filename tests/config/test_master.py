@@ -13,6 +13,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import container_settings, parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
+from trainmaster.master.services.jobspec import image_for
 
 EXPERIMENT = "entrypoint: x\nsearcher: {name: single, metric: m}\n"
 
@@ -156,9 +157,6 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
         ("resource_manager: {type: local, slotz: 1}", ["1: resource_manager.slotz: unknown key; did you mean slots?"]),
         ("resource_manager: {type: slurm, slot_type: gpu}",
          ["1: resource_manager.slot_type: must be one of cuda, rocm, cpu; found the text 'gpu'; did you mean cpu?"]),
-        ("resource_manager: {type: slurm, container_run_type: aptainer}",
-         ["1: resource_manager.container_run_type: must be one of apptainer, singularity, docker, podman, enroot, none; "
-          "found the text 'aptainer'; did you mean apptainer?"]),
         ("resource_manager: {type: slurm, name: a, cluster_name: b}",
          ["1: resource_manager.name: is the old word for cluster_name; keep cluster_name only"]),
         ("resource_manager: {type: slurm, apptainer_image_root: /a, singularity_image_root: /b}",
@@ -216,6 +214,28 @@ def test_partitions_are_found_whatever_their_case_and_on_the_right_cluster() -> 
     config = parse_master(FULL)
     on_other = task_container_fragments(config, "gpu", "here")
     assert all(fragment.get("environment", {}).get("image", {}).get("cpu") != "partition" for fragment in on_other)
+
+
+def test_each_kind_of_slots_has_its_own_image_by_site_and_partition() -> None:
+    text = """
+resource_manager:
+  type: slurm
+  partition_overrides:
+    gpu: {task_container_defaults: {image: {cuda: gpu-partition}}}
+    amd: {task_container_defaults: {image: {rocm: amd-partition}}}
+task_container_defaults: {image: {cpu: site-cpu, cuda: site-cuda, rocm: site-rocm}}
+checkpoint_storage: {type: shared_fs, host_path: /ckpt}
+"""
+    config = parse_master(text)
+
+    def images(pool: str, more: str = "") -> list[str]:
+        found = parse_experiment(EXPERIMENT + more, defaults=task_container_fragments(config, pool)).to_json()
+        return [image_for(found, devices) for devices in ("cpu", "cuda", "rocm")]
+
+    assert images("gpu") == ["site-cpu", "gpu-partition", "site-rocm"]
+    assert images("amd") == ["site-cpu", "site-cuda", "amd-partition"]
+    assert images("other", "environment: {image: {cuda: mine}}\n") == ["site-cpu", "mine", "site-rocm"]
+    assert images("gpu", "environment: {image: mine}\n") == ["mine", "mine", "mine"]
 
 
 def test_startup_hooks_run_from_the_site_to_the_pool() -> None:

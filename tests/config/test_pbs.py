@@ -8,6 +8,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import HpcManager, PbsManager, SlurmManager
+from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions, Place
 from trainmaster.dispatchers.pbs.formats import Format
 
@@ -94,3 +95,9 @@ def test_the_experiments_section() -> None:
         parse_experiment(text.replace("4", "0"))
     with pytest.raises(ConfigError, match="gpu_type"):
         parse_experiment(text.replace("slots_per_node: 4", "gpu_type: a100"))
+
+
+def test_a_container_runtime_of_slurms_is_refused() -> None:
+    with pytest.raises(Rejected, match="pyxis works under Slurm only"):
+        PbsOptions.read({"container_run_type": "pyxis"})
+    assert PbsOptions.read({"container_run_type": "enroot"}).container_run_type == "enroot"

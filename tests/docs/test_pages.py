@@ -107,6 +107,18 @@ def test_a_page_works_from_top_to_bottom(page: str, process: MasterProcess, tmp_
     assert _follow(examples(page), process, tmp_path) > 0
 
 
+def test_the_folder_of_images_is_looked_after_as_it_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands that need neither a registry nor a builder."""
+    shown = [line for example in examples("docs/admin.md") for line in example.commands if "image" in line.split()[:2]]
+    ran = [line for line in shown if line.split()[2] in ("list", "prune")]
+    assert len(ran) == 2
+    for line in ran:
+        assert admin.main(line.replace("/shared/images", str(tmp_path)).split()[1:]) == 0
+    assert "0 MB in 0 images." in capsys.readouterr().out
+
+
 def test_access_works_as_it_is_shown(tmp_path: Path) -> None:
     """The chapter of the administrators' page, on a master with its configuration."""
     chapter = (ROOT / "docs/admin.md").read_text().split("## Who may do what\n")

@@ -79,7 +79,7 @@ def test_the_masters_section_with_all_its_keys_is_read() -> None:
     [
         ({"poll_interval": 0}, "poll_interval"),
         ({"submit_deadline": 5}, "submit_deadline"),
-        ({"container_run_type": "docker"}, "container_run_type"),
+        ({"container_run_type": "aptainer"}, "container_run_type is wrong: There is no .* Did you mean 'apptainer'"),
         ({"partition_overrides": {"gpu": {"slot_type": "tpu"}}}, "partition_overrides.gpu.slot_type"),
     ],
 )

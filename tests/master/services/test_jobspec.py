@@ -78,3 +78,13 @@ def test_what_is_reserved_beyond_what_was_asked_for_is_told(slots: int, slot_typ
     assert remarks("slurm", config, slots, slot_type) == ([said] if said else [])
     assert remarks("docker", config, slots, slot_type) == []
     assert remarks("slurm", {**config, "resources": {"is_single_node": True}}, slots, slot_type) == []
+
+
+def test_what_a_container_runtime_does_with_shared_memory_and_devices() -> None:
+    config = {"resources": {"shm_size": 2**30, "devices": [{"host_path": "/dev/x", "container_path": "/dev/x"}]}}
+    assert remarks("slurm", config, 1, SlotType.CUDA, runtime="podman") == []
+    assert remarks("slurm", config, 1, SlotType.CUDA, runtime="apptainer") == [
+        "resources.devices: only Docker hosts heed this; slurm does not.",
+        "resources.shm_size: with apptainer a job uses the node's own /dev/shm, as large as it is.",
+    ]
+    assert "a job without a container" in remarks("local", config, 1, SlotType.CPU)[1]
