@@ -17,7 +17,7 @@ from tests.containers.starts import Call, called
 from tests.e2e.master import wait_for
 from trainmaster.containers import Bind, CannotStart, Device, Start, UnknownRuntime, container_runtime, registry
 from trainmaster.containers.base import VERBS
-from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NOT_FETCHED, OLD_PYTHON
+from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL, NOT_FETCHED, OLD_PYTHON
 from trainmaster.containers.forwarded import FORWARDED
 
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "enroot", "pyxis", "charliecloud")
@@ -316,6 +316,30 @@ def test_what_a_failed_start_prints_is_understood(runtime: str, line: str, meani
     assert cause.text.startswith(f"{meaning}: ")
     assert cause.final is final
     assert container_runtime(runtime).explain("all is well\n") is None
+
+
+@pytest.mark.parametrize("tool", ["/nowhere/tool", "no-such-tool"])
+@pytest.mark.parametrize("runtime", [*RUNTIMES, "none"])
+def test_a_program_that_is_not_there_is_understood(runtime: str, tool: str, tmp_path: Path) -> None:
+    start = Start(tmp_path / "det-1", "/images/a.sif", python=tool if runtime == "none" else "python3")
+    start.job_folder.mkdir()
+    (start.job_folder / "start.sh").write_text(container_runtime(runtime, tool).start_script(start))
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/home/ada", "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-c", ". ./start.sh"],
+        cwd=start.job_folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 127
+    cause = container_runtime(runtime).explain(done.stderr)
+    assert cause is not None, done.stderr
+    assert cause.text.startswith("The node has no Python" if runtime == "none" else NO_TOOL)
+    assert not cause.final
+    assert [path.name for path in tmp_path.iterdir()] == ["det-1"], "the private folder stayed behind"
 
 
 class Lacking:

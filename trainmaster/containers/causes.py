@@ -38,7 +38,8 @@ NO_TOOL = "The container runtime's program is not there on the node"
 # Of what start.sh, and the first lines of the runtime in an old Python, say themselves.
 OWN = (
     sign(r"^trainmaster: the job's image needs Python 3\.8", OLD_PYTHON),
-    sign(r"^(/\S+/)?start\.sh: .*: (command not found|No such file or directory)$", NO_TOOL, final=False),
+    sign(r"start\.sh: line \d+: (exec: )?\S+: (not found|No such file|cannot execute)", NO_TOOL, final=False),
+    sign(r"^env: '?.+'?: No such file or directory$", NO_TOOL, final=False),
     sign(r"^trainmaster: ", "The job could not be started on its node", final=False),
 )
 

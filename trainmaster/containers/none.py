@@ -11,7 +11,7 @@ from trainmaster.templates import render
 
 _SIGNS = (
     sign(
-        r"line \d+: exec: \S+: (not found|cannot execute)|line \d+: \S*python\S*: No such file",
+        r"line \d+: (exec: )?\S+: (not found|No such file|cannot execute)",
         "The node has no Python that can be started, and a job needs Python 3.8 or newer",
         final=False,
     ),
