@@ -162,6 +162,10 @@ def test_a_killed_build_is_cleared_away_by_the_next(root: Path, squashfs: Path) 
     assert ImageCache(root).images() == []
     ImageCache(root).add("name", squashfs)
     assert everything(root) == {"name", "name.sha256"}
+    (root / "org").mkdir()
+    (root / "org" / ".other.draft-123").write_bytes(b"half")
+    assert ImageCache(root).prune(older_than=DAY) == []
+    assert everything(root) == {"name", "name.sha256"}
 
 
 def test_what_nobody_uses_is_removed(root: Path, squashfs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -197,7 +197,7 @@ class ImageCache:
             noted.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _alone(self, name: str) -> Iterator[None]:
+    def _alone(self, name: str, *, wait: bool = True) -> Iterator[None]:
         """While nobody else works on this image, on whatever machine. Raises OSError."""
         folder = self._root / LOCKS
         folder.mkdir(exist_ok=True)
@@ -205,6 +205,8 @@ class ImageCache:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                if not wait:
+                    raise
                 self._say(f"{name} is being made by somebody else; waiting for that.")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -219,6 +221,8 @@ class ImageCache:
         if unused_for is not None and not self.knows_reading:
             raise ImageError(f"{self._root} lies on a file system without access times (noatime): use --older-than.")
         now, gone = time.time(), []
+        if not dry_run:
+            self._clear_drafts()
         for image in self.images():
             unused = unused_for is not None and image.read_at < now - unused_for
             old = older_than is not None and image.made_at < now - older_than
@@ -236,6 +240,13 @@ class ImageCache:
                     raise ImageError(f"{image.name} could not be removed: {_why(error)}.") from None
             gone.append(image)
         return gone
+
+    def _clear_drafts(self) -> None:
+        """What killed builds left, unless somebody works on that image now."""
+        for draft in self._root.rglob(".*.draft-*"):
+            name = draft.relative_to(self._root).with_name(draft.name[1:].rpartition(".draft-")[0])
+            with contextlib.suppress(OSError), self._alone(str(name), wait=False):
+                draft.unlink()
 
     # -- programs --------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from trainmaster.containers.causes import NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FE
 from trainmaster.containers.docker import CLOSED, OPEN, SOCKETS, check_binds, check_devices
 from trainmaster.containers.script import container_script
 
+NO_INIT = "The container runtime on the node has no init for containers (tini, catatonit)"
 ALIVE = "/run/trainmaster.alive"  # in the container: the file that start.sh holds a lock on
 # Python code in one line: a child of the container's init, so that nobody else waits for it, gets the lock when nobody
 # holds it any more, and kills all processes of the container but its init, which then ends.
@@ -97,6 +98,7 @@ class Docker(_Engine):
     signs = (
         sign(r"pull access denied|manifest unknown|No such image|repository name must|invalid reference", NO_IMAGE),
         sign(r"Error response from daemon: .*(registry|lookup|dial tcp|Client\.Timeout)", NOT_FETCHED, final=False),
+        sign(r"docker-init.*not found", NO_INIT, final=False),
         sign(r"exec: \S+: (executable file not found|stat .*: no such file)", NO_PYTHON),
         sign(r"tini .* exec \S+ failed: ", NO_PYTHON),
         sign(r"bind source path does not exist", NO_SOURCE),
@@ -120,6 +122,7 @@ class Podman(_Engine):
     signs = (
         sign(r"manifest unknown|access to the resource is denied|image not known|invalid reference", NO_IMAGE),
         sign(r"(initializing source|pinging container registry|dial tcp|lookup) ", NOT_FETCHED, final=False),
+        sign(r"container-init binary not found", NO_INIT, final=False),
         sign(r"executable file .*not found in \$PATH|crun: .*python\S*.*: No such file", NO_PYTHON),
         sign(r"catatonit.* failed to exec pid1: ", NO_PYTHON),
         sign(r"^Error: statfs .*: no such file", NO_SOURCE),
