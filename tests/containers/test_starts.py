@@ -304,8 +304,8 @@ def test_a_container_ends_with_its_start_script(tmp_path: Path) -> None:
         ("apptainer", "FATAL:   Unable to handle docker://h/x uri: failed to get checksum for docker://h/x: dial tcp", NOT_FETCHED, False),  # noqa: E501
         ("docker", "docker: Error response from daemon: pull access denied for x, repository does not exist", NO_IMAGE, True),  # noqa: E501
         ("docker", 'docker: Error response from daemon: Get "https://registry-1.docker.io/v2/": dial tcp: lookup x', NOT_FETCHED, False),  # noqa: E501
-        ("docker", 'docker: Error response from daemon: exec: "docker-init": executable file not found', NO_INIT, False),
-        ("podman", "Error: container-init binary not found on the host: stat /usr/libexec/podman/catatonit", NO_INIT, False),
+        ("docker", 'docker: Error response from daemon: exec: "docker-init": executable file not found', NO_INIT, False),  # noqa: E501
+        ("podman", "Error: container-init binary not found on the host: stat /usr/libexec/podman/catatonit", NO_INIT, False),  # noqa: E501
         ("docker", "[FATAL tini (7)] exec python3 failed: No such file or directory", NO_PYTHON, True),
         ("charliecloud", "ch-run[24735]: error: can't exec: python3: No such file or directory (misc.c:50 13)", NO_PYTHON, True),  # noqa: E501
         ("charliecloud", "ch-run[24737]: error: can't stat: /nowhere/x: No such file or directory (core.c:474 2 ENOENT)", NO_IMAGE, True),  # noqa: E501
