@@ -199,11 +199,11 @@ def test_the_configuration_names_the_folder(
     assert "set apptainer_image_root" in capsys.readouterr().err
 
 
-def as_user(root: Path, apptainer: Path, *words: str) -> subprocess.Popen[str]:
+def as_user(root: Path, apptainer: Path, *words: str, docker: str = "") -> subprocess.Popen[str]:
     """`trainmaster image` of an ordinary user."""
     source = Path(admin.__file__).parents[2]
     command = [sys.executable, "-m", "trainmaster.cli.admin", "image", words[0], "--root", str(root), *words[1:]]
-    shell = f'export PATH={apptainer.parent}:$PATH PYTHONPATH={source}; exec "$@"'
+    shell = f'export PATH={apptainer.parent}:$PATH PYTHONPATH={source} DOCKER_HOST={docker}; exec "$@"'
     return subprocess.Popen(
         ["runuser", "-u", USER, "--", "sh", "-c", shell, "sh", *command],
         cwd="/",
@@ -282,6 +282,27 @@ def _docker_archive(path: Path) -> None:
         file(archive, name, config)
         manifest = [{"Config": name, "RepoTags": ["org/saved:1"], "Layers": ["layer.tar"]}]
         file(archive, "manifest.json", json.dumps(manifest).encode())
+
+
+@pytest.mark.apptainer
+@pytest.mark.docker
+@pytest.mark.slow
+def test_a_dockerfile_becomes_an_image(shared: Path, apptainer_command: Path, batch_engine: DockerEngine) -> None:
+    folder = shared / ".recipe"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("ARG BASE\nFROM ${BASE}\nCOPY word /etc/word\nENV LC_ALL=C.UTF-8\n")
+    (folder / "word").write_text("hello\n")
+    words = ["build", "org/made:1", str(folder / "Dockerfile"), f"--build-arg=BASE={IMAGE}"]
+    process = as_user(shared, apptainer_command, *words, docker=batch_engine.address)
+    said = process.communicate(timeout=400)[0]
+    assert process.returncode == 0, said
+    assert {"org/made:1", "org/made:1.sha256"} == {name for name in everything(shared) if not name.startswith(".")}
+    done = run_as(USER, [str(apptainer_command), "exec", str(shared / "org/made:1"), "cat", "/etc/word"])
+    assert done.stdout == "hello\n", done.stderr
+    client = batch_engine.client()
+    left = [tag for image in client.images.list() for tag in image.tags if "trainmaster-build" in tag]
+    client.close()
+    assert left == []
 
 
 def test_recipes_come_with_the_package() -> None:
