@@ -307,6 +307,25 @@ def test_a_job_killed_by_a_signal_says_which(bench: Bench) -> None:
     assert "memory" in end.explanation
 
 
+def test_what_keeps_a_job_from_starting_is_read_from_its_output(setup: Setup) -> None:
+    options = {**setup.options, "python": "/nowhere/python"}
+    dispatcher = LocalDispatcher(replace(setup, options=options))
+    bench = Bench(dispatcher, setup, pool="default", slot_type=SlotType.CPU)
+    try:
+        ref = bench.submit(programs.TELLS)
+        bench.ended(ref)
+        found = dispatcher.collect(ref.token).not_started
+        assert found is not None
+        assert found.text.startswith(
+            "The node has no Python that can be started, and a job needs Python 3.8 or newer: "
+        )
+        assert "/nowhere/python" in found.text
+        assert not found.final
+    finally:
+        bench.clean()
+        dispatcher.close()
+
+
 def test_more_slots_than_there_are_is_refused(bench: Bench) -> None:
     spec = bench.spec(slots=3)
     assert "has 2" in bench.dispatcher.check(spec)[0]
