@@ -69,16 +69,16 @@ def add_to(parser: argparse.ArgumentParser, read: Read) -> None:
         epilog="Example: trainmaster image prune --root /shared/images --unused-for 90 --dry-run",
     )
     _add_root(p, read, _prune)
-    p.add_argument("--unused-for", type=_days, metavar="DAYS", help="that nobody has read for so long")
-    p.add_argument("--older-than", type=_days, metavar="DAYS", help="that were made so long ago")
+    p.add_argument("--unused-for", type=days, metavar="DAYS", help="that nobody has read for so long")
+    p.add_argument("--older-than", type=days, metavar="DAYS", help="that were made so long ago")
     p.add_argument("--dry-run", action="store_true", help="only print what would be removed")
 
 
-def _days(text: str) -> float:
-    days = float(text)
-    if not 0 <= days < 100_000:
+def days(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < 100_000:
         raise ValueError(text)
-    return days * DAY
+    return found * DAY
 
 
 def _add_replace(parser: argparse.ArgumentParser) -> None:
