@@ -25,7 +25,6 @@ GROUPS = {
     "cluster": "slurm",
     "containers/test_apptainer.py": "slurm",
     "containers/test_cache.py": "slurm",
-    "containers/test_starts.py": "slurm",
     "dispatchers/access/test_ssh.py": "slurm",
     "dispatchers/access/test_sudo.py": "slurm",
     "dispatchers/docker": "docker",
@@ -54,6 +53,7 @@ GROUPS = {
 # Fixture -> the groups of which tests that ask for it must be in one, by however many steps they do.
 ONE_OF_A_KIND = {
     "accounted_cluster": ("accounts",),
+    "batch_engine": ("slurm",),  # jobs of the cluster run in it
     "docker_engine": ("docker",),
     "failover_cluster": ("failover",),
     "helper_installed": ("slurm",),  # a sudoers file, and groups that the cluster's people are put into
