@@ -145,7 +145,8 @@ print("sum", world.allreduce(world.rank + 1), "of", world.size, "by", os.environ
     [
         ("script", "frameworks_image", 4, "us"),  # our PMI-1
         ("script --per-node --", "frameworks_image", 2, "Slurm"),  # which starts a task a node, with its own PMI
-        ("mpirun", "openmpi_image", 4, "us"),  # Open MPI's daemons
+        # Open MPI's daemons. Its shared memory goes by the host's name, and here both nodes are on one.
+        ("mpirun --mca btl self,tcp --", "openmpi_image", 4, "us"),
     ],
 )
 def test_programs_of_mpi_sum_up_over_two_nodes(
