@@ -23,6 +23,7 @@ resource_manager:
   job_storage_root: {jobs}
   container_run_type: {container}
   container_command: {apptainer}
+  apptainer_image_root: {images}
   gpu_libraries: false
   poll_interval: 1
   walltime_grace: 40
@@ -61,7 +62,8 @@ def make_slurm_master(
     account = pwd.getpwnam(user)
     jobs = cluster.layout.job_root / folder.name
     checkpoints = folder / "checkpoints"
-    for path in (jobs, checkpoints):
+    images = folder / "images"  # by name
+    for path in (jobs, checkpoints, images):
         path.mkdir(mode=0o700)
         os.chown(path, account.pw_uid, account.pw_gid)
     # The checkout may lie where an ordinary user cannot read it.
@@ -74,6 +76,7 @@ def make_slurm_master(
         apptainer=apptainer,
         conf=cluster.layout.slurm_conf,
         checkpoints=checkpoints,
+        images=images,
         image=image,
     )
     found = {"PYTHONPATH": str(source), **(environment or {}), **cluster.environment}

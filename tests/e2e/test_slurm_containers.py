@@ -21,7 +21,9 @@ from tests.e2e.master import (
     wait_for,
 )
 from tests.e2e.slurm import slurm_master
+from trainmaster.cli import admin
 from trainmaster.client.master import Master
+from trainmaster.containers.cache import ImageCache
 
 __all__ = ["apptainer_command", "python_image", "slurm_cluster", "slurm_master"]
 
@@ -100,6 +102,19 @@ def test_a_cancelled_training_still_has_its_image(slurm_master: MasterProcess, s
     assert "saved after" in text, text
     assert "Transport endpoint" not in text
     assert len(master.checkpoints(number)) == 1
+
+
+def test_an_image_is_found_by_its_name(slurm_master: MasterProcess, python_image: Path) -> None:
+    images = slurm_master.folder / "images"
+    images.chmod(0o755)
+    assert admin.main(["image", "add", "--root", str(images), "site/python:cpu", str(python_image)]) == 0
+    master = slurm_master.client()
+    text = trainings.experiment(
+        epochs=1, keys={"environment": {"image": {"cpu": "site/python:cpu", "cuda": "site/python:cpu"}}}
+    )
+    number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
+    ended_as(master, number, "COMPLETED")
+    assert [image.checksum is not None for image in ImageCache(images).images()] == [True]
 
 
 def test_an_image_without_python_says_so(slurm_master: MasterProcess, place: Path) -> None:
