@@ -18,6 +18,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Typ
 
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import DistributedError
+from trainmaster.launchers.nodes import meet
 from trainmaster.launchers.place import Place
 
 _LONGEST = 1 << 16  # bytes of a line
@@ -133,7 +134,7 @@ class Pmi:
         """All workers of this node wait: give the other nodes what they have put, and let them go."""
         if self._place.nodes > 1:
             if self._nodes is None:
-                self._nodes = self._meet()
+                self._nodes = meet(self._place)
             for put in self._nodes.allgather(self._put):
                 self._space.update(put)
         else:
@@ -142,19 +143,6 @@ class Pmi:
         waiting, self._waiting = self._waiting, []
         for worker in waiting:
             self._tell(worker, "cmd=barrier_out rc=0")
-
-    def _meet(self) -> DistributedContext:
-        node, nodes = self._place.rank, self._place.nodes
-        return DistributedContext(
-            rank=node,
-            size=nodes,
-            local_rank=0,
-            local_size=1,
-            cross_rank=node,
-            cross_size=nodes,
-            chief_ip=self._place.chief,
-            pub_port=self._place.launcher_port,
-        )
 
 
 # Commands whose answer is always the same; SIZE is the number of workers.

@@ -18,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from trainmaster.core.distributed import DistributedContext
+from trainmaster.launchers.nodes import meet
 from trainmaster.launchers.place import Place
 
 SOCKET = "remote-shell.sock"  # in the run folder of the first node
@@ -75,20 +75,6 @@ def serve(place: Place, environment: Dict[str, str]) -> int:
             if returncode:
                 return 128 - returncode if returncode < 0 else returncode
         return int(nodes.broadcast(None))
-
-
-def meet(place: Place) -> DistributedContext:
-    """Connect the launchers of all nodes. Raises DistributedError."""
-    return DistributedContext(
-        rank=place.rank,
-        size=place.nodes,
-        local_rank=0,
-        local_size=1,
-        cross_rank=place.rank,
-        cross_size=place.nodes,
-        chief_ip=place.chief,
-        pub_port=place.launcher_port,
-    )
 
 
 def main(arguments: Sequence[str]) -> int:
