@@ -71,7 +71,7 @@ def test_a_killed_rank_is_named_by_its_node(stage):
 def test_an_image_without_mpirun_is_told_so(stage):
     job, _ = stage(f"PATH=/nonesuch {sys.executable} -m trainmaster.launchers.mpirun ./prog")
     status, output = job.run()
-    assert status == 127, output
+    assert status == 78, output
     assert "there is no mpirun in this image" in job.exit_record()["evidence"]
 
 

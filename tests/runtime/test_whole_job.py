@@ -191,9 +191,9 @@ print(determined.__version__, determined.inner.VALUE)
 @pytest.mark.parametrize(
     ("module", "status", "words"),
     [
-        ("horovod", 127, "horovod is not in this image"),
-        ("deepspeed", 127, "deepspeed is not in this image"),
-        ("torch_distributed", 127, "torch is not in this image"),
+        ("horovod", 78, "horovod is not in this image"),
+        ("deepspeed", 78, "deepspeed is not in this image"),
+        ("torch_distributed", 78, "torch is not in this image"),
         ("tensorflow", 64, "there is no script to run"),
         ("wrap_rank", 64, "usage: python3 -m trainmaster.launchers.wrap_rank"),
     ],

@@ -16,7 +16,7 @@ from trainmaster.core.info import get_cluster_info
 from trainmaster.runtime.ranks import first_failure
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-MISSING = 127  # a program that is not there, as a shell has it
+MISSING = 78  # EX_CONFIG of sysexits.h: the image is not the right one
 
 
 class Misused(ValueError):
