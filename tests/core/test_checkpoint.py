@@ -168,6 +168,46 @@ def test_shards_make_one_checkpoint(tmp_path):
     assert (tmp_path / "back" / "common").read_text() == "same"
 
 
+RENAMES = """
+import os, time
+from pathlib import Path
+from trainmaster import core
+from trainmaster.core import checkpoint
+
+here = Path(os.environ["HOME"])
+list_files = checkpoint.list_files
+
+def listing(folder):
+    found = list_files(folder)
+    (here / "listed").touch()
+    return found
+
+checkpoint.list_files = listing
+with core.DistributedContext.from_torch_distributed() as distributed, core.init(
+    distributed=distributed, checkpoint_storage=str(here / "store")
+) as ctx:
+    with ctx.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, uuid):
+        if distributed.rank == 0:
+            (path / "model.draft").write_text("x")
+            (here / "written").touch()
+            deadline = time.monotonic() + 1  # nobody lists the folder now
+            while not (here / "listed").exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            (path / "model.draft").rename(path / "model")
+        else:
+            while not (here / "written").exists():
+                time.sleep(0.01)
+    print(uuid)
+"""
+
+
+def test_a_rank_that_is_done_waits_for_what_the_others_still_write_and_rename(tmp_path):
+    results = run_ranks(RENAMES, 2, tmp_path)
+    assert [status for status, _ in results] == [0, 0], results
+    folder = tmp_path / "store" / results[0][1].strip()
+    assert list_files(folder).keys() == {"model", "metadata.json"}
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

@@ -116,8 +116,11 @@ def test_an_example_that_is_paused_goes_on_where_it_was(
     wait_beyond(master, number, 0)
     master.steer(number, "pause")
     wait_for(lambda: master.experiment(number).state == "PAUSED" and not running(master, number), "the end of the job")
-    saved = master.checkpoints(number)[-1].steps_completed
-    assert only_trial(master, number).batches == saved
+    trial = only_trial(master, number)
+    assert [checkpoint.steps_completed for checkpoint in master.checkpoints(number)] == [trial.batches], log_text(
+        master, trial.id
+    )
+    saved = trial.batches
     master.steer(number, "activate")
     wait_beyond(master, number, saved)
     master.steer(number, "cancel")

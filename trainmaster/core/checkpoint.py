@@ -197,6 +197,8 @@ class CheckpointContext:
     ) -> None:
         """The steps that all ranks of a save take together; an error on one is an error on all."""
         try:
+            # In `store_path` all write into one folder: what one rank has in it for a moment, no other may list.
+            _all(group, lambda: None)
             shards = _all(group, bring)
             doubtful = same_names(shards)
             if doubtful:
