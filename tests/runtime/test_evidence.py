@@ -32,6 +32,12 @@ def test_of_a_traceback_it_is_the_exception_that_came_out():
     assert quoted(CHAINED) == "ModuleNotFoundError: No module named 'torchvision'"
 
 
+def test_a_traceback_of_pytorch_names_its_rank_before_every_line():
+    said = "".join(f"[rank2]: {line}\n" for line in CHAINED.splitlines())
+    assert quoted(said, 2) == "ModuleNotFoundError: No module named 'torchvision'"
+    assert quoted("[rankle]: x\n[rank3] y\n") == "[rankle]: x | [rank3] y"
+
+
 def test_without_one_it_is_the_last_lines():
     assert quoted("one\ntwo\n\nthree\nfour\n") == "two | three | four"
     assert quoted("") == ""

@@ -13,6 +13,7 @@ LONGEST = 600  # characters of evidence
 _KEPT = 80  # lines; torchrun says up to 40 after the rank that failed
 _LONGEST_LINE = 300  # characters
 _LAST = 3  # lines that are quoted where there is no traceback
+_RANK = "[rank"
 _BEGINS = "Traceback (most recent call last):"
 
 
@@ -26,7 +27,8 @@ class Tail:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take a record of the log (`logs.LineReader`)."""
-        self._lines[record["stdtype"]].append((record["rank"], record["line"][:_LONGEST_LINE]))
+        line = _without_rank(record["line"])
+        self._lines[record["stdtype"]].append((record["rank"], line[:_LONGEST_LINE]))
 
     def quote(self, rank: Optional[int] = None) -> str:
         """The last exception that was printed, else the last lines; empty when nothing was. `rank`: the one that failed
@@ -43,6 +45,12 @@ class Tail:
         if not found:
             found = " | ".join([text for text in map(printable, of_one) if text][-_LAST:])
         return found[:LONGEST]
+
+
+def _without_rank(line: str) -> str:
+    """Without `[rank2]: `, which PyTorch puts before the lines of a traceback."""
+    number, found, text = line[len(_RANK) :].partition("]: ") if line.startswith(_RANK) else ("", "", "")
+    return text if found and number.isdecimal() else line
 
 
 def _last_exception(lines: Sequence[str]) -> str:
