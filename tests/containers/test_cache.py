@@ -216,7 +216,7 @@ def as_user(root: Path, apptainer: Path, *words: str, docker: str = "") -> subpr
 @pytest.fixture
 def shared(apptainer_command: Path) -> Iterator[Path]:
     """An ordinary user's folder of images."""
-    made = Path(run_as(USER, ["mktemp", "-d", "/var/tmp/tm-images-XXXXXX"]).stdout.strip())
+    made = Path(run_as(USER, ["mktemp", "-d", "-p", "/var/tmp"]).stdout.strip())
     source = Path(admin.__file__).parents[2]
     if run_as(USER, ["test", "-r", str(source / "trainmaster")]).returncode != 0:
         pytest.skip(f"{USER} cannot read {source}")

