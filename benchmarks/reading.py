@@ -13,7 +13,7 @@ from tests.scale.filling import Size, condense, fill
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.services import experiments
+from trainmaster.master.services.experiments import experiments
 from trainmaster.master.services.store import Store
 
 SIZE = Size(experiments=10_000, points=10_000_000, lines=2_000_000, live=0)  # half of the lines are the first trial's
@@ -77,7 +77,7 @@ def run(deadline: Deadline) -> None:
         condense(Store(engine))
         say(
             "reading",
-            "all of it condensed, which the librarian does with a fifth of a processor",
+            "all of it condensed, which the compactor does with a fifth of a processor",
             f"{time.monotonic() - started:.1f} s",
         )
         engine.dispose()

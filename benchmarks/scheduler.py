@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.measure import Deadline, say
-from trainmaster.dispatchers.docker.scheduler import Fitting, Job, Node, Policy, Scheduler, Sharing
+from trainmaster.dispatchers.docker.scheduler import AgentNode, Fitting, Gang, Scheduler, SchedulingPolicy, Sharing
 
 AGENTS = 1000
 SLOTS = 8
@@ -25,17 +25,17 @@ PRIORITIES = (10, 42, 42, 42, 60)
 LEAVES_IN = 120.0  # simulated seconds from the wish that a job leaves to its end
 
 POLICIES = {
-    "priority": Policy(),
-    "priority, spread": Policy(fitting=Fitting.WORST),
-    "priority, preemption": Policy(preemption=True),
-    "fair share": Policy(Sharing.FAIR_SHARE),
+    "priority": SchedulingPolicy(),
+    "priority, spread": SchedulingPolicy(fitting=Fitting.WORST),
+    "priority, preemption": SchedulingPolicy(preemption=True),
+    "fair share": SchedulingPolicy(Sharing.FAIR_SHARE),
 }
 
 
 @dataclass(frozen=True)
 class Arrival:
     at: float  # simulated seconds
-    job: Job
+    job: Gang
     lasts: float
 
 
@@ -60,7 +60,7 @@ def workload(seed: int = 1, jobs: int = JOBS, agents: int = AGENTS) -> list[Arri
     for number, slots in enumerate(sizes):
         at += random_.expovariate(rate)
         group = random_.randrange(GROUPS)
-        job = Job(
+        job = Gang(
             id=f"job-{number:05}",
             slots=slots,
             number=number,
@@ -73,11 +73,11 @@ def workload(seed: int = 1, jobs: int = JOBS, agents: int = AGENTS) -> list[Arri
     return found
 
 
-def simulate(policy: Policy, arrivals: Sequence[Arrival], agents: int = AGENTS) -> Result:
+def simulate(policy: SchedulingPolicy, arrivals: Sequence[Arrival], agents: int = AGENTS) -> Result:
     """Run all jobs to their ends. A preempted one comes again with what it lacks."""
     scheduler = Scheduler(policy)
     for number in range(agents):
-        scheduler.set_node(Node(f"agent-{number:04}", SLOTS, aux=100))
+        scheduler.set_node(AgentNode(f"agent-{number:04}", SLOTS, aux=100))
     left = {arrival.job.id: arrival.lasts for arrival in arrivals}
     jobs = {arrival.job.id: arrival.job for arrival in arrivals}
     events: list[tuple[float, int, str, str]] = [

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainmaster.containers import Bind, Start, UnknownRuntime, container_runtime
+from trainmaster.containers import Bind, ContainerStart, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import (
     Capabilities,
     Explanation,
@@ -21,7 +21,6 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
-    Place,
     Pool,
     Rejected,
     Remains,
@@ -30,6 +29,7 @@ from trainmaster.dispatchers.base import (
     SlotType,
     Snapshot,
     StagedFile,
+    StreamPosition,
 )
 from trainmaster.dispatchers.folder import JobFolder
 from trainmaster.templates import ControlCharacter
@@ -78,7 +78,7 @@ class NohupDispatcher:
         binds = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds]
         try:
             runtime = container_runtime(spec.container.runtime)
-            start = runtime.start_script(Start(folder.path, spec.container.image, binds))
+            start = runtime.start_script(ContainerStart(folder.path, spec.container.image, binds))
         except (UnknownRuntime, ControlCharacter) as error:
             raise Rejected(str(error), token=spec.token) from None
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
@@ -127,7 +127,7 @@ class NohupDispatcher:
         self,
         token: str,
         user: str | None = None,  # noqa: ARG002 one account runs all jobs
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, StreamPosition] | None = None,
         most: int = 2**30,
     ) -> Remains:
         return JobFolder(self._root, token).collect(places, most)

@@ -16,7 +16,7 @@ from trainmaster.agent.slots import NoSlots, find_slots
 from trainmaster.containers import Bind
 from trainmaster.containers.base import runtime_arguments
 from trainmaster.containers.docker import (
-    Account,
+    ContainerUser,
     Device,
     DockerStart,
     check_binds,
@@ -28,7 +28,7 @@ from trainmaster.containers.docker import (
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.templates import ControlCharacter
 
-ALICE = Account("alice", 1000, 1001, (1001, 50))
+ALICE = ContainerUser("alice", 1000, 1001, (1001, 50))
 
 
 def start(**changes: Any) -> DockerStart:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from trainmaster.agent.registry import login_for, registry_of
+from trainmaster.agent.registry_login import login_for, registry_of
 
 ADA = {"username": "ada", "password": "pw"}
 

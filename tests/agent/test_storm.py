@@ -24,9 +24,9 @@ from typing import IO, Any
 import pytest
 
 from tests.e2e.master import wait_for
-from trainmaster.agent.agent import Agent, Identity
+from trainmaster.agent.agent import Agent, AgentIdentity
 from trainmaster.agent.folders import Folders
-from trainmaster.agent.master import MasterAway, NotGiven
+from trainmaster.agent.master_link import MasterUnavailable, NotGiven
 from trainmaster.agent.seen import Seen
 from trainmaster.dispatchers.base import (
     ContainerSpec,
@@ -58,15 +58,15 @@ def wire() -> Iterator[None]:
     """Between an agent and its master."""
     dawdle()
     if random.random() < LOST:
-        raise MasterAway("the call got lost")
+        raise MasterUnavailable("the call got lost")
     try:
         yield
     except (Rejected, UnknownAgent) as error:
         raise NotGiven(str(error)) from None
     except DispatcherError as error:
-        raise MasterAway(str(error)) from None
+        raise MasterUnavailable(str(error)) from None
     if random.random() < LOST:
-        raise MasterAway("the answer got lost")
+        raise MasterUnavailable("the answer got lost")
     dawdle()
 
 
@@ -227,7 +227,7 @@ def test_no_job_starts_twice_or_after_its_end_and_none_leaves_anything(
         slots = [SlotFact(id=number, type=SlotType.CPU, name="cpu") for number in range(2)]
         data = Folders(tmp_path / name)
         agent = Agent(
-            Identity(name, name, "", slots, ("127.0.0.1",), me),
+            AgentIdentity(name, name, "", slots, ("127.0.0.1",), me),
             DirectLink(dispatcher, name, tmp_path / "inbox"),  # type: ignore[arg-type]
             engine,  # type: ignore[arg-type]
             data,

@@ -17,7 +17,7 @@ import pytest
 from tests.api.http import Api
 from tests.api.jobs import config, jobs_of
 from tests.e2e.master import MasterProcess, wait_for
-from trainmaster.master.services.archives import PIECE
+from trainmaster.master.services.files.archives import PIECE
 
 MEGABYTE = 2**20
 

@@ -15,7 +15,7 @@ import pytest
 
 from tests.api.http import Answer, Api
 from tests.api.jobs import Job
-from trainmaster.master.services.checkpoint_files import _stays
+from trainmaster.master.services.removal.checkpoint_files import _stays
 
 WEIGHTS = os.urandom(700_000)
 

@@ -12,8 +12,8 @@ from sqlalchemy import Engine
 from tests.api.http import Api
 from tests.api.jobs import config
 from tests.api.rows import changes, written
-from trainmaster.master.services.context import MAX_ENTRIES, ContextFile, pack
 from trainmaster.master.services.errors import TooLarge
+from trainmaster.master.services.files.context_archive import MAX_ENTRIES, ContextFile, pack
 
 FILE, FOLDER = ord(tarfile.REGTYPE), ord(tarfile.DIRTYPE)
 MEGABYTE = 2**20

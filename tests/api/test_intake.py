@@ -13,8 +13,8 @@ from tests.api.http import Api
 from tests.api.jobs import Job, config, jobs_of
 from tests.api.test_reports import reports, trial
 from tests.e2e.master import MasterProcess, wait_for
-from trainmaster.master.services.allocations import ReportAnswer
-from trainmaster.master.services.intake import Sent, _Gathering, is_plain, take_together
+from trainmaster.master.services.allocations.job_reports import ReportAnswer
+from trainmaster.master.services.allocations.metric_batches import Sent, _Gathering, is_plain, take_together
 from trainmaster.master.services.store import Store
 
 Json = dict[str, Any]
@@ -102,7 +102,7 @@ def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Eng
     assert job.send([job.training(1, loss=1.0)]).status == 200
     second, third = job.training(2, loss=2.0), job.training(3, loss=3.0)
     with ThreadPoolExecutor(1) as threads:
-        with Store(engine).driven() as cursor:
+        with Store(engine).raw_cursor() as cursor:
             _Gathering(cursor, [Sent(job.allocation_id, 2, [second])]).take()
             again = threads.submit(take_together, Store(engine), [Sent(job.allocation_id, 2, [second, third])])
             wait_for(lambda: waiters(engine), "the other to wait for a lock")

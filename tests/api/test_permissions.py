@@ -15,7 +15,7 @@ from tests.api.jobs import config
 from tests.api.people import give, person
 from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.app import PARTS
-from trainmaster.master.services.permissions import ADMINISTRATORS, ROLES, Permission, Role
+from trainmaster.master.services.access.permissions import ADMINISTRATORS, ROLES, Permission, Role
 
 Json = dict[str, Any]
 ROUTES = sorted(

@@ -16,8 +16,8 @@ from tests.api.jobs import config, jobs_of
 from tests.api.listener import Listener, listening
 from tests.api.people import person, workspace_of
 from tests.e2e.master import MasterProcess, free_port, wait_for
-from trainmaster.master.services import slack
-from trainmaster.master.services.identity import webhook_key
+from trainmaster.master.services.access.identity import webhook_key
+from trainmaster.master.services.events import slack
 
 WEBHOOKS = "/api/v1/webhooks"
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmaster.dispatchers.access import helper, talk
-from trainmaster.dispatchers.shell import DEFAULT_PATH
+from trainmaster.dispatchers.access import helper, helper_client
+from trainmaster.dispatchers.command_runner import DEFAULT_PATH
 
 CONFIG = """
 resource_manager:
@@ -31,12 +31,12 @@ def show(*words: str) -> str:
 
 
 def test_the_file_is_the_program_itself() -> None:
-    assert show("file") == talk.own_source().decode()
+    assert show("file") == helper_client.own_source().decode()
 
 
 def test_the_policy_holds_what_the_configuration_says(tmp_path: Path) -> None:
     (tmp_path / "master.yaml").write_text(CONFIG)
-    policy = helper.Policy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
+    policy = helper.HelperPolicy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
     assert (policy.job_roots, policy.storage_roots) == (["/shared/jobs"], ["/shared/checkpoints"])
     assert policy.environment == {"SLURM_CONF": "/etc/slurm/slurm.conf"}
     assert policy.programs["sbatch"] == "/opt/site/bin/sbatch"
@@ -46,7 +46,7 @@ def test_the_policy_of_a_pbs_that_stands_elsewhere_names_its_folder(tmp_path: Pa
     for bin, expected in (("/opt/pbs", None), ("/site/pbs", f"{DEFAULT_PATH}:/site/pbs/bin")):
         text = f"resource_manager: {{type: pbs, job_storage_root: /jobs, environment: {{PBS_EXEC: {bin}}}}}\n"
         (tmp_path / "master.yaml").write_text(text)
-        policy = helper.Policy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
+        policy = helper.HelperPolicy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
         assert policy.environment.get("PATH") == expected
 
 

@@ -13,7 +13,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import container_settings, parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
-from trainmaster.master.services.jobspec import image_for
+from trainmaster.master.services.scheduling.job_spec import image_for
 
 EXPERIMENT = "entrypoint: x\nsearcher: {name: single, metric: m}\n"
 

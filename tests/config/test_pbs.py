@@ -9,7 +9,7 @@ from trainmaster.config.master import parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import HpcManager, PbsManager, SlurmManager
 from trainmaster.dispatchers.base import Rejected
-from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions, Place
+from trainmaster.dispatchers.pbs.config import HostStart, NodePlacement, PbsOptions
 from trainmaster.dispatchers.pbs.formats import Format
 
 FULL = """
@@ -34,7 +34,7 @@ def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
     (manager,) = parse_master(FULL).managers
     assert isinstance(manager, PbsManager)
     options = PbsOptions.read(manager.options())
-    assert (options.gpu_resource, options.place, options.host_start) == ("gpus", Place.FREE, HostStart.SSH)
+    assert (options.gpu_resource, options.place, options.host_start) == ("gpus", NodePlacement.FREE, HostStart.SSH)
     assert (options.query_format, options.ended_listed_for, options.submit_deadline) == (Format.JSON, 300, 30)
     assert options.node_size("other") == 4
     assert options.pool("gpu").description == "eight of them"
@@ -45,7 +45,7 @@ def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
 def test_defaults() -> None:
     (manager,) = parse_master("resource_manager: {type: pbs}").managers
     options = PbsOptions.read(manager.options())
-    assert (options.gpu_resource, options.place, options.host_start) == ("ngpus", Place.SCATTER, HostStart.AUTO)
+    assert (options.gpu_resource, options.place, options.host_start) == ("ngpus", NodePlacement.SCATTER, HostStart.AUTO)
     assert (options.query_format, options.container_run_type) == (Format.DSV, "apptainer")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.config.master import parse_master
-from trainmaster.master.services.jobspec import account_label
+from trainmaster.master.services.scheduling.job_spec import account_label
 from trainmaster.master.site import pool_settings
 
 CONFIG = """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmaster.containers import Start, container_runtime
+from trainmaster.containers import ContainerStart, container_runtime
 
 RECORDS = """#!{python} -S
 import json, os, sys
@@ -40,7 +40,7 @@ class Call:
 
 
 def called(
-    runtime: str, start: Start, folder: Path, environment: Mapping[str, str] | None = None
+    runtime: str, start: ContainerStart, folder: Path, environment: Mapping[str, str] | None = None
 ) -> tuple[Call, subprocess.CompletedProcess[str]]:
     """The first call. `folder`: what the test may write in."""
     tools = folder / "tools"

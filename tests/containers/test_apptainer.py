@@ -15,7 +15,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
 from tests.cluster.users import run_as
 from tests.containers.starts import called
-from trainmaster.containers import Bind, Start, UnknownRuntime, container_runtime, resolve_image
+from trainmaster.containers import Bind, ContainerStart, UnknownRuntime, container_runtime, resolve_image
 from trainmaster.dispatchers.conformance import programs
 
 __all__ = ["apptainer_command", "python_image", "slurm_cluster"]
@@ -36,7 +36,7 @@ sys.exit(5)
 
 def test_the_words_of_a_start(tmp_path: Path) -> None:
     odd = tmp_path / 'a,b"c'
-    start = Start(tmp_path / "det-1", "/images/a b.sif", gpus=True, binds=[Bind(str(odd), "/mnt")])
+    start = ContainerStart(tmp_path / "det-1", "/images/a b.sif", gpus=True, binds=[Bind(str(odd), "/mnt")])
     call, _ = called("apptainer", start, tmp_path)
     assert call.argv[:9] == [
         *("--silent", "exec", "--cleanenv", "--no-eval", "--no-mount", "tmp", "--nv", "--pwd", str(tmp_path / "det-1"))
@@ -51,7 +51,7 @@ def test_the_words_of_a_start(tmp_path: Path) -> None:
 
 
 def test_no_gpu_flag_without_gpus_and_a_users_tmp_wins() -> None:
-    start = Start(job_folder=Path("/j"), image="/i.sif", binds=[Bind("/scratch", "/tmp/")])
+    start = ContainerStart(job_folder=Path("/j"), image="/i.sif", binds=[Bind("/scratch", "/tmp/")])
     script = container_runtime("singularity").start_script(start)
     assert "--nv" not in script
     assert "destination=/var/tmp" not in script
@@ -62,7 +62,9 @@ def test_no_gpu_flag_without_gpus_and_a_users_tmp_wins() -> None:
 @pytest.mark.parametrize(("image", "anew"), [("docker://org/name:1", True), ("/images/a.sif", False)])
 def test_an_image_that_is_to_be_fresh_is_not_taken_from_what_was_fetched_before(image: str, anew: bool) -> None:
     for fresh in (True, False):
-        script = container_runtime("apptainer").start_script(Start(job_folder=Path("/j"), image=image, fresh=fresh))
+        script = container_runtime("apptainer").start_script(
+            ContainerStart(job_folder=Path("/j"), image=image, fresh=fresh)
+        )
         assert ("--disable-cache" in script) is (fresh and anew)
 
 
@@ -121,7 +123,7 @@ def test_a_real_container_sees_what_it_should_and_nothing_else(
     scratch = job_folder.parent / "scratch"
     scratch.mkdir()
     evil = "$(touch /tmp/evaluated) `id` \"'; exit 9"
-    start = Start(
+    start = ContainerStart(
         job_folder=job_folder,
         image=str(python_image),
         binds=[

@@ -16,7 +16,7 @@ from tests.cluster import charliecloud, images
 from tests.cluster.layout import USERS, Layout
 from tests.cluster.packages import Unavailable
 from tests.cluster.users import ensure_users, run_as
-from trainmaster.containers import Bind, Start, container_runtime
+from trainmaster.containers import Bind, ContainerStart, container_runtime
 from trainmaster.dispatchers.conformance import programs
 
 TELLS = """
@@ -54,7 +54,9 @@ def started(place: Path, ch_run: Path, image: str, binds: list[Bind]) -> subproc
     scratch.mkdir()
     for name, file in programs.runtime(TELLS).items():
         (job / name).write_bytes(file.content)
-    start = Start(job, image, binds=binds, scratch=[str(scratch)], variables={"LITERAL": "$(id) `id` ${HOME} \"'"})
+    start = ContainerStart(
+        job, image, binds=binds, scratch=[str(scratch)], variables={"LITERAL": "$(id) `id` ${HOME} \"'"}
+    )
     (job / "start.sh").write_text(container_runtime("charliecloud", str(ch_run)).start_script(start))
     subprocess.run(["chown", "-R", USERS[0], str(place / "jobs"), str(scratch)], check=True)
     environment = {"SLURM_JOB_ID": "12", "CUDA_VISIBLE_DEVICES": "0,1", "SECRET_OF_THE_NODE": "x"}

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from tests.e2e.master import wait_for
-from trainmaster.containers import Start, container_runtime
+from trainmaster.containers import ContainerStart, container_runtime
 
 SLOW = "#!/bin/sh\necho begun >begun\nwhile [ ! -e go ]; do sleep 0.02; done\nexit 3\n"
 
@@ -16,7 +16,7 @@ def test_a_warning_while_the_process_starts_does_not_end_it(tmp_path: Path) -> N
     (tmp_path / "slow").chmod(0o755)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    start = Start(job_folder=tmp_path, python=str(tmp_path / "slow"), scratch=[str(scratch)])
+    start = ContainerStart(job_folder=tmp_path, python=str(tmp_path / "slow"), scratch=[str(scratch)])
     (tmp_path / "start.sh").write_text(container_runtime("none").start_script(start))
     with subprocess.Popen(["bash", str(tmp_path / "start.sh")]) as process:
         wait_for(lambda: list(scratch.iterdir()), "the script's own folder", every=0.001)

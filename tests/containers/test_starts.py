@@ -15,7 +15,15 @@ import pytest
 
 from tests.containers.starts import Call, called
 from tests.e2e.master import wait_for
-from trainmaster.containers import Bind, CannotStart, Device, Start, UnknownRuntime, container_runtime, registry
+from trainmaster.containers import (
+    Bind,
+    CannotStart,
+    ContainerStart,
+    Device,
+    UnknownRuntime,
+    container_runtime,
+    registry,
+)
 from trainmaster.containers.base import VERBS
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL, NOT_FETCHED, OLD_PYTHON
 from trainmaster.containers.engines import NO_INIT
@@ -33,10 +41,10 @@ RECORDED = {
 }
 
 
-def start_of(folder: Path, **more: object) -> Start:
+def start_of(folder: Path, **more: object) -> ContainerStart:
     (folder / "data").mkdir(exist_ok=True)
     given = {"binds": [Bind(str(folder / "data"), "/mnt/data")], **more}
-    return Start(folder / "jobs" / "det-1", "/images/a.sif", **given)  # type: ignore[arg-type]
+    return ContainerStart(folder / "jobs" / "det-1", "/images/a.sif", **given)  # type: ignore[arg-type]
 
 
 def of(runtime: str, folder: Path, environment: dict[str, str] | None = None, **more: object) -> Call:
@@ -215,7 +223,7 @@ def test_names_of_images(runtime: str, image: str, resolved: str, tmp_path: Path
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("image", ["", "-v", "a\nb"])
 def test_no_image_is_an_option(runtime: str, image: str, tmp_path: Path) -> None:
-    start = Start(tmp_path / "det-1", image)
+    start = ContainerStart(tmp_path / "det-1", image)
     if image == "-v" and runtime in ("apptainer", "singularity"):
         return  # `resolve` makes it docker://-v
     if image == "" and runtime in ("apptainer", "singularity"):
@@ -324,7 +332,7 @@ def test_what_a_failed_start_prints_is_understood(runtime: str, line: str, meani
 @pytest.mark.parametrize("tool", ["/nowhere/tool", "no-such-tool"])
 @pytest.mark.parametrize("runtime", [*RUNTIMES, "none"])
 def test_a_program_that_is_not_there_is_understood(runtime: str, tool: str, tmp_path: Path) -> None:
-    start = Start(tmp_path / "det-1", "/images/a.sif", python=tool if runtime == "none" else "python3")
+    start = ContainerStart(tmp_path / "det-1", "/images/a.sif", python=tool if runtime == "none" else "python3")
     start.job_folder.mkdir()
     (start.job_folder / "start.sh").write_text(container_runtime(runtime, tool).start_script(start))
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/home/ada", "TMPDIR": str(tmp_path)}

@@ -17,10 +17,10 @@ from fastapi import FastAPI
 
 from tests.cluster.users import ensure_users
 from tests.docker.engine import DockerEngine
-from trainmaster.master.api import agents, failures
+from trainmaster.master.api import agents, error_envelope
 from trainmaster.master.api.dependencies import Services
-from trainmaster.master.services.clusters import Cluster, Clusters
-from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 from trainmaster.dispatchers.docker import DockerDispatcher  # isort: skip
@@ -110,7 +110,7 @@ class HubServer:
     def __init__(self, dispatcher: DockerDispatcher, folder: Path) -> None:
         self._wakeups, self._folder = Wakeups(), folder
         self._app = app = FastAPI()
-        failures.install(app)
+        error_envelope.install(app)
         app.include_router(agents.router)
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Place, Pool, Remains, Snapshot
+from trainmaster.dispatchers.base import JobRef, JobSpec, JobState, Observation, Pool, Remains, Snapshot, StreamPosition
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 
 NODE = "n7"
@@ -63,7 +63,7 @@ class FlakyDispatcher(LocalDispatcher):
         return Snapshot(seen.taken_at, (*seen.jobs, *lost))
 
     def collect(
-        self, token: str, user: str | None = None, places: Mapping[str, Place] | None = None, most: int = 2**30
+        self, token: str, user: str | None = None, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30
     ) -> Remains:
         return Remains() if self._note(token).exists() else super().collect(token, user, places, most)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.launchers.place import CannotStart, Misused, Place, find_place, need, program_of, split_arguments
+from trainmaster.launchers.place import LaunchError, Misused, Place, find_place, need, program_of, split_arguments
 from trainmaster.launchers.wrap_rank import prefix_lines
 from trainmaster.runtime.ranks import RankEnd, first_failure, leave_rank_end, signal_name
 
@@ -65,7 +65,7 @@ def test_outside_of_a_job_this_machine_has_one_slot(monkeypatch):
 
 
 def test_a_missing_framework_is_named_with_what_to_do():
-    with pytest.raises(CannotStart, match=r"nonesuch is not in this image: torchrun needs .* set environment\.image"):
+    with pytest.raises(LaunchError, match=r"nonesuch is not in this image: torchrun needs .* set environment\.image"):
         need("nonesuch", "torchrun")
     need("json", "torchrun")
 

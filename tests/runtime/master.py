@@ -14,7 +14,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from trainmaster.master.services.archives import listed
+from trainmaster.master.services.files.archives import listed
 
 TOKEN = "tok-6f1c0ffee-secret"
 _ALLOCATION = re.compile(

@@ -10,7 +10,7 @@ import zlib
 
 import pytest
 
-from trainmaster.master.services.archives import SMALL, listed
+from trainmaster.master.services.files.archives import SMALL, listed
 from trainmaster.runtime.context import write_files
 from trainmaster.runtime.errors import BadContext
 from trainmaster.runtime.untar import unpack_context

@@ -11,7 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, insert, text
 
 from trainmaster.master.db.tables import Experiment, Job
-from trainmaster.master.services import bootstrap, condensing, log_blocks, series_columns
+from trainmaster.master.services import compaction
+from trainmaster.master.services.access import bootstrap
+from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.store import Store
 
 NAMES = ("loss", "accuracy", "precision", "recall", "f1", "lr", "grad_norm", "throughput", "memory", "epoch_time")
@@ -53,10 +56,10 @@ def fill(engine: Engine, size: Size) -> None:
 
 
 def condense(store: Store) -> None:
-    """What the master's librarian would do in the end."""
+    """What the master's compactor would do in the end."""
     for source in (series_columns.SOURCE, log_blocks.SOURCE):
-        newest = condensing.newest(store, source)
-        while condensing.count(store, source, newest):
+        newest = compaction.newest(store, source)
+        while compaction.count(store, source, newest):
             pass
     for trial_id in series_columns.due(store):
         while series_columns.condense(store, trial_id):

@@ -12,25 +12,20 @@ from sqlalchemy import Engine, text
 
 from tests.scale.filling import Size
 from tests.scale.plans import explain, listening
-from trainmaster.master.services import (
-    agenda,
-    endings,
-    experiments,
-    logs,
-    metrics,
-    queue,
-    removal,
-    sightings,
-    submission,
-    trials,
-)
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.allocations import endings, pending_work
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.logs import LogFilter
-from trainmaster.master.services.patience import Patience
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.experiments import experiments, trials
+from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.logs.log_store import LogFilter
+from trainmaster.master.services.metrics import metric_reports
+from trainmaster.master.services.removal import removal
+from trainmaster.master.services.resources import job_queue
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.scheduling import observations, submission
 from trainmaster.master.services.store import Settings, Store
-from trainmaster.master.services.user_files import UserFiles
 
 SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 
@@ -169,7 +164,7 @@ def _key(load: trials.Workload) -> Any:
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_a_page_of_a_log(full: Engine, store: Store, after: int, newest_first: bool) -> None:
     def question() -> Any:
-        return logs.read(store, "task-1", LogFilter(), after_id=after, limit=100, newest_first=newest_first)
+        return log_store.read(store, "task-1", LogFilter(), after_id=after, limit=100, newest_first=newest_first)
 
     # Half of all lines are this task's, so walking all lines reads twice as many as it gives.
     assert len(ask(full, question, statements=1, rows=300)) == 100
@@ -178,16 +173,16 @@ def test_a_page_of_a_log(full: Engine, store: Store, after: int, newest_first: b
 def test_a_filter_of_a_log_reads_that_task_only(full: Engine, store: Store, size: Size) -> None:
     where = LogFilter(levels=["ERROR"], search_text="epoch")
     rows = size.lines // size.trials * 2
-    assert ask(full, lambda: logs.read(store, "task-5", where, limit=100), statements=2, rows=rows) == []
+    assert ask(full, lambda: log_store.read(store, "task-5", where, limit=100), statements=2, rows=rows) == []
 
 
 @pytest.mark.parametrize("group", [None, "training", "validation"])
 def test_a_page_of_metrics(full: Engine, store: Store, group: str | None) -> None:
     def first_page() -> Any:
-        return list(islice(metrics.stream(store, [1], group, page=500), 500))
+        return list(islice(metric_reports.stream(store, [1], group, page=500), 500))
 
     assert len(ask(full, first_page, statements=1, rows=1010)) == 500
-    assert ask(full, lambda: list(metrics.stream(store, [9], group)), statements=1, rows=100)
+    assert ask(full, lambda: list(metric_reports.stream(store, [9], group)), statements=1, rows=100)
 
 
 # -- single things ----------------------------------------------------------------------------------------------
@@ -210,7 +205,7 @@ def test_one_experiment_one_trial_one_checkpoint(full: Engine, store: Store, siz
 def test_the_queue(full: Engine, store: Store, size: Size) -> None:
     jobs = ask(
         full,
-        lambda: queue.page(store, None, 0, 100),
+        lambda: job_queue.page(store, None, 0, 100),
         statements=2,  # of experiments, and of tasks of none
         rows=size.experiments + 4 * size.live,
         whole={"experiments"},
@@ -224,15 +219,13 @@ def test_the_queue(full: Engine, store: Store, size: Size) -> None:
         lambda store: submission.due(store, "default", 64),
         lambda store: submission.due(store, "default", 64, rooms={1: 2}),
         lambda store: submission.next_due(store, "default", now()),
-        lambda store: sightings.any_live(store, "default"),
+        lambda store: observations.any_live(store, "default"),
         lambda store: endings.to_kill(store, "default"),
         lambda store: endings.enforce_deadlines(store),
-        lambda store: agenda.look(store, "default"),
+        lambda store: pending_work.pending_work(store, "default"),
         lambda store: endings.ending(store, "default"),
         lambda store: endings.uncollected(store, "default", 20),
-        lambda store: removal.remove_deleted_experiments(
-            store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Patience()
-        ),
+        lambda store: removal.remove_deleted_experiments(store, SETTINGS, UserFiles(SETTINGS, Clusters([])), Retries()),
         lambda store: removal.remove_expired_sessions(store),
     ],
     ids=(

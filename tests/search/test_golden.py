@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.master.search import Create, Search, SearchError, Shutdown, Stop, simulate
+from trainmaster.master.search import Create, Search, SearchError, Shutdown, StopTrial, simulate
 from trainmaster.master.search.adaptive_asha import (
     Bracket,
     bracket_concurrency,
@@ -89,7 +89,7 @@ def run(searcher: dict[str, Any], metric: Callable[[int], float], step: int) -> 
             created = [a.request_id for a in actions if isinstance(a, Create)]
             queue += created
             order += created
-            if any(isinstance(a, Stop) for a in actions):
+            if any(isinstance(a, StopTrial) for a in actions):
                 stops.append((order.index(trial), time))
                 break
         last = search.exited(trial)

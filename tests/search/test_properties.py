@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, Stop
+from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial
 
 SPACE = {
     "lr": {"type": "log", "base": 10, "minval": -4, "maxval": 0, "count": 3},
@@ -74,7 +74,7 @@ class World:
                 case Create():
                     self.creates.append(action)
                     self.running[action.request_id] = 0
-                case Stop():
+                case StopTrial():
                     del self.running[action.request_id]  # a second stop, or one for a strange trial, fails here
                     self.leaving.add(action.request_id)
                 case Shutdown():
@@ -184,7 +184,7 @@ def test_a_snapshot_of_ten_thousand_trials_stays_small() -> None:
         for epochs in (1, 4, 16, 64):
             actions = search.validation(trial, {"loss": life.random(), "epochs": epochs}, epochs)
             queue += [a.request_id for a in actions if isinstance(a, Create)]
-            if any(isinstance(a, Stop) for a in actions):
+            if any(isinstance(a, StopTrial) for a in actions):
                 break
         search.exited(trial)
     assert search.progress() == 1.0

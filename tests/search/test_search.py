@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.master.search import Action, Create, ExitReason, Search, SearchError, Shutdown, Stop
+from trainmaster.master.search import Action, Create, ExitReason, Search, SearchError, Shutdown, StopTrial
 
 SPACE = {"x": {"type": "double", "minval": 0, "maxval": 1}}
 ASHA = {
@@ -26,7 +26,7 @@ def created(actions: list[Action]) -> list[str]:
 
 
 def stopped(actions: list[Action]) -> list[str]:
-    return [action.request_id for action in actions if isinstance(action, Stop)]
+    return [action.request_id for action in actions if isinstance(action, StopTrial)]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.e2e.master import MasterProcess, free_port, serving, wait_for
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.services import addresses
-from trainmaster.master.services.listeners import Listeners
+from trainmaster.master.services.tasks.listeners import Listeners
 
 SECRET = "internal service of the master's host: secret=42"
 
@@ -318,7 +318,7 @@ def test_a_webhook_does_not_reach_the_inside(chair: Api) -> None:
 
 def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address that was looked at is the one that is connected to."""
-    from trainmaster.master.services import deliveries
+    from trainmaster.master.services.events import webhook_deliveries
     from trainmaster.master.services.store import Settings
 
     with listening() as listener:
@@ -331,13 +331,13 @@ def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.Monke
 
         settings = Settings("", "", "", b"", "", "", b"", webhook_networks=addresses.networks(["127.0.0.1"]))
         with monkeypatch.context() as patched:
-            patched.setattr(deliveries.socket, "getaddrinfo", resolve)
+            patched.setattr(webhook_deliveries.socket, "getaddrinfo", resolve)
             patched.setattr(
-                deliveries.socket,
+                webhook_deliveries.socket,
                 "create_connection",
                 lambda address, *more: (asked.append(address[0]), real(address, *more))[1],
             )
-            deliveries.post(settings, f"http://rebinding.example:{port}/x", b"{}")
+            webhook_deliveries.post(settings, f"http://rebinding.example:{port}/x", b"{}")
         assert asked == ["rebinding.example", "127.0.0.1"]
         assert listener.heard[0].headers["host"] == f"rebinding.example:{port}"
 

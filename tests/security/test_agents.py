@@ -10,7 +10,7 @@ import pytest
 
 from tests.docker.hosts import HubServer
 from tests.e2e.master import wait_for
-from trainmaster.agent.master import MasterLink, MustLeave, NotEnrolled, NotGiven
+from trainmaster.agent.master_link import MasterLink, MustLeave, NotEnrolled, NotGiven
 from trainmaster.dispatchers.base import ContainerSpec, JobSpec, Rejected, Setup, SlotType, StagedFile
 from trainmaster.dispatchers.docker import DockerDispatcher
 from trainmaster.dispatchers.docker.enrolment import Enrolment

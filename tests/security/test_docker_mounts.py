@@ -16,10 +16,10 @@ import pytest
 from tests.cluster.packages import Unavailable
 from tests.cluster.users import ensure_users, run_as
 from trainmaster.agent.account import account_for
-from trainmaster.agent.engine import CannotStart
+from trainmaster.agent.engine import ContainerError
 from trainmaster.agent.mounts import Mounts
 from trainmaster.containers import Bind
-from trainmaster.containers.docker import Account, DockerStart, check_binds, container_body
+from trainmaster.containers.docker import ContainerUser, DockerStart, check_binds, container_body
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="not root: processes of two accounts are needed")
 ATTACKER, VICTIM = "tmbob", "tmalice"
@@ -45,7 +45,7 @@ def people() -> Iterator[Path]:
 
 
 @pytest.fixture
-def attacker() -> Account:
+def attacker() -> ContainerUser:
     return account_for(ATTACKER, ATTACKER)
 
 
@@ -73,47 +73,47 @@ def test_ordinary_folders_are_mounted() -> None:
     )
 
 
-def test_a_folder_below_a_closed_one_of_somebody_else(people: Path, attacker: Account) -> None:
+def test_a_folder_below_a_closed_one_of_somebody_else(people: Path, attacker: ContainerUser) -> None:
     closed = people / VICTIM / "project"
     for path in (closed, closed / "data", people / ATTACKER / ".." / VICTIM / "project"):
-        with pytest.raises(CannotStart, match=f"cannot be opened by {ATTACKER}"):
+        with pytest.raises(ContainerError, match=f"cannot be opened by {ATTACKER}"):
             Mounts().open([Bind(str(path), "/x")], attacker)
     own = Mounts().open([Bind(f"{people}//{ATTACKER}/./project", "/x")], attacker)
     assert [bind.host_path for bind in own.binds] == [str(people / ATTACKER / "project")]
 
 
-def test_a_link_to_what_no_job_may_mount(people: Path, attacker: Account) -> None:
+def test_a_link_to_what_no_job_may_mount(people: Path, attacker: ContainerUser) -> None:
     home = people / ATTACKER
     closed = {"root": "/", "proc": "/proc", "self": "/proc/self/root", "run": "/run"}
     for name, target in {**closed, "shut": str(people / VICTIM / "project")}.items():
         run_as(ATTACKER, ["ln", "-s", target, str(home / name)])
-        with pytest.raises(CannotStart, match=r"no job may mount|cannot be opened"):
+        with pytest.raises(ContainerError, match=r"no job may mount|cannot be opened"):
             Mounts().open([Bind(str(home / name), "/x")], attacker)
     run_as(ATTACKER, ["ln", "-s", "project", str(home / "mine")])
     sources = Mounts().open([Bind(str(home / "mine"), "/x", True)], attacker)
     assert list(sources.binds) == [Bind(str(home / "project"), "/x", True)], "what Docker is told holds no link"
 
 
-def test_the_agents_own_folder_and_dockers_data(people: Path, attacker: Account) -> None:
+def test_the_agents_own_folder_and_dockers_data(people: Path, attacker: ContainerUser) -> None:
     own = people / ATTACKER / "agent"
     (own / "jobs" / "other").mkdir(parents=True)
     os.symlink(own, people / "alias")
     mounts = Mounts(kept=[str(people / "alias")])
     for path in (own, own / "jobs" / "other", people / "alias" / "jobs", people / ATTACKER, people):
-        with pytest.raises(CannotStart, match="Docker's or of the agent's own"):
+        with pytest.raises(ContainerError, match="Docker's or of the agent's own"):
             mounts.open([Bind(str(path), "/x")], attacker)
 
 
-def test_a_host_that_allows_some_folders_only(people: Path, attacker: Account) -> None:
+def test_a_host_that_allows_some_folders_only(people: Path, attacker: ContainerUser) -> None:
     (people / "pub").mkdir()
     mounts = Mounts(roots=[str(people / "pub"), str(people / VICTIM)])
     assert mounts.open([Bind(str(people / "pub"), "/x")], attacker).binds
     for path, why in ((people / ATTACKER, "outside of the folders"), (people / VICTIM / "project", "cannot be opened")):
-        with pytest.raises(CannotStart, match=why):
+        with pytest.raises(ContainerError, match=why):
             mounts.open([Bind(str(path), "/x")], attacker)
 
 
-def test_a_folder_is_exchanged_for_a_link_while_the_container_is_started(people: Path, attacker: Account) -> None:
+def test_a_folder_is_exchanged_for_a_link_while_the_container_is_started(people: Path, attacker: ContainerUser) -> None:
     place = people / ATTACKER / "project"
     # A process of this machine sees at the path of the mount what stands there, as a container does.
     sources = Mounts().open([Bind(str(place), str(place)), Bind("/usr", "/usr")], attacker)
@@ -129,7 +129,7 @@ def test_a_folder_is_exchanged_for_a_link_while_the_container_is_started(people:
 
 
 def test_a_container_may_not_take_all_processes_and_memory_of_its_host() -> None:
-    account = Account("a", 1000, 1000)
+    account = ContainerUser("a", 1000, 1000)
     start = DockerStart("img", Path("/j"), Path("/n"), Path("/h"), account, {}, memory=2**30)
     host = container_body(start)["HostConfig"]
     assert (host["PidsLimit"], host["Memory"]) == (32768, 2**30)

@@ -15,8 +15,8 @@ from sqlalchemy import Engine, text
 from tests.api.http import Api
 from tests.api.jobs import Job, jobs_of, kept_in
 from tests.e2e.master import MasterProcess, wait_for
-from trainmaster.master.services import patience
-from trainmaster.master.services.patience import Patience
+from trainmaster.master.services import retries
+from trainmaster.master.services.retries import Retries
 
 Json = dict[str, Any]
 POISON = (
@@ -98,7 +98,7 @@ class Clock:
 
 def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     clock, tried = Clock(), []
-    patient = Patience(clock)
+    patient = Retries(clock)
 
     def work(item: str) -> None:
         tried.append((item, clock.now))
@@ -122,14 +122,14 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(capl
 
 def test_what_may_work_another_time_is_given_up_in_the_end() -> None:
     clock, given_up = Clock(), []
-    patient = Patience(clock)
+    patient = Retries(clock)
 
     def work(_: int) -> None:
         raise PermissionError(13, "Permission denied")
 
     while not given_up:
         patient.each("the removal of", [7], work, lambda item, error: given_up.append((item, str(error))))
-        clock.now += patience.FIRST_PAUSE
+        clock.now += retries.FIRST_PAUSE
         assert clock.now < 86400
     assert given_up == [(7, "[Errno 13] Permission denied")]
 
@@ -143,7 +143,7 @@ def test_a_step_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) ->
     def broken() -> None:
         raise KeyError("host_path")
 
-    loop = _Loop("janitor", Wakeups(), Patience(), {"one": broken, "two": lambda: done.append("two")})
+    loop = _Loop("janitor", Wakeups(), Retries(), {"one": broken, "two": lambda: done.append("two")})
     loop.start()
     try:
         wait_for(lambda: done, "the second step")

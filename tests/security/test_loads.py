@@ -29,13 +29,13 @@ from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.api.cancellation import _Client
 from trainmaster.master.api.connections import Connections
-from trainmaster.master.api.failures import steady
+from trainmaster.master.api.error_envelope import steady
 from trainmaster.master.api.lane import BURST, Pace
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.request_context import RequestContext
+from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.errors import Busy
-from trainmaster.master.services.shares import Shares
 
 Json = dict[str, Any]
 TIGHT = """

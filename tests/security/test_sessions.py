@@ -32,7 +32,7 @@ from trainmaster.config.master import parse_master
 from trainmaster.master import serve
 from trainmaster.master.api import guard as guards
 from trainmaster.master.api.guard import Behind, Guard
-from trainmaster.master.services.identity import Alive
+from trainmaster.master.services.access.identity import Alive
 from trainmaster.master.services.store import Wakeups
 
 PAGE = {"X-Trainmaster": "page"}

@@ -24,7 +24,7 @@ from tests.e2e.master import (
     wait_for,
 )
 from trainmaster.dispatchers.access import helper
-from trainmaster.dispatchers.base import Place
+from trainmaster.dispatchers.base import StreamPosition
 from trainmaster.dispatchers.folder import JobFolder
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
@@ -120,17 +120,17 @@ def test_a_stream_is_read_in_pieces_from_any_place(tmp_path: Path, monkeypatch: 
     path = folder.path / "spool" / "core.jsonl"
     path.write_bytes(b"".join(lines) + b'{"half')
     wanted = b"".join([*lines[:200], b"\n", *lines[201:]])
-    found, place, more = b"", Place(), True
+    found, place, more = b"", StreamPosition(), True
     while more:
         piece = folder.collect({"core": place}).streams["core"]
         assert len(piece.content) <= 1000
         # Whoever forgot where line number N ends finds it again.
-        again = folder.collect({"core": Place(place.line, -1)}).streams["core"]
+        again = folder.collect({"core": StreamPosition(place.line, -1)}).streams["core"]
         assert again == piece
         found, place, more = found + piece.content, piece.end, piece.more
     assert found == wanted
     assert place.line == 500
-    assert folder.collect({"core": Place(600, -1)}).streams["core"].content == b""
+    assert folder.collect({"core": StreamPosition(600, -1)}).streams["core"].content == b""
     cut = folder.collect({"core": place}, most=path.stat().st_size - 5).streams["core"]
     assert (cut.more, cut.cut) == (False, True)
 

@@ -22,7 +22,7 @@ from cryptography import x509
 
 from tests.contract import reference
 from tests.e2e.master import MasterProcess, ended_as, files, log_text, make_folder, only_trial, remove_folder, wait_for
-from trainmaster.agent.master import MasterLink, MustLeave, NotGiven
+from trainmaster.agent.master_link import MasterLink, MustLeave, NotGiven
 from trainmaster.cli.admin import main as admin
 from trainmaster.client import tls
 from trainmaster.client.errors import MasterUnreachable, NotTrusted

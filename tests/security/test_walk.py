@@ -22,7 +22,7 @@ from tests.security.victim import Victim, fingerprint, make
 from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
+from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
 
 Json = dict[str, Any]
 WORKSPACE_ADMIN, VIEWER, EDITOR = 2, 4, 5

@@ -7,7 +7,7 @@ import os
 import pwd
 import socket
 
-from trainmaster.containers.docker import Account
+from trainmaster.containers.docker import ContainerUser
 from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
 
 ROOT = 0
@@ -17,7 +17,7 @@ class NoAccount(Exception):
     """A job cannot run as it should on this host; the message says why."""
 
 
-def account_for(name: str | None, default: str | None, *, linked: bool = False) -> Account:
+def account_for(name: str | None, default: str | None, *, linked: bool = False) -> ContainerUser:
     """The account of a job that names `name`, or none.
 
     Args:
@@ -64,11 +64,11 @@ def account_for(name: str | None, default: str | None, *, linked: bool = False) 
     return _of(found)
 
 
-def _of(entry: pwd.struct_passwd) -> Account:
+def _of(entry: pwd.struct_passwd) -> ContainerUser:
     groups = tuple(
         group for group in os.getgrouplist(entry.pw_name, entry.pw_gid) if _harmless(group) or entry.pw_uid == ROOT
     )
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
+    return ContainerUser(entry.pw_name, entry.pw_uid, entry.pw_gid, groups)
 
 
 def _harmless(group: int) -> bool:

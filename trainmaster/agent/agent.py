@@ -16,16 +16,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.agent.account import NoAccount, account_for
-from trainmaster.agent.engine import CannotStart, Engine, EngineAway
+from trainmaster.agent.engine import ContainerError, Engine, EngineAway
 from trainmaster.agent.folders import Folders
-from trainmaster.agent.master import MasterAway, MasterLink, MustLeave, NotEnrolled, NotGiven
+from trainmaster.agent.master_link import MasterLink, MasterUnavailable, MustLeave, NotEnrolled, NotGiven
 from trainmaster.agent.mounts import Mounts, Sources
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
-from trainmaster.agent.registry import login_for
+from trainmaster.agent.registry_login import login_for
 from trainmaster.containers import Bind, Device
 from trainmaster.containers.docker import (
     MAX_PIDS,
-    Account,
+    ContainerUser,
     DockerStart,
     check_binds,
     check_devices,
@@ -58,7 +58,7 @@ _SIGNALS = {Delivery.PREEMPT: "SIGUSR2", Delivery.TERMINATE: "SIGTERM", Delivery
 
 
 @dataclass(frozen=True)
-class Identity:
+class AgentIdentity:
     """What an agent is."""
 
     agent_id: str
@@ -78,7 +78,7 @@ class Agent:
 
     def __init__(
         self,
-        identity: Identity,
+        identity: AgentIdentity,
         link: MasterLink,
         engine: Engine,
         folders: Folders,
@@ -153,7 +153,7 @@ class Agent:
             except MustLeave as fault:
                 self._fault = fault
                 return
-            except (MasterAway, EngineAway, OSError) as error:
+            except (MasterUnavailable, EngineAway, OSError) as error:
                 if str(error) != said:
                     log.warning("%s; trying again", error)
                 said = str(error)
@@ -231,7 +231,7 @@ class Agent:
             except MustLeave as fault:
                 self._fault = self._fault or fault
                 self.stop()
-            except (MasterAway, NotGiven):
+            except (MasterUnavailable, NotGiven):
                 self._stop.wait(PAUSES[min(tries, len(PAUSES) - 1)])
                 tries += 1
 
@@ -262,7 +262,7 @@ class Agent:
         try:
             deed(action, known)
             gone = action.deed is Deed.REMOVE
-        except (MasterAway, EngineAway, OSError) as error:
+        except (MasterUnavailable, EngineAway, OSError) as error:
             log.warning("%s: %s failed, trying again: %s", action.token, action.deed.value, error)
             self._stop.wait(RETRY)
         except MustLeave as fault:
@@ -301,7 +301,7 @@ class Agent:
                 self._engine.start(container)
                 self._check_mounts(order.token, container)
                 log.info("%s: started as %s", order.token, container[:12])
-        except CannotStart as error:
+        except ContainerError as error:
             self._sources.pop(order.token, None)
             self._note(order.token, failure=str(error), blame=error.blame)
         except (NoAccount, ControlCharacter, NotGiven) as error:
@@ -314,7 +314,7 @@ class Agent:
         asked = [Bind(bind.host_path, bind.container_path, bind.read_only) for bind in order.binds]
         devices = [Device(device.host_path, device.container_path, device.mode) for device in order.devices]
         if wrong := [*check_binds(asked), *check_devices(devices)]:
-            raise CannotStart(" ".join(wrong), Blame.JOB)
+            raise ContainerError(" ".join(wrong), Blame.JOB)
         with self._link.files(order.token) as files:
             secret = self._folders.stage(order.token, files, account, self._link.url, parents_below_node(asked))
         if order.force_pull or not self._engine.has_image(order.image):
@@ -335,10 +335,10 @@ class Agent:
         if wrong := sources.differences(pid):
             self._engine.signal(container, "SIGKILL")
             log.error("%s: its mounts were exchanged while it was started: %s", token, ", ".join(wrong))
-            raise CannotStart(f"bind_mounts: {wrong[0]} was exchanged while the container was started.", Blame.JOB)
+            raise ContainerError(f"bind_mounts: {wrong[0]} was exchanged while the container was started.", Blame.JOB)
 
     def _described(
-        self, order: ContainerOrder, account: Account, binds: Sequence[Bind], devices: Sequence[Device]
+        self, order: ContainerOrder, account: ContainerUser, binds: Sequence[Bind], devices: Sequence[Device]
     ) -> DockerStart:
         slots = [slot for slot in self._identity.slots if slot.id in order.slot_ids]
         return DockerStart(

@@ -33,7 +33,7 @@ class EngineAway(Exception):
     """The engine does not answer; the message says how."""
 
 
-class CannotStart(Exception):
+class ContainerError(Exception):
     """A container cannot be made; the message is for the job's owner, `blame` says whose fault it is."""
 
     def __init__(self, message: str, blame: Blame) -> None:
@@ -244,7 +244,7 @@ def split_image(image: str) -> tuple[str, str | None]:
     return (head, tag) if colon and "/" not in tag else (image, "latest")
 
 
-def _not_pulled(image: str, why: str) -> CannotStart:
+def _not_pulled(image: str, why: str) -> ContainerError:
     said = why.lower()
     wrong = any(
         word in said
@@ -254,11 +254,11 @@ def _not_pulled(image: str, why: str) -> CannotStart:
         )
     )
     text = f"The image {image} is not on this host and cannot be pulled: {why.rstrip('.')}."
-    return CannotStart(text, Blame.JOB if wrong else Blame.HOST)
+    return ContainerError(text, Blame.JOB if wrong else Blame.HOST)
 
 
-def _not_started(error: errors.APIError) -> CannotStart:
+def _not_started(error: errors.APIError) -> ContainerError:
     why = str(error.explanation or error).strip()
     said = why.lower()
     wrong = "executable file not found" in said or "no such file or directory" in said or error.status_code == 400
-    return CannotStart(f"The container cannot be started: {why.rstrip('.')}.", Blame.JOB if wrong else Blame.HOST)
+    return ContainerError(f"The container cannot be started: {why.rstrip('.')}.", Blame.JOB if wrong else Blame.HOST)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from trainmaster.containers.docker import Account
+from trainmaster.containers.docker import ContainerUser
 from trainmaster.dispatchers.archive import BadArchive, Item, content, list_below, open_below, unpack
 from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 
@@ -84,7 +84,7 @@ class Folders:
         return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
 
     def stage(
-        self, token: str, files: IO[bytes], account: Account, master_url: str, inside: Sequence[str] = ()
+        self, token: str, files: IO[bytes], account: ContainerUser, master_url: str, inside: Sequence[str] = ()
     ) -> bytes | None:
         """Make the folders anew from the master's archive; what it holds for the agent alone (REGISTRY_LOGIN), which
         the job never sees. `inside`: folders below the node's, in which something is mounted: Docker would make them as

@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from trainmaster.agent.engine import CannotStart
+from trainmaster.agent.engine import ContainerError
 from trainmaster.containers import Bind
-from trainmaster.containers.docker import Account, is_closed
+from trainmaster.containers.docker import ContainerUser, is_closed
 from trainmaster.dispatchers.hub import Blame
 
 DEADLINE = 30.0  # seconds to open the sources: a file server may hang
@@ -98,20 +98,20 @@ class Mounts:
         self._roots = [os.path.realpath(root) for root in roots]
         self._kept = [os.path.realpath(folder) for folder in kept]
 
-    def open(self, binds: Sequence[Bind], account: Account) -> Sources:
+    def open(self, binds: Sequence[Bind], account: ContainerUser) -> Sources:
         """Raises CannotStart."""
         found = _opened([bind.host_path for bind in binds], account) if binds else []
         real: list[Bind] = []
         opened: dict[str, tuple[int, int]] = {}
         for bind, seen in zip(binds, found, strict=True):
             if isinstance(seen, str):
-                raise CannotStart(
+                raise ContainerError(
                     f"bind_mounts: {bind.host_path} cannot be opened by {account.name}, who this job is on this host: "
                     f"{seen}.",
                     Blame.JOB,
                 )
             if why := self._objection(seen.path):
-                raise CannotStart(f"bind_mounts: {bind.host_path} {why}.", Blame.JOB)
+                raise ContainerError(f"bind_mounts: {bind.host_path} {why}.", Blame.JOB)
             real.append(replace(bind, host_path=seen.path))
             opened[os.path.normpath(bind.container_path)] = (seen.device, seen.inode)
         return Sources(real, opened)
@@ -131,14 +131,14 @@ def _below(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _opened(paths: Sequence[str], account: Account) -> list[str | Opened]:
+def _opened(paths: Sequence[str], account: ContainerUser) -> list[str | Opened]:
     """For each path where it leads, or why it cannot be opened. Raises CannotStart."""
     asked = {"uid": account.uid, "gid": account.gid, "groups": list(account.groups), "paths": list(paths)}
     try:
         return [one if isinstance(one, str) else Opened(*one) for one in _asked(_OPEN, asked)]
     except (subprocess.SubprocessError, OSError, ValueError) as error:
         text = f"The mounts of this job could not be opened as {account.name}: {error}."
-        raise CannotStart(text, Blame.HOST) from None
+        raise ContainerError(text, Blame.HOST) from None
 
 
 def _asked(program: str, question: Mapping[str, object]) -> list[Any]:

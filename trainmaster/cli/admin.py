@@ -108,7 +108,7 @@ def _serve(args: argparse.Namespace) -> int:
         return 1
     serve.configure_logging(config.log.level)
     port = config.port if args.port is None else args.port
-    place = serve.Place(_data(args, config.data), args.host or config.host, port)
+    place = serve.MasterAddress(_data(args, config.data), args.host or config.host, port)
     try:
         serve.serve(config, place, lambda: _read(args.config))
     except serve.CannotServe as error:

@@ -43,11 +43,11 @@ def _path(text: str) -> object:
 def _show(args: argparse.Namespace, read: Read) -> int:
     from trainmaster.config.resource_managers import HpcManager
     from trainmaster.config.storage import SharedFs
-    from trainmaster.dispatchers.access import helper, setup, talk
+    from trainmaster.dispatchers.access import helper, helper_client, setup
     from trainmaster.dispatchers.access.config import HELPER
 
     if args.part == "file":
-        sys.stdout.write(talk.own_source().decode())
+        sys.stdout.write(helper_client.own_source().decode())
         return 0
     config = read(args)
     if config is None:

@@ -78,12 +78,12 @@ def run(args: argparse.Namespace) -> int:
     )
     try:
         return _serve(args)
-    except Refused as error:
+    except CannotRun as error:
         print(f"trainmaster agent: {error}", file=sys.stderr)
         return 1
 
 
-class Refused(Exception):
+class CannotRun(Exception):
     """The agent cannot work as it was started; the message says why and what to do."""
 
 
@@ -93,19 +93,19 @@ def _serve(args: argparse.Namespace) -> int:
     from trainmaster.dispatchers.hub import AGENT_ID
 
     try:
-        from trainmaster.agent.agent import Agent, Identity, data_folder
+        from trainmaster.agent.agent import Agent, AgentIdentity, data_folder
         from trainmaster.agent.engine import Engine, EngineAway
     except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is missing: pip install 'trainmaster[agent]'.") from None
+        raise CannotRun(f"{error.name} is missing: pip install 'trainmaster[agent]'.") from None
     from trainmaster.agent.account import NoAccount, account_for
     from trainmaster.agent.folders import Folders
-    from trainmaster.agent.master import MasterLink, MustLeave
+    from trainmaster.agent.master_link import MasterLink, MustLeave
     from trainmaster.agent.mounts import Mounts
     from trainmaster.agent.slots import NoSlots, find_slots
 
     agent_id = args.agent_id or socket.gethostname()
     if not re.fullmatch(AGENT_ID, agent_id):
-        raise Refused(f"{agent_id!r} cannot be an agent's name: letters, digits, '_', '.' and '-'. Set --agent-id.")
+        raise CannotRun(f"{agent_id!r} cannot be an agent's name: letters, digits, '_', '.' and '-'. Set --agent-id.")
     try:
         url = canonical_url(args.master)
         account_for(None, args.job_user)
@@ -116,13 +116,13 @@ def _serve(args: argparse.Namespace) -> int:
         mounts = Mounts(args.mount_root, [str(data_folder(args.data, agent_id)), docker_data])
         logging.getLogger(__name__).info("Docker %s, %d slots, agent %s", engine.version(), len(slots), agent_id)
     except (ClientError, NoAccount, NoSlots) as error:
-        raise Refused(str(error)) from None
+        raise CannotRun(str(error)) from None
     except EngineAway as error:
-        raise Refused(f"{error}. Is it running, and may {os.environ.get('USER') or 'this account'} use it?") from None
+        raise CannotRun(f"{error}. Is it running, and may {os.environ.get('USER') or 'this account'} use it?") from None
     except OSError as error:
-        raise Refused(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
+        raise CannotRun(f"{error.filename} cannot be made or entered: {error.strerror}. Set --data.") from None
     most = max(memory - RESERVE, memory // 2)  # a container that takes all memory is ended before the host suffers
-    identity = Identity(
+    identity = AgentIdentity(
         agent_id,
         socket.gethostname(),
         args.pool,
@@ -144,7 +144,7 @@ def _serve(args: argparse.Namespace) -> int:
     try:
         agent.run()
     except MustLeave as error:
-        raise Refused(str(error)) from None
+        raise CannotRun(str(error)) from None
     return 0
 
 
@@ -156,12 +156,12 @@ def _key(path: Path | None, *, needed: bool) -> str:
             found = path.read_text().strip()
         except OSError as error:
             if needed:
-                raise Refused(f"--token-file {path} cannot be read: {error.strerror}.") from None
+                raise CannotRun(f"--token-file {path} cannot be read: {error.strerror}.") from None
             return ""
     if not found and not needed:
         return ""
     if len(found) < MIN_TOKEN or not found.isascii() or not found.isprintable():
-        raise Refused(
+        raise CannotRun(
             f"The key of the master's agents is missing: copy the file agent-token from the master's jobs folder, and "
             f"name it with --token-file, or set {TOKEN_VARIABLE}. It is needed once."
         )

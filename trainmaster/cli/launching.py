@@ -12,7 +12,7 @@ from trainmaster.cli import render
 from trainmaster.cli.config_file import add_override_option
 from trainmaster.cli.session import UsageError, connect
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_order, log_filters, positive, read_mapping
-from trainmaster.client.context import Context, collect
+from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.master import Master
 from trainmaster.client.tasks import Kind
@@ -81,7 +81,7 @@ def _overridden(found: dict[str, Any], overrides: Sequence[str]) -> dict[str, An
     return dict(document.data)
 
 
-def files_of(args: argparse.Namespace) -> Context:
+def files_of(args: argparse.Namespace) -> ContextFolder:
     """What is sent along. Raises ClientError."""
     return collect(args.context, args.include)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.cli import render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs, add_order, order, positive
+from trainmaster.client.model_registry import ModelRegistry
 from trainmaster.client.organisation import Organisation
-from trainmaster.client.registry import Registry
 
 if TYPE_CHECKING:
     from trainmaster.client import wire
@@ -97,19 +97,19 @@ def _version_table(versions: list[wire.ModelVersion]) -> tuple[list[str], list[l
 
 def _list(args: argparse.Namespace) -> None:
     names = args.workspace_names.split(",") if args.workspace_names else None
-    found = Registry(session(args)).models(workspaceNames=names, **order(args))
+    found = ModelRegistry(session(args)).models(workspaceNames=names, **order(args))
     render.show(args, *_table(found), found)
 
 
 def _create(args: argparse.Namespace) -> None:
-    made = Registry(session(args)).create_model(
+    made = ModelRegistry(session(args)).create_model(
         args.name, description=args.description, workspaceName=args.workspace_name
     )
     render.show(args, *_table([made]), made)
 
 
 def _describe(args: argparse.Namespace) -> None:
-    master = Registry(session(args))
+    master = ModelRegistry(session(args))
     model = master.model(args.name)
     versions = [master.version(args.name, args.number)] if args.number > 0 else master.versions(args.name)[:1]
     if args.json or args.yaml:
@@ -122,34 +122,34 @@ def _describe(args: argparse.Namespace) -> None:
 
 
 def _list_versions(args: argparse.Namespace) -> None:
-    found = Registry(session(args)).versions(args.name)
+    found = ModelRegistry(session(args)).versions(args.name)
     render.show(args, *_version_table(found), found)
 
 
 def _register(args: argparse.Namespace) -> None:
-    made = Registry(session(args)).register(args.name, args.uuid)
+    made = ModelRegistry(session(args)).register(args.name, args.uuid)
     render.show(args, *_version_table([made]), made)
 
 
 def _delete_version(args: argparse.Namespace) -> None:
-    Registry(session(args)).delete_version(args.name, args.number)
+    ModelRegistry(session(args)).delete_version(args.name, args.number)
     print(f"Deleted version {args.number} of model {args.name}")
 
 
 def _move(args: argparse.Namespace) -> None:
     http = session(args)
-    Registry(http).move_model(args.name, Organisation(http).workspace(args.workspace_name)["id"])
+    ModelRegistry(http).move_model(args.name, Organisation(http).workspace(args.workspace_name)["id"])
     print(f"Moved model {args.name} to workspace {args.workspace_name}")
 
 
 def _steer(verb: str, said: str) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
-        Registry(session(args)).steer_model(args.name, verb)
+        ModelRegistry(session(args)).steer_model(args.name, verb)
         print(f"{said} model {args.name}")
 
     return run
 
 
 def _delete(args: argparse.Namespace) -> None:
-    Registry(session(args)).delete_model(args.name)
+    ModelRegistry(session(args)).delete_model(args.name)
     print(f"Deleted model {args.name}")

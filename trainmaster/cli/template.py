@@ -8,8 +8,8 @@ from pathlib import Path
 from trainmaster.cli import render
 from trainmaster.cli.session import session
 from trainmaster.cli.verbs import Verbs, read_mapping
+from trainmaster.client.model_registry import ModelRegistry
 from trainmaster.client.organisation import Organisation
-from trainmaster.client.registry import Registry
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace) -> None:
     http = session(args)
-    found = Registry(http).templates()
+    found = ModelRegistry(http).templates()
     names = {workspace["id"]: workspace["name"] for workspace in Organisation(http).workspaces()}
     headers = ["Name", "Workspace", *(["Config"] if args.details else [])]
     rows = [
@@ -50,7 +50,7 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _describe(args: argparse.Namespace) -> None:
-    config = Registry(session(args)).template(args.template_name)["config"]
+    config = ModelRegistry(session(args)).template(args.template_name)["config"]
     if args.json:
         render.show_json(config)
     else:
@@ -61,22 +61,22 @@ def _create(args: argparse.Namespace) -> None:
     config = read_mapping(args.template_file)
     http = session(args)
     home = Organisation(http).workspace(args.workspace_name)["id"] if args.workspace_name else 0
-    Registry(http).create_template(args.template_name, config, home)
+    ModelRegistry(http).create_template(args.template_name, config, home)
     print(f"Created template {args.template_name}")
 
 
 def _set(args: argparse.Namespace) -> None:
     config = read_mapping(args.template_file)
-    Registry(session(args)).put_template(args.template_name, config)
+    ModelRegistry(session(args)).put_template(args.template_name, config)
     print(f"Set template {args.template_name}")
 
 
 def _set_config(args: argparse.Namespace) -> None:
     config = read_mapping(args.template_file)
-    Registry(session(args)).set_template(args.template_name, config)
+    ModelRegistry(session(args)).set_template(args.template_name, config)
     print(f"Updated template {args.template_name}")
 
 
 def _remove(args: argparse.Namespace) -> None:
-    Registry(session(args)).delete_template(args.template_name)
+    ModelRegistry(session(args)).delete_template(args.template_name)
     print(f"Removed template {args.template_name}")

@@ -21,7 +21,7 @@ MISSING = "the second argument is the folder with your training code"
 
 
 @dataclass(frozen=True)
-class Found:
+class ContextFile:
     """A file or folder on its way: where it lies, and its name with the experiment. `size` is in bytes."""
 
     path: Path
@@ -33,10 +33,10 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Context:
+class ContextFolder:
     """What travels. The files are read when they are sent, a piece at a time, however large they are."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[ContextFile, ...] = ()
 
     def __len__(self) -> int:
         return len(self.found)
@@ -69,7 +69,9 @@ class Context:
         return Streamed(length, pieces)
 
 
-def collect(root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT) -> Context:
+def collect(
+    root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT
+) -> ContextFolder:
     """The files of a folder, less what its `.detignore` names.
 
     The content of `root` comes to lie in the training's working folder; an include comes beside it under its own name.
@@ -82,10 +84,10 @@ def collect(root: Path | None, includes: Sequence[Path] = (), limit: Callable[[]
     for include in includes:
         found += _walk(include, include.resolve().name)
     _check(found, limit)
-    return Context(tuple(found))
+    return ContextFolder(tuple(found))
 
 
-def _check(found: Sequence[Found], limit: Callable[[], int]) -> None:
+def _check(found: Sequence[ContextFile], limit: Callable[[], int]) -> None:
     names: set[str] = set()
     for one in found:
         if one.name in names and "/" not in one.name:
@@ -104,7 +106,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 2**20:.1f}"
 
 
-def _walk(base: Path, prefix: str) -> Iterator[Found]:
+def _walk(base: Path, prefix: str) -> Iterator[ContextFile]:
     if not base.exists():
         raise ClientError(f"{base} does not exist; {MISSING}.")
     if base.is_file():
@@ -142,7 +144,7 @@ def _unreadable(error: OSError) -> NoReturn:
     raise ClientError(f"{error.filename} cannot be read: {error.strerror}. Name it in .detignore to leave it out.")
 
 
-def _found(path: Path, name: str) -> Found:
+def _found(path: Path, name: str) -> ContextFile:
     try:
         seen = path.stat()
     except OSError as error:
@@ -150,10 +152,10 @@ def _found(path: Path, name: str) -> Found:
     if not (path.is_dir() or path.is_file()):
         raise ClientError(f"{path} is neither a file nor a folder and cannot be sent; name it in .detignore.")
     size = 0 if path.is_dir() else seen.st_size
-    return Found(path, name, path.is_dir(), seen.st_mode & 0o777, int(seen.st_mtime), size)
+    return ContextFile(path, name, path.is_dir(), seen.st_mode & 0o777, int(seen.st_mtime), size)
 
 
-def _head(found: Found) -> dict[str, Any]:
+def _head(found: ContextFile) -> dict[str, Any]:
     """All of an entry but its content."""
     return {
         "path": found.name,
@@ -165,12 +167,12 @@ def _head(found: Found) -> dict[str, Any]:
     }
 
 
-def _opened(found: Found, *, first: bool) -> bytes:
+def _opened(found: ContextFile, *, first: bool) -> bytes:
     """An entry as JSON up to its content's quotation mark."""
     return (b"" if first else b",") + json.dumps({**_head(found), "content": ""}).encode()[:-2]
 
 
-def _pieces(found: Found) -> Iterator[bytes]:
+def _pieces(found: ContextFile) -> Iterator[bytes]:
     """The content in base64. Raises ClientError for a file that cannot be read, or has another size by now."""
     if found.is_folder:
         return

@@ -10,7 +10,7 @@ ALWAYS = ("__pycache__/", "*.py[co]", "*$py.class", ".git/", ".vscode/", ".idea/
 
 
 @dataclass(frozen=True)
-class Rule:
+class IgnoreRule:
     """One line. `parts` is the pattern at its slashes, None for `**`."""
 
     parts: tuple[re.Pattern[str] | None, ...]
@@ -24,7 +24,7 @@ class Rule:
         return _match(path if self.anchored else path[-1:], self.parts)
 
 
-def parse(lines: Iterable[str]) -> list[Rule]:
+def parse(lines: Iterable[str]) -> list[IgnoreRule]:
     """The rules of a file, in its order."""
     rules = []
     for raw in lines:
@@ -38,11 +38,11 @@ def parse(lines: Iterable[str]) -> list[Rule]:
         if line:
             parts = [part for part in line.split("/") if part]
             compiled = tuple(None if part == "**" else re.compile(_expression(part)) for part in parts)
-            rules.append(Rule(compiled, negated, folders_only, "/" in line))
+            rules.append(IgnoreRule(compiled, negated, folders_only, "/" in line))
     return rules
 
 
-def ignored(path: str, is_folder: bool, rules: Sequence[Rule]) -> bool:
+def ignored(path: str, is_folder: bool, rules: Sequence[IgnoreRule]) -> bool:
     """Whether the last rule that matches says so. `path` is relative, with slashes; its folders are looked at first."""
     parts = path.split("/")
     found = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from trainmaster.client.artifacts import Checkpoint, Model
-from trainmaster.client.context import Context, collect
+from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault, MasterUnreachable
 from trainmaster.client.experiment import PATIENCE, Experiment, Trial
 from trainmaster.client.models import LogLine, MetricsReport, QueuedJob, StoryEvent
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from trainmaster.client.cluster import ClusterView
     from trainmaster.client.experiments import Experiments
     from trainmaster.client.filters import Condition
+    from trainmaster.client.model_registry import ModelRegistry
     from trainmaster.client.organisation import Organisation
     from trainmaster.client.policies import Policies
-    from trainmaster.client.registry import Registry
     from trainmaster.client.tasks import Tasks
     from trainmaster.client.transport import Content
     from trainmaster.client.users import Users
@@ -73,11 +73,11 @@ class Master(Resource):
         return Organisation(self._http)
 
     @cached_property
-    def registry(self) -> Registry:
+    def registry(self) -> ModelRegistry:
         """Models and templates as the API has them; `models` and `model` are more at hand."""
-        from trainmaster.client.registry import Registry
+        from trainmaster.client.model_registry import ModelRegistry
 
-        return Registry(self._http)
+        return ModelRegistry(self._http)
 
     @cached_property
     def accounts(self) -> Users:
@@ -150,7 +150,7 @@ class Master(Resource):
     def create_experiment(
         self,
         config: str | Path | Mapping[str, Any],
-        files: str | Path | Context | Files | None = None,
+        files: str | Path | ContextFolder | Files | None = None,
         *,
         includes: Sequence[str | Path] = (),
         activate: bool = True,
@@ -180,7 +180,7 @@ class Master(Resource):
         if files is None or isinstance(files, str | Path):
             root = None if files is None else Path(files)
             files = collect(root, [Path(path) for path in includes], lambda: int(self.info()["maxContextBytes"]))
-        sent = files.within(body) if isinstance(files, Context) else {**body, "modelDefinition": list(files)}
+        sent = files.within(body) if isinstance(files, ContextFolder) else {**body, "modelDefinition": list(files)}
         # Not sent twice: a second copy of an experiment is worse than an error.
         answer = self._http.request("POST", "/api/v1/experiments", body=sent, retry=False)
         return Experiment.parse(answer["experiment"], master=self)

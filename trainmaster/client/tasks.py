@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from trainmaster.client.context import Context
+from trainmaster.client.context import ContextFolder
 from trainmaster.client.errors import ClientError
 from trainmaster.client.resource import Json, Resource, given, word
 
@@ -21,7 +21,7 @@ class Tasks(Resource):
         self,
         kind: Kind,
         config: Mapping[str, Any],
-        files: Context | None = None,
+        files: ContextFolder | None = None,
         *,
         template: str | None = None,
         workspace_id: int | None = None,
@@ -66,7 +66,7 @@ class Tasks(Resource):
         return dict(self._get(f"tasks/{word(task_id)}")["task"])
 
     def wait_ready(self, task_id: str, patience: float = 1800.0) -> None:
-        """Until the service in a task answers. Raises ClientError when the task ends before, or after `patience`
+        """Until the service in a task answers. Raises ClientError when the task ends before, or after `retries`
         seconds."""
         deadline = time.monotonic() + patience
         while True:
@@ -81,7 +81,7 @@ class Tasks(Resource):
 
     # -- generic tasks --------------------------------------------------------------------------------------------
 
-    def create(self, config: str, files: Context | None = None, **more: Any) -> str:
+    def create(self, config: str, files: ContextFolder | None = None, **more: Any) -> str:
         """A generic task of a YAML text; its id. `more` as the API names it: projectId, parentId, forkedFrom,
         inheritContext, noPause."""
         body = {"config": config, **given(**more)}

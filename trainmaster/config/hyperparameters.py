@@ -83,7 +83,7 @@ class Categorical(Section):
     vals: list[Any] = Field(min_length=1)
 
 
-class Group(RootModel[dict[str, "Hyperparameter"]]):
+class NestedGroup(RootModel[dict[str, "Hyperparameter"]]):
     """Hyperparameters under a common name."""
 
 
@@ -100,14 +100,18 @@ def _spelled_out(value: Any) -> Any:
         if isinstance(value["type"], dict):
             raise wrong("a hyperparameter cannot be called type; choose another name", "type")
         return pick(value, "type", dict.fromkeys(TYPES), {}, "hyperparameter type")
-    return value if isinstance(value, Section | Group) else {"type": "const", "val": value}
+    return value if isinstance(value, Section | NestedGroup) else {"type": "const", "val": value}
 
 
 _typed = tag_of("type")
 
 
 def _tag(value: Any) -> str:
-    return "<group>" if isinstance(value, Group) or (isinstance(value, dict) and "type" not in value) else _typed(value)
+    return (
+        "<group>"
+        if isinstance(value, NestedGroup) or (isinstance(value, dict) and "type" not in value)
+        else _typed(value)
+    )
 
 
 Hyperparameter = Annotated[
@@ -116,11 +120,11 @@ Hyperparameter = Annotated[
     | Annotated[Double, Tag("<double>")]
     | Annotated[Log, Tag("<log>")]
     | Annotated[Categorical, Tag("<categorical>")]
-    | Annotated[Group, Tag("<group>")],
+    | Annotated[NestedGroup, Tag("<group>")],
     Discriminator(_tag),
     BeforeValidator(_spelled_out),
 ]
-Group.model_rebuild()
+NestedGroup.model_rebuild()
 
 
 def _is_mapping(value: Any) -> Any:

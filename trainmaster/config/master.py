@@ -100,7 +100,7 @@ class Security(Section):
     token: Token = Token()
 
 
-class Log(Section):
+class LogSettings(Section):
     """What the master's own log shows."""
 
     level: Literal["trace", "debug", "info", "warn", "warning", "error", "fatal"] = "info"
@@ -123,7 +123,7 @@ class ResourcePool(AgentPool):
     """None: a pool of Docker hosts."""
 
 
-class Webhooks(Section):
+class WebhookSettings(Section):
     """What messages to webhooks are signed with, and which addresses they may go to."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"base_url"})
@@ -134,7 +134,7 @@ class Webhooks(Section):
     """Networks inside the site that webhooks may reach; the internet's addresses need no leave."""
 
 
-class Retention(Section):
+class RetentionSettings(Section):
     """How long task logs stay when an experiment does not say it: days, -1 for ever."""
 
     log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)] | None = None
@@ -190,9 +190,9 @@ class MasterConfig(Section):
     task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
     checkpoint_storage: CheckpointStorage | None = None
     security: Security = Security()
-    log: Log = Log()
-    retention_policy: Retention = Retention()
-    webhooks: Webhooks = Webhooks()
+    log: LogSettings = LogSettings()
+    retention_policy: RetentionSettings = RetentionSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     feature_switches: list[Line] = Field(default_factory=list)
     """Shown to clients; none of Determined's switches changes anything here."""
     trusted_proxies: list[Network] = Field(default_factory=list)

@@ -76,13 +76,13 @@ class Unnamed(_Common):
     name: None = None
 
 
-class Single(_Common):
+class SingleConfig(_Common):
     """One trial."""
 
     name: Literal["single"]
 
 
-class Random(_Common):
+class RandomConfig(_Common):
     """Independent random points."""
 
     name: Literal["random"]
@@ -90,7 +90,7 @@ class Random(_Common):
     max_concurrent_trials: Natural = 16
 
 
-class GridSearcher(_Common):
+class GridConfig(_Common):
     """All points of a grid."""
 
     name: Literal["grid"]
@@ -105,14 +105,14 @@ class _Halving(_Common):
     time_metric: Name | None = None
 
 
-class AsyncHalving(_Halving):
+class AsyncHalvingConfig(_Halving):
     """One bracket of ASHA."""
 
     name: Literal["async_halving"]
     num_rungs: Positive | None = None
 
 
-class AdaptiveAsha(_Halving):
+class AdaptiveAshaConfig(_Halving):
     """Several brackets of ASHA."""
 
     name: Literal["adaptive_asha"]
@@ -164,11 +164,11 @@ def _known(value: Any) -> Any:
 
 
 Searcher = Annotated[
-    Annotated[Single, Tag("<single>")]
-    | Annotated[Random, Tag("<random>")]
-    | Annotated[GridSearcher, Tag("<grid>")]
-    | Annotated[AsyncHalving, Tag("<async_halving>")]
-    | Annotated[AdaptiveAsha, Tag("<adaptive_asha>")]
+    Annotated[SingleConfig, Tag("<single>")]
+    | Annotated[RandomConfig, Tag("<random>")]
+    | Annotated[GridConfig, Tag("<grid>")]
+    | Annotated[AsyncHalvingConfig, Tag("<async_halving>")]
+    | Annotated[AdaptiveAshaConfig, Tag("<adaptive_asha>")]
     | Annotated[Unnamed, Tag("<None>")],
     Discriminator(tag_of("name")),
     BeforeValidator(_known),

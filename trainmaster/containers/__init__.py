@@ -5,7 +5,7 @@ node. It is plain shell; there is no binding to a container tool.
 """
 
 from trainmaster.containers.apptainer import resolve_image
-from trainmaster.containers.base import Bind, CannotStart, Cause, ContainerRuntime, Device, Start
+from trainmaster.containers.base import Bind, CannotStart, Cause, ContainerRuntime, ContainerStart, Device
 from trainmaster.containers.registry import UnknownRuntime, container_runtime
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "CannotStart",
     "Cause",
     "ContainerRuntime",
+    "ContainerStart",
     "Device",
-    "Start",
     "UnknownRuntime",
     "container_runtime",
     "resolve_image",

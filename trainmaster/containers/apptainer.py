@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import Cause, Start
+from trainmaster.containers.base import Cause, ContainerStart
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, explained, sign
 from trainmaster.containers.images import below, kind_of
 from trainmaster.containers.script import container_script
@@ -59,7 +59,7 @@ class Apptainer:
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
         return resolve_image(image, root, fresh=fresh)
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         words = [self.command, "--silent", "exec", "--cleanenv", "--no-eval", "--no-mount", "tmp"]
         if start.gpus:
             words.append("--nv")

@@ -44,7 +44,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Start:
+class ContainerStart:
     """The start of one node's process.
 
     `variables` reach the process with exactly these values. `scratch` are folders on the node in which a private
@@ -103,7 +103,7 @@ class ContainerRuntime(Protocol):
     def check(self, image: str) -> Sequence[str]:
         """Sentences that say why the resolved `image` cannot be run here; empty when nothing speaks against it."""
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         """The text of `start.sh`. Raises templates.ControlCharacter, CannotStart."""
 
     def explain(self, output: str) -> Cause | None:

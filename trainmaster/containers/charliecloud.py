@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from trainmaster.containers.apptainer import unreadable
-from trainmaster.containers.base import CannotStart, Cause, Start
+from trainmaster.containers.base import CannotStart, Cause, ContainerStart
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, explained, sign
 from trainmaster.containers.images import below
 from trainmaster.containers.script import container_script, refuse_characters
@@ -51,7 +51,7 @@ class Charliecloud:
             unreadable(image, "a folder of an unpacked image nor a file in squashfs format") if image[0] == "/" else ()
         )
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         if not start.image or start.image.startswith("-"):
             raise CannotStart(self.check(start.image)[0])
         refuse_characters(start, ":", "Charliecloud")

@@ -31,7 +31,7 @@ _CAPABILITY = re.compile(r"(?:CAP_)?([A-Z][A-Z0-9_]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Account:
+class ContainerUser:
     """Who a process is on its host."""
 
     name: str
@@ -48,7 +48,7 @@ class DockerStart:
     job_folder: Path
     node_folder: Path  # of the host, empty
     home: Path  # of the host
-    account: Account
+    account: ContainerUser
     labels: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
     binds: Sequence[Bind] = ()

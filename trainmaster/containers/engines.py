@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import CannotStart, Cause, Start, runtime_arguments
+from trainmaster.containers.base import CannotStart, Cause, ContainerStart, runtime_arguments
 from trainmaster.containers.causes import NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, Sign, explained, sign
 from trainmaster.containers.docker import CLOSED, OPEN, SOCKETS, check_binds, check_devices
 from trainmaster.containers.script import container_script
@@ -55,7 +55,7 @@ class _Engine:
             return (f"{image!r} is no container image's name: {self.name} takes names such as org/name:tag.",)
         return ()
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         for trouble in (*self.check(start.image), *check_binds(start.binds), *check_devices(start.devices)):
             raise CannotStart(trouble)
         for device in start.devices:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from trainmaster.containers.apptainer import unreadable
-from trainmaster.containers.base import CannotStart, Cause, Start
+from trainmaster.containers.base import CannotStart, Cause, ContainerStart
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, explained, sign
 from trainmaster.containers.images import below
 from trainmaster.containers.script import container_script, refuse_characters
@@ -57,7 +57,7 @@ class Enroot:
             return (f"{image!r} is no name of a container.",)
         return unreadable(image, "a file in squashfs format nor a folder") if os.path.isabs(image) else ()
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         for trouble in self.check_words(start):
             raise CannotStart(trouble)
         refuse_characters(start, ": \t", "Enroot")
@@ -68,7 +68,7 @@ class Enroot:
             after=(start.image, *start.process),
         )
 
-    def check_words(self, start: Start) -> Sequence[str]:
+    def check_words(self, start: ContainerStart) -> Sequence[str]:
         """What is wrong with the image's name, wherever the image lies."""
         return () if start.image and not start.image.startswith("-") else self.check(start.image)
 
@@ -101,7 +101,7 @@ class Pyxis:
             return (f"No container image is given: set environment.image to the path of a {SUFFIX} file, or a name.",)
         return unreadable(image, "a file in squashfs format nor a folder") if os.path.isabs(image) else ()
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         if not start.image:
             raise CannotStart(self.check("")[0])
         refuse_characters(start, ":, \t", "Pyxis")

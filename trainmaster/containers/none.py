@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import Cause, Start
+from trainmaster.containers.base import Cause, ContainerStart
 from trainmaster.containers.causes import explained, sign
 from trainmaster.templates import render
 
@@ -33,7 +33,7 @@ class NoContainer:
         del root, fresh
         return image
 
-    def start_script(self, start: Start) -> str:
+    def start_script(self, start: ContainerStart) -> str:
         return render(
             "start_none.sh.j2",
             job_folder=start.job_folder,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
-from trainmaster.containers.base import NODE_DIR, Bind, CannotStart, Start
+from trainmaster.containers.base import NODE_DIR, Bind, CannotStart, ContainerStart
 from trainmaster.containers.forwarded import FORWARDED
 from trainmaster.templates import render
 
 
-def container_script(template: str, start: Start, **values: object) -> str:
+def container_script(template: str, start: ContainerStart, **values: object) -> str:
     """The script that `template` (of templates/start_container.sh.j2's kind) makes for `start`.
 
     Raises templates.ControlCharacter, jinja2.UndefinedError.
@@ -36,7 +36,7 @@ def container_script(template: str, start: Start, **values: object) -> str:
     )
 
 
-def refuse_characters(start: Start, characters: str, runtime: str) -> None:
+def refuse_characters(start: ContainerStart, characters: str, runtime: str) -> None:
     """For runtimes whose command lines have no way to write some characters of paths. Raises CannotStart."""
     paths = [str(start.job_folder), *(path for bind in start.binds for path in (bind.host_path, bind.container_path))]
     for path in paths:

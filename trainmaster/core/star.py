@@ -33,7 +33,7 @@ class Hub:
     """The process in the middle, number 0 of `size`."""
 
     def __init__(self, address: Address, size: int, key: bytes, patience: float) -> None:
-        """Listen and wait `patience` seconds until all others have come. Raises DistributedError, OSError."""
+        """Listen and wait `retries` seconds until all others have come. Raises DistributedError, OSError."""
         self._spokes: Dict[int, Connection] = {}
         if size == 1:
             return
@@ -88,7 +88,7 @@ class Spoke:
     """Any other process."""
 
     def __init__(self, address: Address, rank: int, key: bytes, patience: float) -> None:
-        """Connect, trying again for `patience` seconds. Raises DistributedError."""
+        """Connect, trying again for `retries` seconds. Raises DistributedError."""
         deadline = time.monotonic() + patience
         while True:
             try:

@@ -324,7 +324,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True)
-class Place:
+class StreamPosition:
     """A place in a report stream: behind line number `line`, which ends at byte `offset` (-1: that is not known)."""
 
     line: int = 0
@@ -337,7 +337,7 @@ class StreamPiece:
     line."""
 
     content: bytes
-    end: Place
+    end: StreamPosition
     more: bool = False  # there are others behind them
     cut: bool = False  # the file is longer than what may be read of it
 
@@ -406,7 +406,7 @@ class Dispatcher(Protocol):
         """How a job that left the queue ended, from accounting if there is any. Raises Unreachable."""
 
     def collect(
-        self, token: str, user: str | None = None, places: Mapping[str, Place] | None = None, most: int = 2**30
+        self, token: str, user: str | None = None, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30
     ) -> Remains:
         """What the job left in its folder, read as `user` (the job's). Empty `Remains` when there is nothing. Of its
         report streams a few megabytes together: from `places` on, from the beginning of those it does not name, and

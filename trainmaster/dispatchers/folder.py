@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainmaster.dispatchers.access import helper
-from trainmaster.dispatchers.base import Place, Rejected, Remains, StagedFile, StreamPiece, Transient
+from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPiece, StreamPosition, Transient
 
 TOKEN = helper.TOKEN
 OUTPUT = helper.OUTPUT
@@ -39,7 +39,7 @@ def check_names(token: str, files: Mapping[str, StagedFile]) -> None:
 
 def piece_of(content: bytes, line: int, offset: int, more: bool, cut: bool) -> StreamPiece:
     """What the helper tells of a stream."""
-    return StreamPiece(content, Place(line, offset), more, cut)
+    return StreamPiece(content, StreamPosition(line, offset), more, cut)
 
 
 class JobFolder:
@@ -69,7 +69,7 @@ class JobFolder:
     def output(self) -> Path:
         return self.path / OUTPUT
 
-    def collect(self, places: Mapping[str, Place] | None = None, most: int = 2**30) -> Remains:
+    def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains:
         """Exit records, report streams from `places` on (as `Dispatcher.collect`), and the end of the output; empty
         when there is nothing. Raises Transient."""
         known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}

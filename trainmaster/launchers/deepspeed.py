@@ -17,7 +17,7 @@ from typing import Dict, List, Mapping, Sequence, Union
 
 from trainmaster.launchers.place import (
     MISSING,
-    CannotStart,
+    LaunchError,
     Misused,
     Place,
     common_environment,
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         need("deepspeed", "this launcher")
     except Misused as error:
         return refuse(str(error), 64, USAGE)
-    except CannotStart as error:
+    except LaunchError as error:
         return refuse(str(error), MISSING)
     return run_to_end(command, environment)
 

@@ -22,7 +22,7 @@ from typing import Any, Dict, Iterator, List, Sequence
 
 from trainmaster.launchers.place import (
     MISSING,
-    CannotStart,
+    LaunchError,
     Misused,
     Place,
     common_environment,
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
             wait_for_server(place)
     except Misused as error:
         return refuse(str(error), 64, USAGE)
-    except CannotStart as error:
+    except LaunchError as error:
         return refuse(str(error), MISSING)
     first = sum(place.slots[: place.rank])
     environments = [
@@ -136,7 +136,7 @@ def serve(place: Place, slots: Sequence[Any]) -> None:
     try:
         server = server_class((_server(place), place.launcher_port), http_server.RendezvousHandler, 0)
     except OSError as error:
-        raise CannotStart(
+        raise LaunchError(
             "Horovod's rendezvous server cannot listen on %s port %d: %s"
             % (_server(place), place.launcher_port, error.strerror)
         ) from error
@@ -153,7 +153,7 @@ def wait_for_server(place: Place) -> None:
             return
         except OSError as error:
             if time.monotonic() > deadline:
-                raise CannotStart(
+                raise LaunchError(
                     "Horovod's rendezvous server on the first node (%s port %d) did not answer within %d s: %s"
                     % (_server(place), place.launcher_port, _SERVER_PATIENCE, error)
                 ) from error

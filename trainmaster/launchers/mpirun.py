@@ -18,7 +18,7 @@ from typing import Dict, List, Mapping, Sequence
 from trainmaster.core.errors import DistributedError
 from trainmaster.launchers.place import (
     MISSING,
-    CannotStart,
+    LaunchError,
     Misused,
     Place,
     common_environment,
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         options, script = split_arguments(arguments, "mpirun")
         mpirun = shutil.which("mpirun")
         if mpirun is None:
-            raise CannotStart("there is no mpirun in this image: set environment.image to one that has Open MPI")
+            raise LaunchError("there is no mpirun in this image: set environment.image to one that has Open MPI")
         environment = mpi_environment(place, common_environment(place))
         names = node_names(place)
         command = build_command(mpirun, place, names, options, program_of(script))
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         return status
     except Misused as error:
         return refuse(str(error), 64, USAGE)
-    except CannotStart as error:
+    except LaunchError as error:
         return refuse(str(error), MISSING)
     except DistributedError as error:
         return refuse("the nodes of this MPI program cannot meet: %s" % error, 1)

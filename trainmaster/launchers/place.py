@@ -23,7 +23,7 @@ class Misused(ValueError):
     """Wrong arguments; the message is for the user."""
 
 
-class CannotStart(Exception):
+class LaunchError(Exception):
     """No worker can be started here; the message names what is wrong and what to do."""
 
 
@@ -94,7 +94,7 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
 def need(module: str, what_for: str) -> None:
     """Raises CannotStart when the image has no such Python package."""
     if importlib.util.find_spec(module) is None:
-        raise CannotStart(
+        raise LaunchError(
             "%s is not in this image: %s needs the Python package %r for %s; set environment.image to one that has it"
             % (module, what_for, module, sys.executable)
         )

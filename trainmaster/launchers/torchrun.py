@@ -14,7 +14,7 @@ from typing import List, Sequence
 
 from trainmaster.launchers.place import (
     MISSING,
-    CannotStart,
+    LaunchError,
     Misused,
     Place,
     common_environment,
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         need("torch", "torchrun")
     except Misused as error:
         return refuse(str(error), 64, USAGE)
-    except CannotStart as error:
+    except LaunchError as error:
         return refuse(str(error), MISSING)
     place = find_place()
     return run_to_end(build_command(place, options, program_of(script)), common_environment(place))

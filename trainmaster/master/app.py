@@ -22,10 +22,10 @@ from trainmaster.master.api import (
     cluster,
     commands,
     docs,
+    error_envelope,
     experiment_edits,
     experiment_search,
     experiments,
-    failures,
     files,
     gateway,
     generic_tasks,
@@ -34,6 +34,7 @@ from trainmaster.master.api import (
     jobs,
     limits,
     master,
+    model_registry,
     not_served,
     pages,
     passwords,
@@ -41,7 +42,6 @@ from trainmaster.master.api import (
     projects,
     proxy,
     queue,
-    registry,
     reporting,
     roles,
     runs,
@@ -89,7 +89,7 @@ PARTS = (
         files,
     ),
     *(experiment_search, experiment_edits, experiments, bulk, workspaces, projects),
-    *(registry, templates, webhooks, policies, updates, pages, proxy, interactive),
+    *(model_registry, templates, webhooks, policies, updates, pages, proxy, interactive),
 )
 
 
@@ -127,12 +127,12 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        responses=failures.RESPONSES,
+        responses=error_envelope.RESPONSES,
         strict_content_type=False,  # Determined's clients send JSON without saying so
     )
     app.state.services = services
     app.state.guard = Guard(services.store, services.wakeups)
-    failures.install(app)
+    error_envelope.install(app)
     app.add_middleware(gateway.Gateway)
     app.add_middleware(
         limits.BodyLimit,

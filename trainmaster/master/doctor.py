@@ -20,7 +20,7 @@ from trainmaster.master.db.binaries import NoServer, find_binaries
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.findings import Finding
 from trainmaster.master.serve import CannotServe, database_url
-from trainmaster.master.services.clusters import Cluster
+from trainmaster.master.services.clusters.clusters import Cluster
 from trainmaster.master.site import BadSite, job_root_of, make_cluster
 
 LOW_DISK = 2 * 1024**3  # bytes

@@ -22,24 +22,24 @@ from starlette.types import ASGIApp
 
 from trainmaster.config.limits import enforce
 from trainmaster.config.master import Database, MasterConfig
-from trainmaster.master.api.answers import Answers
 from trainmaster.master.api.connections import Connections, raise_descriptors
 from trainmaster.master.api.dependencies import Services
-from trainmaster.master.api.failures import steady
+from trainmaster.master.api.error_envelope import steady
 from trainmaster.master.api.lane import Lane
 from trainmaster.master.api.origins import Apart, Forwarded
+from trainmaster.master.api.security_headers import Answers
 from trainmaster.master.app import make_app
 from trainmaster.master.db import migrate
 from trainmaster.master.db.binaries import NoServer
 from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.db.lease import FolderHeld, FolderLease
-from trainmaster.master.db.presence import Presence
-from trainmaster.master.services import bootstrap, identity
+from trainmaster.master.db.folder_lease import FolderHeld, FolderLease
+from trainmaster.master.db.watchdog import Watchdog
+from trainmaster.master.services.access import bootstrap, identity
+from trainmaster.master.services.access.permissions import ROLES
+from trainmaster.master.services.access.request_shares import Shares
 from trainmaster.master.services.addresses import networks
-from trainmaster.master.services.master_log import RECENT
-from trainmaster.master.services.permissions import ROLES
-from trainmaster.master.services.shares import Shares
+from trainmaster.master.services.logs.master_log import RECENT
 from trainmaster.master.services.store import Settings, Store, Wakeups
 from trainmaster.master.site import BadSite, Site, reload_from, shown, warn_of_strangers
 from trainmaster.master.tls import BadCertificate, ServedTls
@@ -60,7 +60,7 @@ class CannotServe(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Place:
+class MasterAddress:
     """Where a master lives on this machine."""
 
     data: Path
@@ -68,7 +68,7 @@ class Place:
     port: int
 
 
-def serve(config: MasterConfig, place: Place, read: Callable[[], MasterConfig]) -> None:
+def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterConfig]) -> None:
     """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP takes over what `read`
     gives then (it may raise ConfigError or OSError). Raises CannotServe."""
     _check_account()
@@ -116,13 +116,13 @@ def _closing(listeners: Sequence[socket.socket]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def database(config: MasterConfig, data: Path) -> Iterator[tuple[Engine, Presence]]:
+def database(config: MasterConfig, data: Path) -> Iterator[tuple[Engine, Watchdog]]:
     """The configured database, or the private one in `data`; at this version's schema. Raises CannotServe."""
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         try:
             url = database_url(config.db) if config.db else _private_database(data, stack)
-            presence = Presence(url)
+            presence = Watchdog(url)
             engine = make_engine(url, presence=presence)
             stack.callback(engine.dispose)
             migrate.upgrade(engine)
@@ -149,7 +149,7 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
 
 
 def make_services(
-    config: MasterConfig, data: Path, engine: Engine, presence: Presence, url: str, tls: ServedTls | None
+    config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
 ) -> tuple[Services, Site]:
     """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
     store = Store(engine, presence)
@@ -268,7 +268,7 @@ def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
     return {name: found.get(name) or lines[0].strip() for name in names}
 
 
-def _bind(place: Place) -> socket.socket:
+def _bind(place: MasterAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -20,9 +20,9 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import AgentManager, LocalManager, PbsManager, PluginManager, SlurmManager
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
-from trainmaster.master.services import clusters as clusters_
-from trainmaster.master.services.clusters import Cluster, Clusters, DerivedPool, PoolSettings
-from trainmaster.master.services.experiments import SiteDefaults
+from trainmaster.master.services.clusters import clusters as clusters_
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters, DerivedPool, PoolSettings
+from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)

@@ -69,7 +69,7 @@ class Master:
             raise Unreachable("%s answered something that is not JSON" % self.url) from None
 
     def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
-        """Like `call`, asking again while the master is away, for at most `patience` seconds."""
+        """Like `call`, asking again while the master is away, for at most `retries` seconds."""
         return _patiently(lambda: self.call(method, path, body, timeout=timeout), patience)
 
     def fetch(self, path: str, *, patience: float, timeout: float) -> bytes:
@@ -163,7 +163,7 @@ class Master:
 
 
 def _patiently(ask: Callable[[], T], patience: float) -> T:
-    """Its answer, asking again while the master is away, for at most `patience` seconds."""
+    """Its answer, asking again while the master is away, for at most `retries` seconds."""
     deadline = time.monotonic() + patience
     backoff = Backoff()
     while True:

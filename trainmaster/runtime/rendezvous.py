@@ -51,7 +51,7 @@ def meet(
     patience: float,
     say: Callable[[str], None],
 ) -> Rendezvous:
-    """Wait for all nodes, for `patience` seconds at most. A job of one node asks nobody. `ports`: those that this node
+    """Wait for all nodes, for `retries` seconds at most. A job of one node asks nobody. `ports`: those that this node
     has reserved, `PORTS` and one for each slot.
 
     Raises NoRendezvous.

@@ -99,7 +99,7 @@ class Shipper(Thread):
             return self._stream.acked >= number
 
     def finish(self, patience: float, leave: int = 0) -> None:
-        """Send what is left, then end. Gives up when the master stays away for `patience` seconds; as long as
+        """Send what is left, then end. Gives up when the master stays away for `retries` seconds; as long as
         it takes records, all are sent. At most `leave` last ones are not: they are for `rest`. Returns at once;
         `finished` waits."""
         with self._changed:

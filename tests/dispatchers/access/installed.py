@@ -12,7 +12,7 @@ from tests.cluster import packages
 from tests.cluster.layout import USERS
 from tests.cluster.packages import Unavailable
 from tests.cluster.users import ensure_users
-from trainmaster.dispatchers.access import helper, setup, talk
+from trainmaster.dispatchers.access import helper, helper_client, setup
 
 SERVICE = "tmservice"  # the account that a master runs under
 GROUP = "tmhpcusers"
@@ -37,7 +37,7 @@ class Installed:
         for user in USERS:
             subprocess.run(["usermod", "--append", "--groups", GROUP, user], check=True)
         PROGRAM.parent.mkdir(mode=0o755, exist_ok=True)
-        PROGRAM.write_bytes(talk.own_source())
+        PROGRAM.write_bytes(helper_client.own_source())
         PROGRAM.chmod(0o755)
         SUDOERS.write_text(setup.sudoers_line(SERVICE, str(PROGRAM), GROUP) + "\n")
         SUDOERS.chmod(0o440)

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.test_python38 import PYTHON38, needs_python38
-from trainmaster.dispatchers.access import helper, talk
-from trainmaster.dispatchers.access.far import FarShell
-from trainmaster.dispatchers.access.wires import LocalLine
+from trainmaster.dispatchers.access import helper, helper_client
+from trainmaster.dispatchers.access.remote import RemoteShell
+from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
 
 MARK = "0123456789abcdef" * 2
@@ -24,9 +24,9 @@ MARK = "0123456789abcdef" * 2
 
 def ask(python: str, request: object, noise: str = "") -> dict[str, object]:
     """One conversation with the helper as it is run where it is not installed."""
-    source = talk.own_source()
+    source = helper_client.own_source()
     told = b"%d\n%s" % (len(source), source) + (noise or json.dumps(request)).encode() + b"\n"
-    done = subprocess.run(talk.bootstrap(python), input=told, capture_output=True, timeout=30)
+    done = subprocess.run(helper_client.bootstrap(python), input=told, capture_output=True, timeout=30)
     assert done.returncode == 0, done.stderr
     greeting, _, said = done.stdout.decode().partition("\n")
     assert greeting == f"trainmaster-helper {helper.VERSION} ready"
@@ -71,14 +71,14 @@ def test_the_same_on_python38(tmp_path: Path) -> None:
 
 
 def test_one_file_of_the_standard_library() -> None:
-    tree = ast.parse(talk.own_source(), feature_version=(3, 8))
+    tree = ast.parse(helper_client.own_source(), feature_version=(3, 8))
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     assert {name.partition(".")[0] for name in names} <= set(sys.stdlib_module_names)
 
 
 def test_its_parts_name_nothing_twice() -> None:
-    tree = ast.parse(talk.own_source())
+    tree = ast.parse(helper_client.own_source())
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     given = [target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets
              if isinstance(target, ast.Name)]  # fmt: skip
@@ -143,11 +143,11 @@ def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_half_of_what_a_command_printed_is_not_taken_for_all_of_it() -> None:
-    source = talk.own_source()
+    source = helper_client.own_source()
     small = source.replace(b"MAX_OUTPUT = 192 * 1024**2", b"MAX_OUTPUT = 10")
     assert small != source
-    there = talk.Helper(LocalLine({}), talk.bootstrap(sys.executable), source=small)
-    shell = FarShell(there, None, {}, "/usr/bin:/bin")
+    there = helper_client.HelperClient(LocalTransport({}), helper_client.bootstrap(sys.executable), source=small)
+    shell = RemoteShell(there, None, {}, "/usr/bin:/bin")
     assert shell.run(["printf", "%s", "0123456789"], deadline=60).stdout == "0123456789"
     more = shell.run(["printf", "%s", "0123456789a"], deadline=60)
     assert isinstance(more.way_failure(), Unreachable)

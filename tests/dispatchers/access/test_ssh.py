@@ -18,9 +18,9 @@ from tests.cluster.users import run_as
 from tests.dispatchers.access.sshd import Sshd
 from tests.dispatchers.bench import wait
 from tests.runtime.waiting import has_ended
-from trainmaster.dispatchers.access import talk
+from trainmaster.dispatchers.access import helper_client
+from trainmaster.dispatchers.access.access import Access, make_access
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
-from trainmaster.dispatchers.access.ways import Access, make_access
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
 
 Make = Callable[..., Access]
@@ -50,8 +50,8 @@ def frozen(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Abstract
     @contextmanager
     def frozen() -> Iterator[None]:
         with monkeypatch.context() as patch, sshd.frozen():
-            patch.setattr(talk, "START", 2.0)
-            patch.setattr(talk, "MARGIN", 1.0)
+            patch.setattr(helper_client, "START", 2.0)
+            patch.setattr(helper_client, "MARGIN", 1.0)
             yield
 
     return frozen
@@ -219,7 +219,7 @@ def test_a_frozen_server_is_not_waited_for_and_comes_back(
 def test_a_server_that_freezes_in_the_middle_is_a_cut(
     make: Make, sshd: Sshd, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "MARGIN", 1.0)
+    monkeypatch.setattr(helper_client, "MARGIN", 1.0)
     shell = make().shell()
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(shell.run, ["sh", "-c", "touch ~/begun; sleep 60"], deadline=5)
@@ -250,7 +250,7 @@ def test_each_user_logs_in_for_himself(make: Make, sshd: Sshd) -> None:
     access.folder("det-ssh-1", "tmbob").stage({})
     assert Path("/tmp/det-ssh-1").owner() == "tmbob"
     access.folder("det-ssh-1", "tmbob").forget()
-    assert access.objection("root")
+    assert access.why_not("root")
 
 
 def test_a_jump_host_is_gone_through(make: Make, sshd: Sshd) -> None:

@@ -16,10 +16,10 @@ import pytest
 from tests.cluster.users import run_as
 from tests.dispatchers.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
 from trainmaster.dispatchers.access import helper, setup
+from trainmaster.dispatchers.access.access import SUDO, Access, make_access
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
-from trainmaster.dispatchers.access.talk import Helper, RefusedThere
-from trainmaster.dispatchers.access.ways import SUDO, Access, make_access
-from trainmaster.dispatchers.access.wires import LocalLine
+from trainmaster.dispatchers.access.helper_client import HelperClient, RefusedByHelper
+from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
 from trainmaster.dispatchers.pbs.config import PbsOptions
 
@@ -103,15 +103,17 @@ def test_nothing_is_wrong_with_what_the_page_says(installed: Installed) -> None:
 
 @pytest.mark.parametrize(("user", "word"), [("root", "never run as root"), ("daemon", "system account")])
 def test_root_and_system_accounts_are_refused_in_words(access: Access, user: str, word: str) -> None:
-    assert word in (access.objection(user) or "")
+    assert word in (access.why_not(user) or "")
 
 
 @pytest.mark.parametrize("user", ["root", "daemon"])
 def test_the_helper_refuses_them_too(installed: Installed, user: str) -> None:
     # This process is root, which sudo lets be anybody: only the helper stands in the way.
-    there = Helper(LocalLine({"PATH": "/usr/bin:/bin"}), [SUDO, "-n", "-H", "-u", user, "--", str(PROGRAM)], user=user)
+    there = HelperClient(
+        LocalTransport({"PATH": "/usr/bin:/bin"}), [SUDO, "-n", "-H", "-u", user, "--", str(PROGRAM)], user=user
+    )
     for verb in ("stage", "run", "check", "announce"):
-        with pytest.raises(RefusedThere, match=f"jobs never run as {user}"):
+        with pytest.raises(RefusedByHelper, match=f"jobs never run as {user}"):
             there.ask(verb, 60, root=str(installed.root), token="det-1", files={}, argv=["squeue"])
 
 
@@ -137,8 +139,8 @@ def test_sudo_refuses_an_account_outside_the_group_with_the_mend(installed: Inst
 def test_no_user_announces_a_master(installed: Installed) -> None:
     argv = [SUDO, "-n", "-H", "-u", "tmbob", "--", str(PROGRAM)]
     for user in ("tmbob", None):
-        there = Helper(LocalLine({"PATH": "/usr/bin:/bin"}), argv, user=user)
-        with pytest.raises(RefusedThere, match="only the account of the master"):
+        there = HelperClient(LocalTransport({"PATH": "/usr/bin:/bin"}), argv, user=user)
+        with pytest.raises(RefusedByHelper, match="only the account of the master"):
             there.ask("announce", 60, root=str(installed.root), url="http://evil:1")
     assert list(installed.root.iterdir()) == []
 

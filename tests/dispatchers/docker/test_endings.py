@@ -8,26 +8,34 @@ import pytest
 
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.docker.endings import conclude, deliveries, next_delivery
-from trainmaster.dispatchers.docker.record import EndKind, JobRecord, Rank, RankEnd, Stop, StopKind, Wanted
+from trainmaster.dispatchers.docker.job_record import (
+    EndKind,
+    JobRecord,
+    JobRequest,
+    NodePart,
+    NodePartEnd,
+    StopKind,
+    StopRequest,
+)
 from trainmaster.dispatchers.hub import Blame, Delivery
 
 NOW = 1000.0
 
 
-def exited(code: int, at: float = 900.0, **more: Any) -> RankEnd:
-    return RankEnd(kind=EndKind.EXITED, at=at, exit_code=code, **more)
+def exited(code: int, at: float = 900.0, **more: Any) -> NodePartEnd:
+    return NodePartEnd(kind=EndKind.EXITED, at=at, exit_code=code, **more)
 
 
-def record(*ends: RankEnd | None, stops: dict[StopKind, float] | None = None, **more: Any) -> JobRecord:
+def record(*ends: NodePartEnd | None, stops: dict[StopKind, float] | None = None, **more: Any) -> JobRecord:
     return JobRecord(
         token="t",
         job_id="j",
         submitted_at=0,
         order=1,
         position=0,
-        wanted=Wanted(pool="p", slots=len(ends)),
-        ranks=tuple(Rank(agent_id=f"a{number}", slot_ids=(0,), end=end) for number, end in enumerate(ends)),
-        stops=tuple(Stop(kind=kind, at=at, why="Because.") for kind, at in (stops or {}).items()),
+        wanted=JobRequest(pool="p", slots=len(ends)),
+        ranks=tuple(NodePart(agent_id=f"a{number}", slot_ids=(0,), end=end) for number, end in enumerate(ends)),
+        stops=tuple(StopRequest(kind=kind, at=at, why="Because.") for kind, at in (stops or {}).items()),
         **more,
     )
 
@@ -41,10 +49,14 @@ def record(*ends: RankEnd | None, stops: dict[StopKind, float] | None = None, **
         (record(exited(137)), JobState.FAILED, "somebody"),
         (record(exited(137, oom=True)), JobState.OUT_OF_MEMORY, "memory"),
         (record(exited(143, blame=Blame.HOST, message="The daemon.")), JobState.INFRASTRUCTURE, "The daemon"),
-        (record(RankEnd(kind=EndKind.GONE, at=1)), JobState.INFRASTRUCTURE, "removed"),
-        (record(RankEnd(kind=EndKind.LOST, at=1, message="silence")), JobState.INFRASTRUCTURE, "silence"),
-        (record(RankEnd(kind=EndKind.FAILED, at=1, blame=Blame.JOB)), JobState.FAILED, "could not be started"),
-        (record(RankEnd(kind=EndKind.FAILED, at=1, blame=Blame.HOST)), JobState.INFRASTRUCTURE, "could not be started"),
+        (record(NodePartEnd(kind=EndKind.GONE, at=1)), JobState.INFRASTRUCTURE, "removed"),
+        (record(NodePartEnd(kind=EndKind.LOST, at=1, message="silence")), JobState.INFRASTRUCTURE, "silence"),
+        (record(NodePartEnd(kind=EndKind.FAILED, at=1, blame=Blame.JOB)), JobState.FAILED, "could not be started"),
+        (
+            record(NodePartEnd(kind=EndKind.FAILED, at=1, blame=Blame.HOST)),
+            JobState.INFRASTRUCTURE,
+            "could not be started",
+        ),
         (record(exited(143), stops={StopKind.CANCEL: 1}), JobState.CANCELLED, "cancelled"),
         (record(stops={StopKind.CANCEL: 1}), JobState.CANCELLED, "cancelled"),
         (record(exited(0), stops={StopKind.PREEMPT: 1}), JobState.PREEMPTED, "Because"),

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from trainmaster.dispatchers.docker.scheduler import (
+    AgentNode,
     Decisions,
     Fitting,
-    Job,
-    Node,
-    Policy,
-    Preempt,
+    Gang,
+    PreemptGang,
     Scheduler,
+    SchedulingPolicy,
     Shape,
     Sharing,
-    Start,
+    StartGang,
     Why,
     shape_of,
 )
@@ -26,14 +26,14 @@ class Pool:
     """A scheduler that is talked to briefly."""
 
     def __init__(self, *sizes: int, aux: int = 10, **policy: Any) -> None:
-        self.scheduler = Scheduler(Policy(**policy))
+        self.scheduler = Scheduler(SchedulingPolicy(**policy))
         self._number = 0
         for number, slots in enumerate(sizes):
-            self.scheduler.set_node(Node(f"a{number}", slots, aux))
+            self.scheduler.set_node(AgentNode(f"a{number}", slots, aux))
 
-    def job(self, name: str, slots: int, **more: Any) -> Job:
+    def job(self, name: str, slots: int, **more: Any) -> Gang:
         self._number += 1
-        return Job(name, slots, self._number, **{"group": name, **more})
+        return Gang(name, slots, self._number, **{"group": name, **more})
 
     def submit(self, name: str, slots: int, **more: Any) -> Decisions:
         self.scheduler.submit(self.job(name, slots, **more))
@@ -75,7 +75,7 @@ def test_a_gang_is_split_evenly_over_as_few_agents_as_can_hold_it(
     slots: int, agents: list[int], more: dict[str, Any], shape: Shape | None
 ) -> None:
     sizes = {size: agents.count(size) for size in agents}
-    assert shape_of(Job("j", slots, 1, **more), sizes) == shape
+    assert shape_of(Gang("j", slots, 1, **more), sizes) == shape
 
 
 # -- agents to keep away from --------------------------------------------------------------------------------------
@@ -131,11 +131,11 @@ def test_a_job_that_fits_on_one_agent_waits_for_one() -> None:
 def test_a_closed_agent_gets_nothing_and_keeps_what_it_has() -> None:
     pool = Pool(4)
     pool.submit("runs", 2)
-    pool.scheduler.set_node(Node("a0", 4, 10, open=False))
+    pool.scheduler.set_node(AgentNode("a0", 4, 10, open=False))
     assert not pool.submit("waits", 1)
     assert pool.scheduler.why("waits") is Why.TOO_LARGE
     assert pool.scheduler.placement("runs") == {"a0": 2}
-    pool.scheduler.set_node(Node("a0", 4, 10))
+    pool.scheduler.set_node(AgentNode("a0", 4, 10))
     assert started(pool.scheduler.decide()) == {"waits": {"a0": 1}}
 
 
@@ -243,10 +243,10 @@ def test_the_least_important_and_youngest_are_asked_and_no_more_than_needed() ->
     for name, priority in (("old", 60), ("young", 60), ("better", 50), ("best", 10)):
         pool.submit(name, 1, priority=priority)
     decisions = pool.submit("urgent", 1, priority=20)
-    assert decisions.preemptions == (Preempt("young", "urgent"),)
+    assert decisions.preemptions == (PreemptGang("young", "urgent"),)
     assert not decisions.starts
     assert pool.scheduler.why("urgent") is Why.PROMISED
-    assert pool.end("young").starts == (Start("urgent", {"a0": 1}),)
+    assert pool.end("young").starts == (StartGang("urgent", {"a0": 1}),)
 
 
 def test_nobody_is_asked_when_it_would_not_help() -> None:
@@ -255,7 +255,7 @@ def test_nobody_is_asked_when_it_would_not_help() -> None:
     pool.submit("equal", 2, priority=20)
     assert not pool.submit("urgent", 4, priority=20)
     asked = pool.submit("foremost", 3, priority=10).preemptions
-    assert asked == (Preempt("low", "foremost"), Preempt("equal", "foremost"))
+    assert asked == (PreemptGang("low", "foremost"), PreemptGang("equal", "foremost"))
 
 
 def test_equal_priority_and_the_unwilling_are_spared() -> None:
@@ -277,7 +277,7 @@ def test_a_gang_is_asked_to_leave_once_and_frees_all_its_agents() -> None:
     pool = Pool(4, 4, preemption=True)
     pool.submit("wide", 8, priority=60)
     decisions = pool.submit("urgent", 8, priority=1)
-    assert decisions.preemptions == (Preempt("wide", "urgent"),)
+    assert decisions.preemptions == (PreemptGang("wide", "urgent"),)
     pool.scheduler.release("wide", "a0")
     assert not pool.scheduler.decide()
     assert started(pool.end("wide", "a1")) == {"urgent": {"a0": 4, "a1": 4}}
@@ -287,8 +287,8 @@ def test_several_urgent_jobs_do_not_share_a_victim() -> None:
     pool = Pool(2, 2, preemption=True)
     pool.submit("x", 2, priority=60)
     pool.submit("y", 2, priority=60)
-    assert pool.submit("one", 2, priority=1).preemptions == (Preempt("y", "one"),)
-    assert pool.submit("two", 2, priority=1).preemptions == (Preempt("x", "two"),)
+    assert pool.submit("one", 2, priority=1).preemptions == (PreemptGang("y", "one"),)
+    assert pool.submit("two", 2, priority=1).preemptions == (PreemptGang("x", "two"),)
     assert not pool.submit("three", 2, priority=1)
 
 
@@ -297,7 +297,7 @@ def test_the_cheapest_agent_is_emptied() -> None:
     pool.submit("a", 1, priority=50)
     pool.submit("b", 1, priority=60)
     pool.submit("c", 2, priority=60)
-    assert pool.submit("urgent", 2, priority=1).preemptions == (Preempt("c", "urgent"),)
+    assert pool.submit("urgent", 2, priority=1).preemptions == (PreemptGang("c", "urgent"),)
 
 
 def test_under_fair_share_a_group_gives_way_only_as_far_as_it_has_more() -> None:
@@ -317,7 +317,7 @@ def test_what_runs_is_taken_over() -> None:
     job = first.job("runs", 3)
     later = Scheduler()
     later.restore(job, {"a0": 3})
-    later.set_node(Node("a0", 4, 10))
+    later.set_node(AgentNode("a0", 4, 10))
     later.submit(first.job("waits", 2))
     assert not later.decide()
     later.release("runs")
@@ -337,7 +337,7 @@ def test_another_policy_keeps_what_runs() -> None:
     pool = Pool(2)
     pool.submit("low", 2, priority=60)
     assert not pool.submit("urgent", 2, priority=1)
-    pool.scheduler.set_policy(Policy(preemption=True))
-    assert pool.scheduler.decide().preemptions == (Preempt("low", "urgent"),)
-    pool.scheduler.set_policy(Policy())
+    pool.scheduler.set_policy(SchedulingPolicy(preemption=True))
+    assert pool.scheduler.decide().preemptions == (PreemptGang("low", "urgent"),)
+    pool.scheduler.set_policy(SchedulingPolicy())
     assert started(pool.end("low")) == {"urgent": {"a0": 2}}

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from trainmaster.dispatchers.docker.scheduler import (
+    AgentNode,
     Decisions,
     Fitting,
-    Job,
-    Node,
-    Policy,
+    Gang,
     Scheduler,
+    SchedulingPolicy,
     Sharing,
     Why,
     shape_of,
 )
 
 SIZES = st.sampled_from([0, 1, 1, 1, 2, 2, 3, 4, 6, 8, 12, 16])
-POLICIES = st.builds(Policy, st.sampled_from(Sharing), st.sampled_from(Fitting), st.booleans())
+POLICIES = st.builds(SchedulingPolicy, st.sampled_from(Sharing), st.sampled_from(Fitting), st.booleans())
 SPECS = st.fixed_dictionaries(
     {
         "slots": SIZES,
@@ -43,22 +43,22 @@ class Machine(RuleBasedStateMachine):
     """Agents and jobs come, go and change; the books are kept here a second time."""
 
     @initialize(policy=POLICIES, sizes=st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=5))
-    def begin(self, policy: Policy, sizes: list[int]) -> None:
+    def begin(self, policy: SchedulingPolicy, sizes: list[int]) -> None:
         self.policy = policy
         self.pair = (Scheduler(policy), Scheduler(policy))
-        self.nodes: dict[str, Node] = {}
-        self.jobs: dict[str, Job] = {}
+        self.nodes: dict[str, AgentNode] = {}
+        self.jobs: dict[str, Gang] = {}
         self.running: dict[str, dict[str, int]] = {}
         self.leaving: dict[str, str] = {}
         self.number = 0
         for number, slots in enumerate(sizes):
-            self._set(Node(f"n{number}", slots, aux=2))
+            self._set(AgentNode(f"n{number}", slots, aux=2))
 
     def _both(self, call: str, *args: object, **more: object) -> None:
         for scheduler in self.pair:
             getattr(scheduler, call)(*args, **more)
 
-    def _set(self, node: Node) -> None:
+    def _set(self, node: AgentNode) -> None:
         self.nodes[node.id] = node
         self._both("set_node", node)
 
@@ -67,7 +67,7 @@ class Machine(RuleBasedStateMachine):
     @rule(spec=SPECS)
     def submit(self, spec: dict[str, object]) -> None:
         self.number += 1
-        job = Job(id=f"j{self.number}", number=self.number, **spec)  # type: ignore[arg-type]
+        job = Gang(id=f"j{self.number}", number=self.number, **spec)  # type: ignore[arg-type]
         self.jobs[job.id] = job
         self._both("submit", job)
 
@@ -111,7 +111,7 @@ class Machine(RuleBasedStateMachine):
     @rule(slots=st.sampled_from([2, 4, 8]))
     def join(self, slots: int) -> None:
         if len(self.nodes) < 8:
-            self._set(Node(f"n{len(self.nodes)}", slots, aux=2))
+            self._set(AgentNode(f"n{len(self.nodes)}", slots, aux=2))
 
     @rule(pick=st.integers(0, 1000))
     def come_and_go(self, pick: int) -> None:
@@ -131,7 +131,7 @@ class Machine(RuleBasedStateMachine):
             self._check_preemption(preempt.job_id, preempt.beneficiary, before)
         self._check_use(decisions, before)
 
-    def _sizes(self, job: Job) -> Counter[int]:
+    def _sizes(self, job: Gang) -> Counter[int]:
         """How many agents of each size there are for a job."""
         return Counter(node.slots for node in self.nodes.values() if node.open and node.id not in job.avoid)
 
@@ -231,16 +231,16 @@ def test_the_first_that_waits_is_not_delayed_by_those_behind_it(
     agents: list[int], filling: list[int], large: int, behind: list[int], ends: object, fitting: Fitting
 ) -> None:
     """Those behind it never end and keep coming: it starts all the same when those before it have ended."""
-    scheduler = Scheduler(Policy(fitting=fitting))
+    scheduler = Scheduler(SchedulingPolicy(fitting=fitting))
     for number, slots in enumerate(agents):
-        scheduler.set_node(Node(f"n{number}", slots))
+        scheduler.set_node(AgentNode(f"n{number}", slots))
     for number, slots in enumerate(filling):
-        scheduler.submit(Job(f"before{number}", slots, number, priority=1))
+        scheduler.submit(Gang(f"before{number}", slots, number, priority=1))
         scheduler.decide()
     for name in scheduler.waiting():
         scheduler.release(name)
     before = [f"before{number}" for number in range(len(filling)) if scheduler.placement(f"before{number}")]
-    scheduler.submit(Job("first", large, 1000))
+    scheduler.submit(Gang("first", large, 1000))
     scheduler.decide()
     if scheduler.placement("first") or scheduler.why("first") is Why.TOO_LARGE:
         return
@@ -249,7 +249,7 @@ def test_the_first_that_waits_is_not_delayed_by_those_behind_it(
     for name in before:
         for number, slots in [next(more, (None, 0)), next(more, (None, 0))]:
             if number is not None:
-                scheduler.submit(Job(f"behind{number}", slots, 2000 + number))
+                scheduler.submit(Gang(f"behind{number}", slots, 2000 + number))
         scheduler.decide()
         scheduler.release(name)
         scheduler.decide()

@@ -20,7 +20,7 @@ from tests.runtime.waiting import has_ended
 from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, SlotType, Transient
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.local import LocalDispatcher
-from trainmaster.dispatchers.local.job import LocalJob, Sight
+from trainmaster.dispatchers.local.local_job import LocalJob, LocalJobStatus
 from trainmaster.dispatchers.local.processes import Process
 
 LEAVES_A_CHILD = """
@@ -138,7 +138,7 @@ def test_a_job_is_not_seen_while_it_is_removed(bench: Bench, monkeypatch: pytest
     bench.ended(ref)
     look = LocalJob.look
 
-    def look_too_late(job: LocalJob) -> Sight:
+    def look_too_late(job: LocalJob) -> LocalJobStatus:
         monkeypatch.setattr(LocalJob, "look", look)
         bench.dispatcher.forget(job.token)
         return look(job)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainmaster.dispatchers.pbs.commands import (
-    Programs,
-    Submission,
+    PbsPrograms,
+    QsubRequest,
     cancel,
     ended,
     ended_since,
@@ -16,11 +16,11 @@ from trainmaster.dispatchers.pbs.commands import (
 )
 from trainmaster.dispatchers.pbs.formats import Format
 
-PROGRAMS = Programs(qsub="/opt/pbs/bin/qsub")
+PROGRAMS = PbsPrograms(qsub="/opt/pbs/bin/qsub")
 
 
-def submission(**more: object) -> Submission:
-    return Submission(
+def submission(**more: object) -> QsubRequest:
+    return QsubRequest(
         token="det-1",
         queue="gpu",
         select="2:ncpus=1:ngpus=4:mpiprocs=1",

@@ -19,7 +19,7 @@ from trainmaster.dispatchers.conformance import DispatcherConformance, Faults
 
 @pytest.mark.pbs
 class TestPbs(DispatcherConformance):
-    patience = 180.0  # a scheduler may look at its queue only every minute
+    retries = 180.0  # a scheduler may look at its queue only every minute
 
     @pytest.fixture(autouse=True)
     def _in_the_sites_queue(self, pbs_site: PbsSite, setup: Setup) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from tests.dispatchers.pbs.recorded import outcome
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
+from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.pbs.failures import WORDS, no_history, submit_failure
-from trainmaster.dispatchers.shell import Outcome
 
 
-def said(stderr: str, status: int = 1, program: str = "qsub", **more: bool) -> Outcome:
-    return Outcome((program,), status, "", stderr, 1.0, **more)
+def said(stderr: str, status: int = 1, program: str = "qsub", **more: bool) -> CommandResult:
+    return CommandResult((program,), status, "", stderr, 1.0, **more)
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dispatchers.pbs.recorded import MARK, recorded
-from trainmaster.dispatchers.pbs.formats import Format, Record, by_name, dsv, json_records, read, text
+from trainmaster.dispatchers.pbs.formats import Format, PrintedRecord, by_name, dsv, json_records, read, text
 
 FORMS = (Format.DSV, Format.JSON, Format.TEXT)
 
 
-def live(form: Format) -> list[Record]:
+def live(form: Format) -> list[PrintedRecord]:
     records, _ = read(form, recorded(f"live-{form.value}.out"), MARK)
     return records
 

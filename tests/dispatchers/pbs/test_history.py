@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
-from trainmaster.dispatchers.pbs.parse import Job
+from trainmaster.dispatchers.pbs.parse import PbsJob
 
 
-def ended(number: int, name: str) -> Job:
-    return Job(f"{number}.s", name, "alice", "F", "workq", exit_status=0)
+def ended(number: int, name: str) -> PbsJob:
+    return PbsJob(f"{number}.s", name, "alice", "F", "workq", exit_status=0)
 
 
 def test_each_is_asked_for_once_and_only_ours_are_kept() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.dispatchers.pbs.recorded import MARK, recorded
-from trainmaster.dispatchers.pbs.formats import Record, dsv
-from trainmaster.dispatchers.pbs.parse import Job, duration, hosts, job, moment, short_id, size, submitted_id
+from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv
+from trainmaster.dispatchers.pbs.parse import PbsJob, duration, hosts, job, moment, short_id, size, submitted_id
 
 
-def jobs() -> dict[str, Job]:
+def jobs() -> dict[str, PbsJob]:
     records, _ = dsv(recorded("live-dsv.out"), MARK)
     found = (job(record, "ngpus") for record in records)
     return {one.name: one for one in found if one is not None}
@@ -39,7 +39,7 @@ def test_an_array_is_known_as_one() -> None:
 
 def test_how_often_pbs_took_a_job_back() -> None:
     def restarts(state: str, runs: int, *, rerunable: bool = True) -> int:
-        return Job("1.s", "det-x", "alice", state, "workq", run_count=runs, rerunable=rerunable).restarts
+        return PbsJob("1.s", "det-x", "alice", state, "workq", run_count=runs, rerunable=rerunable).restarts
 
     assert [restarts("Q", 0), restarts("R", 1), restarts("F", 1)] == [0, 0, 0]
     assert [restarts("Q", 1), restarts("H", 21), restarts("R", 3)] == [1, 21, 2]
@@ -54,8 +54,8 @@ def test_a_job_that_pbs_tried_to_start_in_vain_was_not_taken_back() -> None:
 
 
 def test_a_record_that_is_no_job_is_none() -> None:
-    assert job(Record("workq", {"job_state": "R"}), "ngpus") is None
-    assert job(Record("1.server", {"Job_Name": "x"}), "ngpus") is None
+    assert job(PrintedRecord("workq", {"job_state": "R"}), "ngpus") is None
+    assert job(PrintedRecord("1.server", {"Job_Name": "x"}), "ngpus") is None
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ import pytest
 
 from tests.dispatchers.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
-from trainmaster.dispatchers.pbs.config import PbsOptions, Place
-from trainmaster.dispatchers.pbs.formats import Record, dsv, json_records
+from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
+from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv, json_records
 from trainmaster.dispatchers.pbs.queues import Queue, queues
-from trainmaster.dispatchers.pbs.resources import Request
+from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
 OPTIONS = PbsOptions(container_run_type="none")
 
 
-def node(name: str, state: str = "free", **more: str) -> Record:
+def node(name: str, state: str = "free", **more: str) -> PrintedRecord:
     attributes = {
         "state": state,
         "resources_available.host": name,
@@ -25,16 +25,18 @@ def node(name: str, state: str = "free", **more: str) -> Record:
         "resources_assigned.ncpus": "3",
         "resources_assigned.ngpus": "1",
     }
-    return Record(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
+    return PrintedRecord(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
 
 
-def queue(name: str = "workq", **more: str) -> Record:
+def queue(name: str = "workq", **more: str) -> PrintedRecord:
     attributes = {"queue_type": "Execution", "enabled": "True", "started": "True"}
-    return Record(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
+    return PrintedRecord(name, attributes | {key.replace("__", "."): value for key, value in more.items()})
 
 
-def made(*nodes: Record, options: PbsOptions = OPTIONS, server: dict[str, str] | None = None, **more: str) -> Queue:
-    found = queues([queue(**more)], list(nodes), Record("s", server or {}), options)
+def made(
+    *nodes: PrintedRecord, options: PbsOptions = OPTIONS, server: dict[str, str] | None = None, **more: str
+) -> Queue:
+    found = queues([queue(**more)], list(nodes), PrintedRecord("s", server or {}), options)
     return found["workq"]
 
 
@@ -137,14 +139,14 @@ def spec(**more: Any) -> JobSpec:
 @pytest.mark.parametrize(
     ("slots", "request_", "walltime", "words"),
     [
-        (8, Request(1, gpus=8), None, "no node with 8 GPUs; its largest has 4"),
-        (12, Request(3, gpus=4), None, "needs 3 nodes, and pool workq has 2"),
-        (12, Request(3, gpus=4), None, "asks for 12 slots, and pool workq has 8 in all"),
-        (4, Request(1, gpus=4), 7200, "7200 s (-l walltime), and pool workq allows 3600 s"),
-        (4, Request(1, gpus=4), None, "4 of ngpus, and queue workq allows 2 at most"),
+        (8, ChunkRequest(1, gpus=8), None, "no node with 8 GPUs; its largest has 4"),
+        (12, ChunkRequest(3, gpus=4), None, "needs 3 nodes, and pool workq has 2"),
+        (12, ChunkRequest(3, gpus=4), None, "asks for 12 slots, and pool workq has 8 in all"),
+        (4, ChunkRequest(1, gpus=4), 7200, "7200 s (-l walltime), and pool workq allows 3600 s"),
+        (4, ChunkRequest(1, gpus=4), None, "4 of ngpus, and queue workq allows 2 at most"),
     ],
 )
-def test_what_can_never_run(slots: int, request_: Request, walltime: int | None, words: str) -> None:
+def test_what_can_never_run(slots: int, request_: ChunkRequest, walltime: int | None, words: str) -> None:
     one = made(node("a"), node("b"), resources_max__walltime="01:00:00", resources_max__ngpus="2")
     complaints = one.complaints(spec(slots=slots), request_, walltime, OPTIONS)
     assert any(words in sentence for sentence in complaints), complaints
@@ -152,25 +154,25 @@ def test_what_can_never_run(slots: int, request_: Request, walltime: int | None,
 
 def test_nodes_that_are_down_are_not_held_against_a_job() -> None:
     one = made(node("a"), node("b", "down"))
-    assert one.complaints(spec(slots=4), Request(2, gpus=2), None, OPTIONS) == []
-    assert one.complaints(spec(slots=8), Request(2, gpus=4), None, OPTIONS) == []
-    free = PbsOptions(place=Place.FREE)
-    assert one.complaints(spec(slots=8), Request(8, gpus=1), None, free) == []
-    untold = PbsOptions(place=Place.FREE, slot_type=SlotType.CUDA, gres_supported=False)
+    assert one.complaints(spec(slots=4), ChunkRequest(2, gpus=2), None, OPTIONS) == []
+    assert one.complaints(spec(slots=8), ChunkRequest(2, gpus=4), None, OPTIONS) == []
+    free = PbsOptions(place=NodePlacement.FREE)
+    assert one.complaints(spec(slots=8), ChunkRequest(8, gpus=1), None, free) == []
+    untold = PbsOptions(place=NodePlacement.FREE, slot_type=SlotType.CUDA, gres_supported=False)
     bare = node("a", resources_available__ngpus="0", resources_assigned__ngpus="0")
-    assert made(bare, options=untold).complaints(spec(slots=4), Request(4), None, untold) == []
+    assert made(bare, options=untold).complaints(spec(slots=4), ChunkRequest(4), None, untold) == []
     large = node("large", "offline", resources_available__ngpus="8")
-    assert made(node("a"), large).complaints(spec(slots=8), Request(1, gpus=8), None, OPTIONS) == []
+    assert made(node("a"), large).complaints(spec(slots=8), ChunkRequest(1, gpus=8), None, OPTIONS) == []
     assert made(large).pool(OPTIONS).slots_per_node == 8
 
 
 def test_nodes_may_share_a_host_where_the_administrator_says_so() -> None:
-    free = PbsOptions(place=Place.FREE)
-    assert made(node("a")).complaints(spec(slots=4), Request(2, gpus=2), None, free) == []
-    assert made(node("a")).complaints(spec(slots=4), Request(2, gpus=2), None, OPTIONS)
+    free = PbsOptions(place=NodePlacement.FREE)
+    assert made(node("a")).complaints(spec(slots=4), ChunkRequest(2, gpus=2), None, free) == []
+    assert made(node("a")).complaints(spec(slots=4), ChunkRequest(2, gpus=2), None, OPTIONS)
 
 
 def test_a_queue_that_only_takes_routed_jobs() -> None:
     one = made(node("a"), from_route_only="True")
     assert not one.pool(OPTIONS).up
-    assert "from_route_only" in one.complaints(spec(slots=1), Request(1, gpus=1), None, OPTIONS)[0]
+    assert "from_route_only" in one.complaints(spec(slots=1), ChunkRequest(1, gpus=1), None, OPTIONS)[0]

@@ -91,10 +91,10 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def wait_for(condition: Callable[[], object], what: str, patience: float = 60.0) -> None:
-    deadline = time.monotonic() + patience
+def wait_for(condition: Callable[[], object], what: str, retries: float = 60.0) -> None:
+    deadline = time.monotonic() + retries
     while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {patience:g} s"
+        assert time.monotonic() < deadline, f"{what}: not within {retries:g} s"
         time.sleep(0.02)
 
 

@@ -10,13 +10,13 @@ from tests.dispatchers.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.pbs.endings import in_words
 from trainmaster.dispatchers.pbs.formats import dsv, json_records
-from trainmaster.dispatchers.pbs.parse import Job, job
+from trainmaster.dispatchers.pbs.parse import PbsJob, job
 from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import Exit, map_state
+from trainmaster.dispatchers.pbs.states import PbsExit, map_state
 
 
-def a_job(state: str, **more: object) -> Job:
-    return Job("1.s", "det-x", "alice", state, "workq", **more)  # type: ignore[arg-type]
+def a_job(state: str, **more: object) -> PbsJob:
+    return PbsJob("1.s", "det-x", "alice", state, "workq", **more)  # type: ignore[arg-type]
 
 
 def test_what_became_of_real_jobs() -> None:
@@ -64,29 +64,29 @@ def test_a_job_that_is_handed_to_its_node_is_starting() -> None:
 @pytest.mark.parametrize(
     ("status", "state", "exit", "words"),
     [
-        (0, JobState.COMPLETED, Exit(code=0), "status 0"),
-        (3, JobState.FAILED, Exit(code=3), "status 3"),
-        (127, JobState.FAILED, Exit(code=127), "not found"),
-        (143, JobState.FAILED, Exit(code=143), "status 143"),
-        (265, JobState.FAILED, Exit(signal=9), "SIGKILL"),
-        (271, JobState.FAILED, Exit(signal=15), "SIGTERM"),
-        (-1, JobState.INFRASTRUCTURE, Exit(), "could not start"),
-        (-4, JobState.INFRASTRUCTURE, Exit(), "restarted"),
-        (-10, JobState.INFRASTRUCTURE, Exit(), "user is not known"),
-        (-25, JobState.FAILED, Exit(), "CPUs"),
-        (-26, JobState.OUT_OF_MEMORY, Exit(), "memory"),
-        (-27, JobState.OUT_OF_MEMORY, Exit(), "memory"),
-        (-28, JobState.WALLTIME, Exit(), "cput"),
-        (-29, JobState.WALLTIME, Exit(), "time limit"),
-        (-30, JobState.INFRASTRUCTURE, Exit(), "brought together"),
-        (-99, JobState.INFRASTRUCTURE, Exit(), "-99"),
-        (None, JobState.INFRASTRUCTURE, Exit(), "gave the job up"),
+        (0, JobState.COMPLETED, PbsExit(code=0), "status 0"),
+        (3, JobState.FAILED, PbsExit(code=3), "status 3"),
+        (127, JobState.FAILED, PbsExit(code=127), "not found"),
+        (143, JobState.FAILED, PbsExit(code=143), "status 143"),
+        (265, JobState.FAILED, PbsExit(signal=9), "SIGKILL"),
+        (271, JobState.FAILED, PbsExit(signal=15), "SIGTERM"),
+        (-1, JobState.INFRASTRUCTURE, PbsExit(), "could not start"),
+        (-4, JobState.INFRASTRUCTURE, PbsExit(), "restarted"),
+        (-10, JobState.INFRASTRUCTURE, PbsExit(), "user is not known"),
+        (-25, JobState.FAILED, PbsExit(), "CPUs"),
+        (-26, JobState.OUT_OF_MEMORY, PbsExit(), "memory"),
+        (-27, JobState.OUT_OF_MEMORY, PbsExit(), "memory"),
+        (-28, JobState.WALLTIME, PbsExit(), "cput"),
+        (-29, JobState.WALLTIME, PbsExit(), "time limit"),
+        (-30, JobState.INFRASTRUCTURE, PbsExit(), "brought together"),
+        (-99, JobState.INFRASTRUCTURE, PbsExit(), "-99"),
+        (None, JobState.INFRASTRUCTURE, PbsExit(), "gave the job up"),
     ],
 )
-def test_exit_statuses(status: int | None, state: JobState, exit: Exit, words: str) -> None:
+def test_exit_statuses(status: int | None, state: JobState, exit: PbsExit, words: str) -> None:
     ended = a_job("F", exit_status=status, substate=92, nodes=("n1",))
     assert map_state(ended) is state
-    assert Exit.of(status) == exit
+    assert PbsExit.of(status) == exit
     assert words in in_words(state, ended)
 
 

@@ -18,7 +18,7 @@ from tests.dispatchers.slurm.recorded import MARK
 from trainmaster.dispatchers.slurm import commands
 
 OWNER = "tmalice"
-PROGRAMS = commands.Programs()
+PROGRAMS = commands.SlurmPrograms()
 QUERY = {"SLURM_TIME_FORMAT": "%s"}
 WAITS = "sleep 300"
 # Name of the job -> its options and its script.

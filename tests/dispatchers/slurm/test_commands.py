@@ -11,11 +11,11 @@ from trainmaster.dispatchers.slurm import SlurmDispatcher, commands
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 
-PROGRAMS = commands.Programs(sbatch="/opt/slurm/bin/sbatch")
+PROGRAMS = commands.SlurmPrograms(sbatch="/opt/slurm/bin/sbatch")
 
 
 def test_the_words_of_a_submit() -> None:
-    job = commands.Submission(
+    job = commands.SbatchRequest(
         token="det-1",
         partition="gpu",
         folder=Path("/jobs/100%/det-1"),

@@ -6,13 +6,13 @@ import pytest
 
 from tests.dispatchers.slurm.recorded import recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
 
 
-def outcome(stderr: str, code: int = 1, **more: bool) -> Outcome:
-    return Outcome(("/usr/bin/sbatch",), code, "", stderr, 1.0, **more)
+def outcome(stderr: str, code: int = 1, **more: bool) -> CommandResult:
+    return CommandResult(("/usr/bin/sbatch",), code, "", stderr, 1.0, **more)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tests.cluster.cluster import Cluster
 from tests.dispatchers.access.conftest import ssh_server, sshd
 from tests.dispatchers.access.sshd import Sshd
 from tests.dispatchers.bench import Bench, wait
-from trainmaster.dispatchers.access import talk
+from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.base import Ambiguous, JobState, Setup, Unreachable
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs
 
@@ -147,7 +147,7 @@ def test_a_server_that_freezes_before_a_submit_has_taken_nothing(
     bench.dispatcher.pools()
     spec = bench.spec(programs.ENDS_WELL)
     with monkeypatch.context() as patch, sshd.frozen():
-        patch.setattr(talk, "START", 2.0)
+        patch.setattr(helper_client, "START", 2.0)
         with pytest.raises(Unreachable):
             bench.dispatcher.submit(spec)
     assert bench.seen(spec.token) == []

@@ -14,7 +14,7 @@ from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.partitions import partitions
-from trainmaster.dispatchers.slurm.states import Exit
+from trainmaster.dispatchers.slurm.states import SlurmExit
 
 
 def by_name(text: str) -> dict[str, parse.QueueLine]:
@@ -32,13 +32,13 @@ def test_squeue_of_a_real_cluster() -> None:
     jobs = by_name(recorded("squeue.out"))
     assert len(jobs) == 15
     done = jobs["rec-done"]
-    assert (done.job_id, done.state, done.exit, done.nodes) == ("130", "COMPLETED", Exit(0), ("n1",))
+    assert (done.job_id, done.state, done.exit, done.nodes) == ("130", "COMPLETED", SlurmExit(0), ("n1",))
     assert (done.submitted_at, done.started_at, done.ends_at) == (1795242767, 1795242768, 1795242768)
-    assert jobs["rec-status"].exit == Exit(code=3)
-    assert jobs["rec-killed"].exit == Exit(signal=9)
-    assert jobs["rec-launch"].exit == Exit(signal=53)
-    assert jobs["rec-oom"].exit == Exit(signal=125)
-    assert (jobs["rec-oom-in-step"].exit, jobs["rec-oom-in-step"].derived) == (Exit(code=1), Exit(signal=125))
+    assert jobs["rec-status"].exit == SlurmExit(code=3)
+    assert jobs["rec-killed"].exit == SlurmExit(signal=9)
+    assert jobs["rec-launch"].exit == SlurmExit(signal=53)
+    assert jobs["rec-oom"].exit == SlurmExit(signal=125)
+    assert (jobs["rec-oom-in-step"].exit, jobs["rec-oom-in-step"].derived) == (SlurmExit(code=1), SlurmExit(signal=125))
     assert jobs["rec-running"].nodes == ("n2", "n3")
     assert jobs["rec-too-many-nodes"].reason == "PartitionNodeLimit"
     assert jobs["rec-held"].started_at is None

@@ -9,7 +9,7 @@ import pytest
 
 from trainmaster.dispatchers.base import Capabilities, Setup
 from trainmaster.dispatchers.slurm import SlurmDispatcher
-from trainmaster.dispatchers.slurm.commands import Programs
+from trainmaster.dispatchers.slurm.commands import SlurmPrograms
 
 USUAL = {
     "AccountingStorageType": "accounting_storage/slurmdbd",
@@ -24,7 +24,7 @@ def probe(
 ) -> Capabilities:
     printed = "".join(f"{key:23} = {value}\n" for key, value in {**USUAL, **config}.items())
     said = {"sbatch": f"slurm-wlm {version}\n", "scontrol": f"Configuration data as of 2026-11-21T00:00:00\n{printed}"}
-    commands = dict.fromkeys(Programs.__annotations__, "/bin/false")
+    commands = dict.fromkeys(SlurmPrograms.__annotations__, "/bin/false")
     for name, text in said.items():
         (folder / f"{name}.out").write_text(text)
         (folder / name).write_text(f"#!/bin/sh\ncat '{folder}/{name}.out'\n")

@@ -20,7 +20,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.dispatchers.bench import Bench, wait
-from trainmaster.dispatchers.access.ways import make_access
+from trainmaster.dispatchers.access.access import make_access
 from trainmaster.dispatchers.base import ExternalJob, JobState, Observation, Setup, Unreachable
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher

@@ -6,12 +6,12 @@ import pytest
 
 from tests.dispatchers.slurm.recorded import MARK, RELEASES, recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, Rejected, Unreachable
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
 from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import Exit, map_state
+from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
 
 NEWER = RELEASES[1:]
 IMPOSSIBLE = {
@@ -49,8 +49,8 @@ def test_jobs(release: str) -> None:
         "odd\nname\x1f|x": (JobState.HELD, "JobHeldUser"),
     }
     assert said == expected
-    assert jobs["rec-status"].exit == Exit(code=3)
-    assert jobs["rec-launch"].exit == Exit(signal=53)
+    assert jobs["rec-status"].exit == SlurmExit(code=3)
+    assert jobs["rec-launch"].exit == SlurmExit(signal=53)
     assert (jobs["rec-requeued"].restarts, jobs["rec-requeue-held"].restarts, jobs["rec-running"].restarts) == (1, 1, 0)
     assert explain_reason(jobs["rec-too-many-nodes"].reason).never
     running = jobs["rec-running"]
@@ -93,8 +93,8 @@ def test_what_the_controller_remembers(release: str) -> None:
         "RaisedSignal:53(Real-time_signal_19)",
         "0:53",
     )
-    state = map_state(job["JobState"], exit=Exit.parse(job["ExitCode"]))
-    assert "could not start the job's script" in in_words(state, job["JobState"], exit=Exit.parse(job["ExitCode"]))
+    state = map_state(job["JobState"], exit=SlurmExit.parse(job["ExitCode"]))
+    assert "could not start the job's script" in in_words(state, job["JobState"], exit=SlurmExit.parse(job["ExitCode"]))
     cancelled = parse.key_values(recorded("job-cancelled.out", release))
     assert (cancelled["JobState"], cancelled["JobName"]) == ("CANCELLED", "rec-cancelled")
     config = parse.configuration(recorded("config.out", release))
@@ -133,8 +133,8 @@ def test_a_controller_that_is_away(release: str, name: str) -> None:
     )
 
 
-def outcome(program: str, stderr: str) -> Outcome:
-    return Outcome((f"/usr/bin/{program}",), 1, "", stderr, 1.0)
+def outcome(program: str, stderr: str) -> CommandResult:
+    return CommandResult((f"/usr/bin/{program}",), 1, "", stderr, 1.0)
 
 
 def test_gpus_in_two_dialects_at_once_are_refused_from_26_05_on() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.slurm.resources import GpuDialect, Request, merge_gres, plan, sbatch_words
+from trainmaster.dispatchers.slurm.resources import GpuDialect, NodeRequest, merge_gres, plan, sbatch_words
 
 CPU, CUDA = SlotType.CPU, SlotType.CUDA
 TRES, GRES, NONE = GpuDialect.TRES, GpuDialect.GRES, GpuDialect.NONE
@@ -57,7 +57,7 @@ def test_no_gpu_is_reserved_that_was_not_asked_for(
 
 
 def test_no_slots_is_one_core() -> None:
-    assert plan(0, CUDA, TRES) == Request(nodes=1, cores_each=1)
+    assert plan(0, CUDA, TRES) == NodeRequest(nodes=1, cores_each=1)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_known_node_size_gives_an_even_compact_spread(slots: int, size: int, n
 
 SPREAD = plan(4, CUDA, TRES)
 EIGHT_CPUS = plan(8, CPU, TRES, slots_per_node=4)
-FOUR_ON_TWO = Request(nodes=2, gpus_total=4, slots_each=2)
+FOUR_ON_TWO = NodeRequest(nodes=2, gpus_total=4, slots_each=2)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ FOUR_ON_TWO = Request(nodes=2, gpus_total=4, slots_each=2)
     ],
 )
 def test_the_three_dialects(
-    request_: Request, kind: SlotType, dialect: GpuDialect, gpu_type: str | None, words: str
+    request_: NodeRequest, kind: SlotType, dialect: GpuDialect, gpu_type: str | None, words: str
 ) -> None:
     assert sbatch_words(request_, kind, dialect, gpu_type) == words.split()
 

@@ -8,7 +8,7 @@ from tests.dispatchers.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
-from trainmaster.dispatchers.slurm.states import Exit, map_state
+from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
 
 WORDS = {
     JobState.QUEUED: "PENDING PD REQUEUED RQ REQUEUE_FED RF EXPEDITING",
@@ -55,30 +55,30 @@ def test_a_pending_job_that_a_person_holds() -> None:
 
 
 def test_failed_is_not_always_the_users_fault() -> None:
-    assert map_state("FAILED", exit=Exit(signal=53)) is JobState.INFRASTRUCTURE
-    assert map_state("FAILED", exit=Exit(signal=9), reason="JobLaunchFailure") is JobState.FAILED
-    assert map_state("FAILED", exit=Exit(code=1), derived=Exit(signal=125)) is JobState.OUT_OF_MEMORY
-    assert map_state("COMPLETED", exit=Exit(), derived=Exit(signal=125)) is JobState.COMPLETED
+    assert map_state("FAILED", exit=SlurmExit(signal=53)) is JobState.INFRASTRUCTURE
+    assert map_state("FAILED", exit=SlurmExit(signal=9), reason="JobLaunchFailure") is JobState.FAILED
+    assert map_state("FAILED", exit=SlurmExit(code=1), derived=SlurmExit(signal=125)) is JobState.OUT_OF_MEMORY
+    assert map_state("COMPLETED", exit=SlurmExit(), derived=SlurmExit(signal=125)) is JobState.COMPLETED
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("0", Exit(0)),
-        ("768", Exit(code=3)),
-        ("11264", Exit(code=44)),
-        ("9", Exit(signal=9)),
-        ("253", Exit(signal=125)),
-        ("4021", Exit(signal=53)),
-        ("3:0", Exit(code=3)),
-        ("0:15", Exit(signal=15)),
-        ("300:0", Exit(code=44)),
+        ("0", SlurmExit(0)),
+        ("768", SlurmExit(code=3)),
+        ("11264", SlurmExit(code=44)),
+        ("9", SlurmExit(signal=9)),
+        ("253", SlurmExit(signal=125)),
+        ("4021", SlurmExit(signal=53)),
+        ("3:0", SlurmExit(code=3)),
+        ("0:15", SlurmExit(signal=15)),
+        ("300:0", SlurmExit(code=44)),
         ("", None),
         ("N/A", None),
     ],
 )
-def test_exit_statuses(text: str, found: Exit | None) -> None:
-    assert Exit.parse(text) == found
+def test_exit_statuses(text: str, found: SlurmExit | None) -> None:
+    assert SlurmExit.parse(text) == found
 
 
 def test_the_words_of_recorded_jobs() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.master.lifecycle.breaker import FIRST_REST, LONGEST_REST, MEMORY, THRESHOLD, Failure, rest
+from trainmaster.master.lifecycle.breaker import FIRST_PAUSE, LONGEST_PAUSE, MEMORY, THRESHOLD, Failure, pool_pause
 
 NOW = 1_000_000.0
 
@@ -13,37 +13,37 @@ def failures(count: int, last: float = NOW - 1, group: int = 1) -> list[Failure]
 
 
 def test_a_few_failures_are_life() -> None:
-    assert rest(failures(THRESHOLD - 1), 0.0, NOW) is None
+    assert pool_pause(failures(THRESHOLD - 1), 0.0, NOW) is None
 
 
 def test_as_many_as_the_threshold_make_the_pool_rest() -> None:
-    found = rest(failures(THRESHOLD), 0.0, NOW)
+    found = pool_pause(failures(THRESHOLD), 0.0, NOW)
     assert found is not None
-    assert (found.failures, found.until, found.why) == (THRESHOLD, NOW - 1 + FIRST_REST, "failure 0")
+    assert (found.failures, found.until, found.why) == (THRESHOLD, NOW - 1 + FIRST_PAUSE, "failure 0")
     assert found.text == f"the cluster could not start the last {THRESHOLD} jobs there (failure 0)"
 
 
 def test_every_further_failure_doubles_the_rest_up_to_a_limit() -> None:
-    rests = [rest(failures(THRESHOLD + more), 0.0, NOW) for more in range(12)]
+    rests = [pool_pause(failures(THRESHOLD + more), 0.0, NOW) for more in range(12)]
     lengths = [one.until - (NOW - 1) for one in rests if one]
     assert lengths[:4] == [60.0, 120.0, 240.0, 480.0]
-    assert max(lengths) == LONGEST_REST
+    assert max(lengths) == LONGEST_PAUSE
     assert len(lengths) == 12
 
 
 @given(st.integers(0, 30), st.floats(0, 40))
 def test_a_job_that_starts_closes_the_matter(count: int, ago: float) -> None:
     """Only failures after it count."""
-    found = rest(failures(count), NOW - 1 - ago, NOW)
+    found = pool_pause(failures(count), NOW - 1 - ago, NOW)
     after = sum(1 for i in range(count) if NOW - 1 - i > NOW - 1 - ago)
     assert (found is not None) == (after >= THRESHOLD)
 
 
 def test_old_failures_are_forgotten() -> None:
-    assert rest(failures(THRESHOLD, NOW - MEMORY - 10), 0.0, NOW) is None
+    assert pool_pause(failures(THRESHOLD, NOW - MEMORY - 10), 0.0, NOW) is None
 
 
 def test_whose_jobs_failed_is_known() -> None:
-    found = rest([*failures(3, group=1), *failures(3, NOW - 9, group=2)], 0.0, NOW)
+    found = pool_pause([*failures(3, group=1), *failures(3, NOW - 9, group=2)], 0.0, NOW)
     assert found is not None
     assert found.groups == {1, 2}

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, select, text
 
 from trainmaster.master.db.tables import Allocation, Experiment, Job, Task, Trial, task_logs
-from trainmaster.master.services import bootstrap
+from trainmaster.master.services.access import bootstrap
 from trainmaster.master.services.store import Store
 
 CLUSTER = "hpc"
@@ -73,7 +73,7 @@ class Attempts:
         return name
 
     def row(self, name: str) -> Allocation:
-        with self.store.reading() as session:
+        with self.store.autocommit() as session:
             return session.get_one(Allocation, name)
 
     def change(self, name: str, **facts: Any) -> None:
@@ -83,13 +83,13 @@ class Attempts:
                 setattr(row, key, value)
 
     def log(self, name: str) -> list[str]:
-        with self.store.reading() as session:
+        with self.store.autocommit() as session:
             query = select(task_logs.c.log).where(task_logs.c.task_id == name).order_by(task_logs.c.id)
             return list(session.scalars(query))
 
 
 def waits(store: Store) -> bool:
     """Whether somebody waits for a row that somebody else has locked."""
-    with store.reading() as session:  # one look each: within a transaction the answer would stay the same
+    with store.autocommit() as session:  # one look each: within a transaction the answer would stay the same
         query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')")
         return bool(session.execute(query).scalar_one())

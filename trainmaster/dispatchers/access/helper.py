@@ -18,7 +18,7 @@ is allowed that is not named), `storage_roots` (the same for checkpoints), `prog
 caller nor the job: no path is followed through a link below a job root, every file must be the user's own and of
 bounded size, and no shell is involved.
 
-Python 3.8 and its standard library only; one file once `talk.own_source` has put `trees.py` in the place of its import.
+Python 3.8 and its standard library only; one file once `helper_client.own_source` has put `trees.py` in the place of its import.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Failed(Exception):
 # -- who may do what ---------------------------------------------------------------------------------------------------
 
 
-class Policy(NamedTuple):
+class HelperPolicy(NamedTuple):
     """What root allows. Without one (`job_roots` None) the caller is the account itself, logged in over SSH."""
 
     job_roots: Optional[Sequence[str]] = None
@@ -98,7 +98,7 @@ KINDS = dict(
 )
 
 
-def read_policy(path: str = POLICY) -> Policy:
+def read_policy(path: str = POLICY) -> HelperPolicy:
     """The policy file. Raises Failed when anybody but root could have written it."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def read_policy(path: str = POLICY) -> Policy:
             for name, value in found.items():
                 if not isinstance(value, KINDS[name]) or not all(isinstance(item, str) for item in _items(value)):
                     raise ValueError("%s must be of another kind than %r" % (name, value))
-            return Policy(**found)
+            return HelperPolicy(**found)
     except OSError as error:
         raise Failed("%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)) from None
     except (ValueError, TypeError, KeyError) as error:
@@ -120,7 +120,7 @@ def _items(value: Any) -> Iterator[Any]:
     return iter([*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else ())
 
 
-def check_account(policy: Policy, wanted: Optional[str]) -> pwd.struct_passwd:
+def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_passwd:
     """The account that this process runs as. Raises Refused for root, system accounts and denied ones."""
     account = pwd.getpwuid(os.geteuid())
     if wanted is not None and wanted != account.pw_name:
@@ -242,7 +242,7 @@ def announce(root: str, url: str) -> int:
         os.close(folder)
 
 
-class Piece(NamedTuple):
+class StreamPart(NamedTuple):
     """Whole lines of a stream. Line number `line` of the file ends at byte `offset`, which is where they end. `more`:
     there are others behind them. `cut`: as much of the file as may be read has been."""
 
@@ -253,11 +253,11 @@ class Piece(NamedTuple):
     cut: bool
 
 
-class Left(NamedTuple):
+class JobRemains(NamedTuple):
     """What a job left: exit records by node rank, report streams by name, the end of its output (None: it has none)."""
 
     exits: Dict[int, bytes]
-    streams: Dict[str, Piece]
+    streams: Dict[str, StreamPart]
     output_tail: Optional[bytes]
 
 
@@ -270,10 +270,10 @@ def collect(
     allowed: Optional[Sequence[str]] = None,
     places: Optional[Places] = None,
     most: int = 1024**3,
-) -> Left:
+) -> JobRemains:
     """Read the job folder; empty when there is none. Of streams no more than PIECE bytes, from `places` on (others from
     their beginning; None: nothing), and nothing beyond the first `most` bytes of each. Raises Failed, OSError."""
-    left = Left({}, {}, None)
+    left = JobRemains({}, {}, None)
     try:
         job = _open_job(_open_root(root, allowed), token)
     except (FileNotFoundError, NotADirectoryError):
@@ -326,7 +326,7 @@ def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, st
         os.close(folder)
 
 
-def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[Piece]:
+def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[StreamPart]:
     """Whole lines behind line number `line`, as many as `room` bytes hold. One that is longer than PIECE is given as an
     empty one. None: there is no such file of the user's own."""
     file = _own_file(folder, name)
@@ -337,24 +337,24 @@ def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int)
         if offset < 0:
             offset = _ends(file, 0, line, size)
             if offset < 0:
-                return Piece(b"", line, -1, False, size == most)  # it has fewer lines
+                return StreamPart(b"", line, -1, False, size == most)  # it has fewer lines
         if offset > size:
-            return Piece(b"", line, offset, False, False)
+            return StreamPart(b"", line, offset, False, False)
         file.seek(offset)
         content = file.read(min(room, size - offset))
         end = content.rfind(b"\n") + 1
         if end:
             content = content[:end]
             offset += end
-            return Piece(content, line + content.count(b"\n"), offset, offset < size, False)
+            return StreamPart(content, line + content.count(b"\n"), offset, offset < size, False)
         if offset + len(content) >= size:
-            return Piece(b"", line, offset, False, size == most)  # the last one is not whole
+            return StreamPart(b"", line, offset, False, size == most)  # the last one is not whole
         if room < PIECE:
-            return Piece(b"", line, offset, True, False)
+            return StreamPart(b"", line, offset, True, False)
         beyond = _ends(file, offset + len(content), 1, size)
         if beyond < 0:
-            return Piece(b"", line, offset, False, size == most)
-        return Piece(b"\n", line + 1, beyond, beyond < size, False)
+            return StreamPart(b"", line, offset, False, size == most)
+        return StreamPart(b"\n", line + 1, beyond, beyond < size, False)
 
 
 def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
@@ -450,7 +450,7 @@ def _empty(folder: int, top: int, depth: int) -> None:
 # -- checkpoints -------------------------------------------------------------------------------------------------------
 
 
-def clear(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
+def clear(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
     """Remove what matches, by the rules of `trees`. Raises Refused for a folder that no storage root holds."""
     folder = str(request["folder"])
     allowed = policy.storage_roots if policy.job_roots is not None else ("/",)
@@ -471,7 +471,7 @@ def clear(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
 # -- the scheduler's commands ------------------------------------------------------------------------------------------
 
 
-def run(policy: Policy, account: pwd.struct_passwd, request: Mapping[str, Any]) -> Dict[str, Any]:
+def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, Any]) -> Dict[str, Any]:
     """Run one of the scheduler's commands, for `deadline` seconds at most."""
     argv = [str(word) for word in request["argv"]]
     given = {str(name): str(value) for name, value in request.get("environment", {}).items()}
@@ -506,7 +506,7 @@ def run(policy: Policy, account: pwd.struct_passwd, request: Mapping[str, Any]) 
     return {**answer, "stdout": pack(out[:MAX_OUTPUT]), "stderr": err[:MAX_RECORD].decode(errors="replace")}
 
 
-def _allowed_program(policy: Policy, argv: Sequence[str]) -> str:
+def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     if name not in PROGRAMS:
         raise Refused("%r is none of the scheduler's commands" % argv[0])
@@ -518,7 +518,7 @@ def _allowed_program(policy: Policy, argv: Sequence[str]) -> str:
     return program
 
 
-def _allowed_variables(policy: Policy, given: Mapping[str, str]) -> Dict[str, str]:
+def _allowed_variables(policy: HelperPolicy, given: Mapping[str, str]) -> Dict[str, str]:
     """The policy's own; of the caller's only those that say the same, because SLURM_CONF, for one, names plugins. A
     PATH may also name any of the system's folders: PBS's commands are found by one that ends with theirs."""
     for name, value in given.items():
@@ -545,7 +545,7 @@ def unpack(text: str, most: Optional[int] = None) -> bytes:
     return content
 
 
-def answer(policy: Policy, request: Mapping[str, Any]) -> Dict[str, Any]:
+def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
     """Do what is asked. Raises Refused, Failed, OSError."""
     account = check_account(policy, request.get("user"))
     verb, root, token = request["verb"], str(request.get("root", "")), str(request.get("token", ""))
@@ -608,7 +608,7 @@ def main() -> int:
             raise ValueError("mark must be 32 hexadecimal digits")
         mark = request["mark"]
         signal.alarm(int(float(request["deadline"])) + 5)
-        said = {"ok": answer(read_policy() if installed else Policy(), request)}
+        said = {"ok": answer(read_policy() if installed else HelperPolicy(), request)}
     except Refused as error:
         said = {"refused": str(error)}
     except Failed as error:

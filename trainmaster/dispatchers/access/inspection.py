@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 
 from trainmaster.dispatchers.access import helper
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
-from trainmaster.dispatchers.access.talk import FailedThere, Helper, RefusedThere
-from trainmaster.dispatchers.access.wires import Cut, NotStarted
+from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
+from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
 from trainmaster.dispatchers.base import Problem
-from trainmaster.dispatchers.shell import Runner
+from trainmaster.dispatchers.command_runner import Runner
 
 DEADLINE = 30.0  # seconds a question
 SHOW = "`trainmaster helper show` prints what belongs there."
@@ -24,7 +24,13 @@ class Inspection:
     """One look, as the account of the master on the cluster's side."""
 
     def __init__(
-        self, options: AccessOptions, root: Path, account: str, shell: Runner, there: Helper, installed: Helper
+        self,
+        options: AccessOptions,
+        root: Path,
+        account: str,
+        shell: Runner,
+        there: HelperClient,
+        installed: HelperClient,
     ) -> None:
         """`there`: our own helper; `installed`: the one that is installed, run as the account of the master."""
         self._options, self._root, self._account = options, root, account
@@ -38,7 +44,7 @@ class Inspection:
         paths = [str(self._root), helper.POLICY, *map(str, (program, *program.parents))]
         try:
             facts: Facts = self._there.ask("check", DEADLINE, paths=paths)["paths"]
-        except (NotStarted, Cut, RefusedThere, FailedThere) as error:
+        except (ProgramNotStarted, ConnectionLost, RefusedByHelper, FailedInHelper) as error:
             return [*found, Problem(f"The cluster's side cannot be looked at: {error}", "Mend this first.", fatal=True)]
         found += self._job_root(facts[str(self._root)])
         if self._options.impersonation is Impersonation.SUDO:
@@ -88,9 +94,9 @@ class Inspection:
     def _version(self) -> list[Problem]:
         try:
             self._program.ask("check", DEADLINE)
-        except RefusedThere:
+        except RefusedByHelper:
             pass  # the account of the master need not be one that jobs may run as
-        except (NotStarted, Cut, FailedThere) as error:
+        except (ProgramNotStarted, ConnectionLost, FailedInHelper) as error:
             text = str(error)
             return [Problem(f"{text[:1].upper()}{text[1:].rstrip('.')}.", SHOW, fatal=True)]
         return []

@@ -45,7 +45,7 @@ class Rules(NamedTuple):
     until: Optional[float] = None  # `time.monotonic()` when to stop
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One thing in a folder. `folder` is open while it is the current one."""
 
     path: str  # relative, with slashes
@@ -92,21 +92,21 @@ def sizes(path: str, rules: Rules) -> Dict[str, int]:
         os.close(folder)
 
 
-def is_folder(entry: Entry) -> bool:
+def is_folder(entry: TreeEntry) -> bool:
     return stat.S_ISDIR(entry.status.st_mode)
 
 
-def entries(folder: int, rules: Rules) -> Iterator[Entry]:
+def entries(folder: int, rules: Rules) -> Iterator[TreeEntry]:
     """All that is in an opened folder, each folder before what is in it. Raises Untouched, Unfinished, OSError."""
     budget = _Budget(rules)
 
-    def below(inner: int, path: str, depth: int) -> Iterator[Entry]:
+    def below(inner: int, path: str, depth: int) -> Iterator[TreeEntry]:
         for name in sorted(os.listdir(inner)):
             status = _status(name, inner)
             if status is None:
                 continue
             budget.spend()
-            entry = Entry(path + name, status, inner, name)
+            entry = TreeEntry(path + name, status, inner, name)
             yield entry
             if is_folder(entry):
                 deeper = _enter(name, inner, rules, depth)
@@ -118,7 +118,7 @@ def entries(folder: int, rules: Rules) -> Iterator[Entry]:
     return below(folder, "", 0)
 
 
-def open_file(entry: Entry, rules: Rules) -> int:
+def open_file(entry: TreeEntry, rules: Rules) -> int:
     """A descriptor of a plain file, which must be the account's own: a hard link is somebody else's. Raises Untouched,
     OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

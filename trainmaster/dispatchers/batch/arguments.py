@@ -11,7 +11,7 @@ class BadOption(ValueError):
 
 
 @dataclass(frozen=True)
-class Kind:
+class ArgumentKind:
     """What values an option takes: `pattern` must match in full; `words` says it to the user."""
 
     pattern: str

@@ -6,12 +6,12 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 
-from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef
 from trainmaster.dispatchers.batch.failures import FailureWords
 from trainmaster.dispatchers.batch.options import BatchOptions
-from trainmaster.dispatchers.pace import TokenBucket
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class BatchClient:
         self._words = words
         self._odd: set[str] = set()
 
-    def _submit(self, argv: list[str], token: str, user: str | None, stdin: str = "") -> Outcome:
+    def _submit(self, argv: list[str], token: str, user: str | None, stdin: str = "") -> CommandResult:
         """Run the submit command as `user` when its turn has come. Raises for the way to the command, not for what it
         said. An id that it printed is proof, even when the command was ended afterwards."""
         self._bucket.wait()
@@ -39,20 +39,20 @@ class BatchClient:
             raise error
         return outcome
 
-    def _run(self, argv: list[str], deadline: float | None = None) -> Outcome:
+    def _run(self, argv: list[str], deadline: float | None = None) -> CommandResult:
         """Raises for the way to the command, not for what the command said."""
         outcome = self._shell.run(argv, deadline=deadline or self._deadline)
         if error := outcome.way_failure():
             raise error
         return outcome
 
-    def _ask(self, argv: list[str]) -> Outcome:
+    def _ask(self, argv: list[str]) -> CommandResult:
         """Raises for what the command said too."""
         outcome = self._run(argv)
         self._check(outcome)
         return outcome
 
-    def _check(self, outcome: Outcome) -> None:
+    def _check(self, outcome: CommandResult) -> None:
         if error := self._words.query_failure(outcome):
             raise error
 

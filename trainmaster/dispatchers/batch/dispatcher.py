@@ -8,18 +8,18 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from trainmaster.containers import Bind, CannotStart, ContainerRuntime, Device, Start, UnknownRuntime
-from trainmaster.dispatchers.access.ways import Access, Folder
+from trainmaster.containers import Bind, CannotStart, ContainerRuntime, ContainerStart, Device, UnknownRuntime
+from trainmaster.dispatchers.access.access import Access, JobFolderAccess
 from trainmaster.dispatchers.base import (
     HeldFiles,
     JobSpec,
-    Place,
     Problem,
     Rejected,
     Remains,
     Setup,
     Signal,
     SlotType,
+    StreamPosition,
     sentence,
 )
 from trainmaster.dispatchers.batch.arguments import BadOption
@@ -68,7 +68,7 @@ class BatchDispatcher:
 
     def _complaints(self, spec: JobSpec) -> list[str]:
         """Why a job cannot run as its user or in its container, in whatever pool."""
-        found = [*filter(None, [self._access.objection(spec.user)])]
+        found = [*filter(None, [self._access.why_not(spec.user)])]
         try:
             runtime = self._options.container(spec.container.runtime)
             image = self._image(runtime, spec)
@@ -78,10 +78,10 @@ class BatchDispatcher:
             found.append(str(error))
         return found
 
-    def _admit(self, spec: JobSpec) -> Folder:
+    def _admit(self, spec: JobSpec) -> JobFolderAccess:
         """The folder of a job that may be submitted. Raises Rejected."""
         check_token(spec.token, self._prefix)
-        if objection := self._access.objection(spec.user):
+        if objection := self._access.why_not(spec.user):
             raise Rejected(objection, token=spec.token)
         return self._access.folder(spec.token, spec.user)
 
@@ -93,12 +93,12 @@ class BatchDispatcher:
         except (BadOption, CannotStart, ControlCharacter, UnknownRuntime) as error:
             raise Rejected(sentence(error), token=spec.token) from None
 
-    def _start_script(self, spec: JobSpec, folder: Folder) -> str:
+    def _start_script(self, spec: JobSpec, folder: JobFolderAccess) -> str:
         """start.sh, which starts what runs on one node. Raises CannotStart, UnknownRuntime, ControlCharacter."""
         libraries = self._options.gpu_libraries and spec.slots > 0
         runtime = self._options.container(spec.container.runtime)
         return runtime.start_script(
-            Start(
+            ContainerStart(
                 job_folder=folder.path,
                 image=self._image(runtime, spec),
                 fresh=spec.container.force_pull,
@@ -127,7 +127,7 @@ class BatchDispatcher:
         self,
         token: str,
         user: str | None = None,
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, StreamPosition] | None = None,
         most: int = 2**30,
     ) -> Remains:
         remains = self._access.folder(token, user).collect(places, most)

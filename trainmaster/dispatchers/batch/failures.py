@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from re import Pattern
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Transient, Unreachable
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.command_runner import CommandResult
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class FailureWords:
     about_ended_jobs: Pattern[str]  # of a line about a job that has ended or is not known: nothing is left to do
     message: Callable[[str], str]  # what standard error comes down to
 
-    def unanswered(self, outcome: Outcome, token: str) -> DispatcherError | None:
+    def unanswered(self, outcome: CommandResult, token: str) -> DispatcherError | None:
         """The error of a submit command that did not end by itself; None when it did."""
         program = _program(outcome)
         if outcome.not_found:
@@ -31,7 +31,7 @@ class FailureWords:
             return Ambiguous(text, token=token)
         return None
 
-    def query_failure(self, outcome: Outcome) -> DispatcherError | None:
+    def query_failure(self, outcome: CommandResult) -> DispatcherError | None:
         """The error of a command that asks or orders something repeatable; None when it went well. Standard error is
         read even when the status is 0: not every command's status tells."""
         program = _program(outcome)
@@ -45,7 +45,7 @@ class FailureWords:
             return None
         return Transient(f"{program} failed with status {outcome.returncode}: {self.message(outcome.stderr)}.")
 
-    def only_about_ended_jobs(self, outcome: Outcome) -> bool:
+    def only_about_ended_jobs(self, outcome: CommandResult) -> bool:
         """True when all that a command complains of is that jobs have ended, are unknown, or do not run now."""
         lines = [line for line in outcome.stderr.splitlines() if line.strip()]
         # A site's wrapper may print more; what does not bear the command's name is none of its complaints.
@@ -53,7 +53,7 @@ class FailureWords:
         return bool(own) and not outcome.timed_out and all(map(self.about_ended_jobs.search, own))
 
 
-def _program(outcome: Outcome) -> str:
+def _program(outcome: CommandResult) -> str:
     """The command itself, behind `env NAME=value`."""
     words = [word.rpartition("/")[2] for word in outcome.argv if "=" not in word]
     return next((word for word in words if word != "env"), outcome.argv[0])

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.access.config import AccessOptions
 from trainmaster.dispatchers.base import Rejected, SlotType
+from trainmaster.dispatchers.command_runner import DEFAULT_PATH
 from trainmaster.dispatchers.section import read_section
-from trainmaster.dispatchers.shell import DEFAULT_PATH
 
 
 class CommandPaths(BaseModel):

@@ -23,11 +23,11 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
-    Place,
     Rejected,
     Setup,
     Signal,
     StagedFile,
+    StreamPosition,
     Unreachable,
 )
 from trainmaster.dispatchers.conformance import programs
@@ -178,8 +178,8 @@ class DispatcherConformance:
         assert facts["argv"] == [str(job_root / spec.token)]
         assert facts["cwd"] == str(job_root / spec.token)
         assert {name: piece.content for name, piece in remains.streams.items()} == {"core": b'{"n": 1}\n{"n": 2}\n'}
-        behind = dispatcher.collect(spec.token, places={"core": Place(1, -1)}).streams["core"]
-        assert (behind.content, behind.end, behind.more) == (b'{"n": 2}\n', Place(2, 18), False)
+        behind = dispatcher.collect(spec.token, places={"core": StreamPosition(1, -1)}).streams["core"]
+        assert (behind.content, behind.end, behind.more) == (b'{"n": 2}\n', StreamPosition(2, 18), False)
         dispatcher.forget(spec.token)
         assert not (setup.job_root / spec.token).exists()
         dispatcher.forget(spec.token)

@@ -1,4 +1,4 @@
-"""The dispatcher for Docker hosts: the contract's verbs for the master, the hub's for the agents, on one foreman."""
+"""The dispatcher for Docker hosts: the contract's verbs for the master, the hub's for the agents, on one reconciler."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from trainmaster.dispatchers.base import (
     JobRef,
     JobSpec,
     Observation,
-    Place,
     Pool,
     Rejected,
     Remains,
     Setup,
     Signal,
     Snapshot,
+    StreamPosition,
     Transient,
     Unreachable,
 )
 from trainmaster.dispatchers.docker import views
 from trainmaster.dispatchers.docker.enrolment import Enrolment
-from trainmaster.dispatchers.docker.fleet import Agent, Fleet
-from trainmaster.dispatchers.docker.foreman import Foreman
+from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
+from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
-from trainmaster.dispatchers.docker.record import JobRecord, Wanted
+from trainmaster.dispatchers.docker.reconciler import Reconciler
 from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.hub import (
     INBOX_PREFIX,
@@ -74,7 +74,7 @@ class DockerDispatcher:
         self._root = setup.job_root
         self._options = DockerOptions.read(setup.options)
         self._enrolment = Enrolment(self._root, self._options.agent_token_file)
-        self._foreman = Foreman(self._root, self._prefix, self._options)
+        self._foreman = Reconciler(self._root, self._prefix, self._options)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -85,7 +85,7 @@ class DockerDispatcher:
     def lead(self) -> None:
         if self._thread is None:
             self._stop.clear()
-            self._thread = threading.Thread(target=self._run, name=f"foreman-{self.name}", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=f"reconciler-{self.name}", daemon=True)
             self._thread.start()
 
     def follow(self) -> None:
@@ -117,7 +117,7 @@ class DockerDispatcher:
                 while not self._stop.is_set():
                     self._wake.clear()
                     try:
-                        pause = self._foreman.tick()
+                        pause = self._foreman.reconcile()
                     except Exception:  # the loop must outlive any bug; the next pass compares anew
                         log.exception("a pass over the agents of %s failed; it is tried again", self.name)
                         pause = 1.0
@@ -127,12 +127,12 @@ class DockerDispatcher:
                 for agent in list(self._foreman.fleet.agents.values()):
                     agent.wake()
 
-    def _leading(self) -> Foreman:
+    def _leading(self) -> Reconciler:
         if not self._leads.is_set():
             raise NotLeading("This master does not lead: another one does, or it is about to. Try again in a moment.")
         return self._foreman
 
-    def _driving(self) -> Foreman:
+    def _driving(self) -> Reconciler:
         """As `_leading`, for the controller: it may be a moment ahead of us."""
         if not self._leads.wait(5.0):
             raise Unreachable(f"The folder {self._root} is held by another master; this one cannot schedule.")
@@ -157,7 +157,7 @@ class DockerDispatcher:
         with self._foreman.lock:
             return views.pools(self._options, self._known_agents())
 
-    def _known_agents(self) -> Sequence[Agent]:
+    def _known_agents(self) -> Sequence[FleetAgent]:
         """As they are; on a master that does not lead, as the one that does has written them down. The lock is held."""
         if self._leads.is_set():
             return list(self._foreman.fleet.agents.values())
@@ -188,8 +188,8 @@ class DockerDispatcher:
 
     def submit(self, spec: JobSpec) -> JobRef:
         folder = JobFolder(self._root, check_token(spec.token, self._prefix))
-        foreman = self._driving()
-        if (known := foreman.jobs.get(spec.token)) is not None:
+        reconciler = self._driving()
+        if (known := reconciler.jobs.get(spec.token)) is not None:
             return JobRef(spec.token, known.job_id)
         if self._options.pool(spec.pool) is None:
             raise Rejected(f"There is no pool {spec.pool!r} here.", token=spec.token)
@@ -198,18 +198,18 @@ class DockerDispatcher:
         if wrong := _complaints(spec):
             raise Rejected(" ".join(wrong), token=spec.token)
         folder.stage(spec.files)
-        return JobRef(spec.token, foreman.submit(spec.token, _wanted(spec, tuple(sorted(spec.files)))).job_id)
+        return JobRef(spec.token, reconciler.submit(spec.token, _wanted(spec, tuple(sorted(spec.files)))).job_id)
 
     def observe(self) -> Snapshot:
-        foreman = self._driving()
-        with foreman.lock:
+        reconciler = self._driving()
+        with reconciler.lock:
             taken_at = time.time()
-            jobs = [record for record in foreman.jobs.values() if record.token.startswith(self._prefix)]
-            ahead = views.positions(foreman)
-            return Snapshot(taken_at, tuple(self._observation(foreman, record, ahead) for record in jobs))
+            jobs = [record for record in reconciler.jobs.values() if record.token.startswith(self._prefix)]
+            ahead = views.positions(reconciler)
+            return Snapshot(taken_at, tuple(self._observation(reconciler, record, ahead) for record in jobs))
 
-    def _observation(self, foreman: Foreman, record: JobRecord, ahead: dict[str, int]) -> Observation:
-        sight = views.look(foreman, record, ahead)
+    def _observation(self, reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) -> Observation:
+        sight = views.status_of(reconciler, record, ahead)
         return Observation(
             token=record.token,
             job_id=record.job_id,
@@ -226,22 +226,22 @@ class DockerDispatcher:
         )
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        foreman = self._driving()
+        reconciler = self._driving()
         for ref in refs:
-            foreman.cancel(ref.token)
+            reconciler.cancel(ref.token)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
-        foreman = self._driving()
+        reconciler = self._driving()
         for ref in refs:
-            foreman.signal(ref.token, _DELIVERIES[signal])
+            reconciler.signal(ref.token, _DELIVERIES[signal])
 
     def explain(self, ref: JobRef) -> Explanation:
-        foreman = self._driving()
-        with foreman.lock:
-            record = foreman.jobs.get(ref.token)
+        reconciler = self._driving()
+        with reconciler.lock:
+            record = reconciler.jobs.get(ref.token)
             if record is None:
                 return Explanation("There is no such job on the agents of this master.")
-            sight = views.look(foreman, record, views.positions(foreman))
+            sight = views.status_of(reconciler, record, views.positions(reconciler))
         code = record.ended.exit_code if record.ended else None
         signal = record.ended.exit_signal if record.ended else None
         return Explanation(sight.text or "The job runs.", sight.state, sight.raw, code, signal)
@@ -250,7 +250,7 @@ class DockerDispatcher:
         self,
         token: str,
         user: str | None = None,  # noqa: ARG002 what agents sent is ours
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, StreamPosition] | None = None,
         most: int = 2**30,
     ) -> Remains:
         folder = JobFolder(self._root, token)
@@ -302,9 +302,9 @@ class DockerDispatcher:
             return lambda: agent.listeners.discard(changed)
 
     def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
-        foreman = self._leading()
-        with foreman.lock:
-            record = self._job_of(foreman, agent_id, token)
+        reconciler = self._leading()
+        with reconciler.lock:
+            record = self._job_of(reconciler, agent_id, token)
         folder = JobFolder(self._root, token).path
         try:
             items = [open_below(folder, name) for name in record.wanted.files]
@@ -313,9 +313,9 @@ class DockerDispatcher:
         return pack(items)
 
     def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
-        foreman = self._leading()
-        with foreman.lock:
-            record = self._job_of(foreman, agent_id, token)
+        reconciler = self._leading()
+        with reconciler.lock:
+            record = self._job_of(reconciler, agent_id, token)
             if not 0 <= node_rank < len(record.ranks) or record.ranks[node_rank].agent_id != agent_id:
                 raise Rejected(f"Node {node_rank} of {token} does not run on agent {agent_id}.", token=token)
         folder = JobFolder(self._root, token).path
@@ -329,18 +329,18 @@ class DockerDispatcher:
         except OSError as error:
             raise Transient(f"What {token} left cannot be kept: {error.strerror}.", token=token) from None
 
-    def _job_of(self, foreman: Foreman, agent_id: str, token: str) -> JobRecord:
-        record = foreman.jobs.get(token)
+    def _job_of(self, reconciler: Reconciler, agent_id: str, token: str) -> JobRecord:
+        record = reconciler.jobs.get(token)
         if record is None or all(rank.agent_id != agent_id for rank in record.ranks):
             raise Rejected(f"Agent {agent_id} has nothing to do with {token!r}.", token=token)
         return record
 
     def agents(self) -> Sequence[AgentView]:
-        foreman = self._foreman
-        with foreman.lock:
+        reconciler = self._foreman
+        with reconciler.lock:
 
             def job_id(token: str) -> str:
-                return foreman.jobs[token].job_id if token in foreman.jobs else ""
+                return reconciler.jobs[token].job_id if token in reconciler.jobs else ""
 
             return [agent.view(job_id) for agent in sorted(self._known_agents(), key=lambda agent: agent.id)]
 
@@ -351,52 +351,52 @@ class DockerDispatcher:
         self._set(agent_id, slot, enabled=False, drain=drain)
 
     def _set(self, agent_id: str, slot: int | None, *, enabled: bool, drain: bool) -> None:
-        foreman = self._leading()
-        with foreman.lock:
-            agent = foreman.fleet.get(agent_id)
+        reconciler = self._leading()
+        with reconciler.lock:
+            agent = reconciler.fleet.get(agent_id)
             _set_standing(agent, slot, enabled=enabled, drain=drain)
-            foreman.fleet.save()
+            reconciler.fleet.save()
             if not enabled and not drain:
                 tokens = set(agent.here) if slot is None else {agent.used[slot]} if slot in agent.used else set()
                 what = f"agent {agent_id}" if slot is None else f"slot {slot} of agent {agent_id}"
-                foreman.evict(tokens, f"An administrator disabled {what}.")
-            foreman.offer(agent)
+                reconciler.evict(tokens, f"An administrator disabled {what}.")
+            reconciler.offer(agent)
 
     def policies(self) -> Sequence[PoolPolicy]:
         with self._foreman.lock:
             return views.policies(self._options, self._known_agents())
 
     def queue(self, pool: str) -> Sequence[QueueEntry]:
-        foreman = self._leading()
-        with foreman.lock:
-            return views.queue(foreman, pool)
+        reconciler = self._leading()
+        with reconciler.lock:
+            return views.queue(reconciler, pool)
 
     def reprioritise(self, group: str, *, priority: int | None = None, weight: float | None = None) -> None:
-        foreman = self._leading()
+        reconciler = self._leading()
         changes = {key: value for key, value in (("priority", priority), ("weight", weight)) if value is not None}
 
         def alter(record: JobRecord) -> JobRecord:
             return record.model_copy(update={"wanted": record.wanted.model_copy(update=changes)})
 
-        with foreman.lock:
-            foreman.change([record.token for record in views.members(foreman, group)], alter)
+        with reconciler.lock:
+            reconciler.change([record.token for record in views.members(reconciler, group)], alter)
 
     def move(self, group: str, anchor: str, *, ahead: bool) -> None:
-        foreman = self._leading()
-        with foreman.lock:
-            moved, fixed = views.members(foreman, group), views.members(foreman, anchor)
+        reconciler = self._leading()
+        with reconciler.lock:
+            moved, fixed = views.members(reconciler, group), views.members(reconciler, anchor)
             if not moved or not fixed or {r.wanted.pool for r in moved} != {r.wanted.pool for r in fixed}:
                 raise Rejected(
                     "Both jobs must be in the queue of the same pool for one to be put before or after the other."
                 )
-            position = views.position_beside(foreman, group, fixed[0], ahead=ahead)
+            position = views.position_beside(reconciler, group, fixed[0], ahead=ahead)
             priority = fixed[0].wanted.priority
 
             def alter(record: JobRecord) -> JobRecord:
                 wanted = record.wanted.model_copy(update={"priority": priority})
                 return record.model_copy(update={"position": position, "wanted": wanted})
 
-            foreman.change([record.token for record in moved], alter)
+            reconciler.change([record.token for record in moved], alter)
 
 
 @contextlib.contextmanager
@@ -407,7 +407,7 @@ def _lock(path: Path) -> Iterator[TextIO]:
         yield handle
 
 
-def _set_standing(agent: Agent, slot: int | None, *, enabled: bool, drain: bool) -> None:
+def _set_standing(agent: FleetAgent, slot: int | None, *, enabled: bool, drain: bool) -> None:
     standing = agent.standing
     if slot is None:
         agent.standing = standing.model_copy(update={"enabled": enabled, "draining": drain})
@@ -434,8 +434,8 @@ def _complaints(spec: JobSpec) -> list[str]:
     ]
 
 
-def _wanted(spec: JobSpec, files: tuple[str, ...]) -> Wanted:
-    return Wanted(
+def _wanted(spec: JobSpec, files: tuple[str, ...]) -> JobRequest:
+    return JobRequest(
         pool=spec.pool,
         slots=spec.slots,
         slots_per_node=spec.slots_per_node,

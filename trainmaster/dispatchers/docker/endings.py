@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.dispatchers.docker.record import Ended, EndKind, JobRecord, RankEnd, StopKind
+from trainmaster.dispatchers.docker.job_record import EndKind, JobEnd, JobRecord, NodePartEnd, StopKind
 from trainmaster.dispatchers.hub import Blame, Delivery
 
 SIGKILLED = 128 + 9
@@ -27,7 +27,7 @@ def deliveries(record: JobRecord, now: float, cancel_grace: float, preemption_gr
 
 
 def next_delivery(record: JobRecord, now: float, cancel_grace: float, preemption_grace: float) -> float | None:
-    """When `deliveries` will next hold more, as far as that is known."""
+    """When `webhook_deliveries` will next hold more, as far as that is known."""
     times = []
     for stop in record.stops:
         asked_at = stop.at + (preemption_grace if stop.kind is StopKind.PREEMPT else 0.0)
@@ -35,7 +35,7 @@ def next_delivery(record: JobRecord, now: float, cancel_grace: float, preemption
     return min((time for time in times if time > now), default=None)
 
 
-def conclude(record: JobRecord, now: float) -> Ended | None:
+def conclude(record: JobRecord, now: float) -> JobEnd | None:
     """How the job ended; None while a part of it has not."""
     ends = [(number, rank.agent_id, rank.end) for number, rank in enumerate(record.ranks)]
     done = [(number, agent, end) for number, agent, end in ends if end is not None]
@@ -49,7 +49,7 @@ def conclude(record: JobRecord, now: float) -> Ended | None:
     if not bad:
         if preempt := record.stop(StopKind.PREEMPT):
             return _ended(JobState.PREEMPTED, "preempted", preempt.why, now, done[0][2])
-        return Ended(state=JobState.COMPLETED, raw="ended", text="The job ended with status 0.", at=now, exit_code=0)
+        return JobEnd(state=JobState.COMPLETED, raw="ended", text="The job ended with status 0.", at=now, exit_code=0)
     # The first to end is the cause: the others were ended for its sake.
     number, agent, end = min(bad, key=lambda one: (_is_consequence(one[2]), one[2].at, one[0]))
     where = f" on agent {agent}" if len(ends) == 1 else f" on agent {agent} (node {number})"
@@ -63,7 +63,7 @@ def conclude(record: JobRecord, now: float) -> Ended | None:
     return _from_end(end, where, now)
 
 
-def _from_end(end: RankEnd, where: str, now: float) -> Ended:
+def _from_end(end: NodePartEnd, where: str, now: float) -> JobEnd:
     said = end.message.rstrip(".")
     match end.kind:
         case EndKind.LOST:
@@ -79,7 +79,7 @@ def _from_end(end: RankEnd, where: str, now: float) -> Ended:
             return _from_exit(end, where, now)
 
 
-def _from_exit(end: RankEnd, where: str, now: float) -> Ended:
+def _from_exit(end: NodePartEnd, where: str, now: float) -> JobEnd:
     if end.oom:
         text = f"The job was ended{where} because it used more memory than its container or its host has."
         return _ended(JobState.OUT_OF_MEMORY, "out of memory", text, now, end)
@@ -93,16 +93,16 @@ def _from_exit(end: RankEnd, where: str, now: float) -> Ended:
     return _ended(JobState.FAILED, "ended", f"The job {how}{where}.", now, end)
 
 
-def _ended(state: JobState, raw: str, text: str, now: float, end: RankEnd | None = None) -> Ended:
+def _ended(state: JobState, raw: str, text: str, now: float, end: NodePartEnd | None = None) -> JobEnd:
     code = end.exit_code if end is not None else None
     signal = code - 128 if code is not None and 128 < code < 160 else None
-    return Ended(state=state, raw=raw, text=text, at=now, exit_code=None if signal else code, exit_signal=signal)
+    return JobEnd(state=state, raw=raw, text=text, at=now, exit_code=None if signal else code, exit_signal=signal)
 
 
-def _is_consequence(end: RankEnd) -> bool:
+def _is_consequence(end: NodePartEnd) -> bool:
     """Ended from outside, as those are that a failed node takes with it."""
     return end.kind is EndKind.EXITED and not end.oom and end.exit_code in (SIGKILLED, 128 + 15)
 
 
-def _first(done: Sequence[tuple[int, str, RankEnd]]) -> RankEnd | None:
+def _first(done: Sequence[tuple[int, str, NodePartEnd]]) -> NodePartEnd | None:
     return done[0][2] if done else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmaster.dispatchers.base import Rejected, SlotType, Transient
-from trainmaster.dispatchers.docker.record import Values, write_whole
+from trainmaster.dispatchers.docker.job_record import Values, write_whole
 from trainmaster.dispatchers.hub import (
     AgentReport,
     AgentView,
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 FILE = ".agents.json"
 
 
-class Standing(Values):
+class AgentSettings(Values):
     """What outlives the master of one agent."""
 
     id: str
@@ -46,14 +46,14 @@ class Standing(Values):
 
 
 class _File(Values):
-    agents: tuple[Standing, ...] = ()
+    agents: tuple[AgentSettings, ...] = ()
 
 
 @dataclass
-class Agent:
+class FleetAgent:
     """One agent. `used`: slot -> token of the job that holds it."""
 
-    standing: Standing
+    standing: AgentSettings
     last_seen: float
     instance: str = ""
     former: set[str] = field(default_factory=set)  # instances that another one has taken the place of
@@ -128,7 +128,7 @@ class Fleet:
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE
-        self.agents: dict[str, Agent] = {}
+        self.agents: dict[str, FleetAgent] = {}
 
     def load(self, now: float) -> None:
         """What an earlier master left. All agents count as seen now: they had no one to talk to."""
@@ -139,7 +139,7 @@ class Fleet:
         except (OSError, ValidationError) as error:
             log.warning("%s cannot be read; agents make themselves known anew: %s", self._path, error)
             known = ()
-        self.agents = {standing.id: Agent(standing, now) for standing in known}
+        self.agents = {standing.id: FleetAgent(standing, now) for standing in known}
 
     def save(self) -> None:
         standings = tuple(agent.standing for _, agent in sorted(self.agents.items()))
@@ -148,7 +148,7 @@ class Fleet:
         except Transient as error:
             log.warning("the list of agents is kept in memory only: %s", error)
 
-    def get(self, agent_id: str) -> Agent:
+    def get(self, agent_id: str) -> FleetAgent:
         """Raises UnknownAgent."""
         found = self.agents.get(agent_id)
         if found is None:
@@ -156,11 +156,11 @@ class Fleet:
             raise UnknownAgent(f"There is no agent {agent_id!r}; there are: {close}.")
         return found
 
-    def greet(self, agent_id: str, report: AgentReport, pool: str, now: float, *, timeout: float) -> Agent:
+    def greet(self, agent_id: str, report: AgentReport, pool: str, now: float, *, timeout: float) -> FleetAgent:
         """The agent that says `report`; it joins when it is new. Raises Displaced, Rejected."""
         agent = self.agents.get(agent_id)
         if agent is None:
-            agent = self.agents[agent_id] = Agent(Standing(id=agent_id, pool=pool, registered_at=now), now)
+            agent = self.agents[agent_id] = FleetAgent(AgentSettings(id=agent_id, pool=pool, registered_at=now), now)
             log.info("agent %s has joined pool %s from %s", agent_id, pool, report.hostname)
         if report.instance in agent.former:
             raise Displaced(f"Another process is the agent {agent_id} now; this one leaves.")

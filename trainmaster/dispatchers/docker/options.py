@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.docker.scheduler import Fitting, Policy, Sharing
+from trainmaster.dispatchers.docker.scheduler import Fitting, SchedulingPolicy, Sharing
 from trainmaster.dispatchers.section import read_section
 
 
@@ -23,8 +23,8 @@ class SchedulerOptions(BaseModel):
     default_priority: int = Field(default=42, ge=1, le=99)
 
     @property
-    def policy(self) -> Policy:
-        return Policy(self.type, self.fitting_policy, self.preemption)
+    def policy(self) -> SchedulingPolicy:
+        return SchedulingPolicy(self.type, self.fitting_policy, self.preemption)
 
 
 class PoolOptions(BaseModel):

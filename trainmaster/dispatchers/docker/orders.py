@@ -6,8 +6,8 @@ import json
 
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.docker import endings
+from trainmaster.dispatchers.docker.job_record import JobRecord
 from trainmaster.dispatchers.docker.options import DockerOptions
-from trainmaster.dispatchers.docker.record import JobRecord
 from trainmaster.dispatchers.hub import ContainerOrder
 
 

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import JobState, Pool
-from trainmaster.dispatchers.docker.fleet import Agent
-from trainmaster.dispatchers.docker.foreman import Foreman
+from trainmaster.dispatchers.docker.fleet import FleetAgent
+from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
-from trainmaster.dispatchers.docker.record import JobRecord, Wanted
-from trainmaster.dispatchers.docker.scheduler import Job, Why, shape_of
+from trainmaster.dispatchers.docker.reconciler import Reconciler
+from trainmaster.dispatchers.docker.scheduler import Gang, Why, shape_of
 from trainmaster.dispatchers.hub import ContainerState, PoolPolicy, QueueEntry
 
 
 @dataclass(frozen=True)
-class Sight:
+class JobStatus:
     """A job's state with our word for it and a sentence."""
 
     state: JobState
@@ -25,7 +25,7 @@ class Sight:
     never: bool = False
 
 
-def pools(options: DockerOptions, agents: Iterable[Agent]) -> list[Pool]:
+def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
     """All pools with the slots of the agents that are there now."""
     everybody = list(agents)
     found = []
@@ -51,11 +51,11 @@ def pools(options: DockerOptions, agents: Iterable[Agent]) -> list[Pool]:
     return found
 
 
-def never(wanted: Wanted, agents: Sequence[Agent]) -> list[str]:
+def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
     """Why a job can never run on these agents, whatever is free; empty when it can, or when there are none yet."""
     if not agents or wanted.slots == 0:
         return []
-    job = Job("?", wanted.slots, 0, single_node=wanted.single_node, slots_per_node=wanted.slots_per_node)
+    job = Gang("?", wanted.slots, 0, single_node=wanted.single_node, slots_per_node=wanted.slots_per_node)
     sizes = Counter(len(agent.standing.slots) for agent in agents)
     if shape_of(job, sizes) is not None:
         return []
@@ -73,26 +73,26 @@ def never(wanted: Wanted, agents: Sequence[Agent]) -> list[str]:
     ]
 
 
-def positions(foreman: Foreman) -> dict[str, int]:
+def positions(reconciler: Reconciler) -> dict[str, int]:
     """Waiting job -> how many are looked at before it in its pool."""
     found = {}
-    for pool in {record.wanted.pool for record in foreman.jobs.values()}:
-        scheduler = foreman.scheduler(pool)
+    for pool in {record.wanted.pool for record in reconciler.jobs.values()}:
+        scheduler = reconciler.scheduler(pool)
         if scheduler is not None:
             found.update({token: number for number, token in enumerate(scheduler.waiting())})
     return found
 
 
-def look(foreman: Foreman, record: JobRecord, ahead: dict[str, int]) -> Sight:
+def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) -> JobStatus:
     """What is true of a job now."""
     if record.ended is not None:
-        return Sight(record.ended.state, record.ended.raw, record.ended.text)
+        return JobStatus(record.ended.state, record.ended.raw, record.ended.text)
     if not record.placed:
-        return _waiting(foreman, record, ahead.get(record.token, 0))
+        return _waiting(reconciler, record, ahead.get(record.token, 0))
     lost = []
     states = []
     for rank in record.ranks:
-        agent = foreman.fleet.agents.get(rank.agent_id)
+        agent = reconciler.fleet.agents.get(rank.agent_id)
         if rank.end is not None:
             states.append(ContainerState.EXITED)
         elif agent is None or agent.lost:
@@ -101,25 +101,25 @@ def look(foreman: Foreman, record: JobRecord, ahead: dict[str, int]) -> Sight:
             said = agent.containers.get(record.token)
             states.append(said.state if said is not None and said.job_id == record.job_id else ContainerState.PREPARING)
     if lost:
-        return Sight(JobState.UNKNOWN, "agent lost", f"Nothing is heard of agent {', '.join(lost)}.")
+        return JobStatus(JobState.UNKNOWN, "agent lost", f"Nothing is heard of agent {', '.join(lost)}.")
     if any(rank.end is not None for rank in record.ranks) or ContainerState.EXITED in states:
-        return Sight(JobState.FINISHING, "finishing", "Parts of the job have ended.")
+        return JobStatus(JobState.FINISHING, "finishing", "Parts of the job have ended.")
     if all(rank.started_at is not None for rank in record.ranks):
-        return Sight(JobState.RUNNING, "running")
+        return JobStatus(JobState.RUNNING, "running")
     nodes = ", ".join(rank.agent_id for rank in record.ranks)
-    return Sight(JobState.STARTING, "preparing", f"Its files and its image are being fetched on {nodes}.")
+    return JobStatus(JobState.STARTING, "preparing", f"Its files and its image are being fetched on {nodes}.")
 
 
-def _waiting(foreman: Foreman, record: JobRecord, ahead: int) -> Sight:
+def _waiting(reconciler: Reconciler, record: JobRecord, ahead: int) -> JobStatus:
     wanted = record.wanted
-    scheduler = foreman.scheduler(wanted.pool)
-    agents = [agent for agent in foreman.fleet.agents.values() if agent.standing.pool == wanted.pool]
+    scheduler = reconciler.scheduler(wanted.pool)
+    agents = [agent for agent in reconciler.fleet.agents.values() if agent.standing.pool == wanted.pool]
     if scheduler is None:
-        return Sight(JobState.HELD, "no pool", f"The pool {wanted.pool} is not configured any more.")
+        return JobStatus(JobState.HELD, "no pool", f"The pool {wanted.pool} is not configured any more.")
     if not agents:
-        return Sight(JobState.QUEUED, "queued", f"No agent has joined pool {wanted.pool} yet.")
+        return JobStatus(JobState.QUEUED, "queued", f"No agent has joined pool {wanted.pool} yet.")
     if reasons := never(wanted, agents):
-        return Sight(JobState.QUEUED, "impossible", reasons[0], never=True)
+        return JobStatus(JobState.QUEUED, "impossible", reasons[0], never=True)
     before = f" {ahead} job{'s' if ahead != 1 else ''} come first." if ahead else ""
     match scheduler.why(record.token):
         case Why.CAPPED:
@@ -136,10 +136,10 @@ def _waiting(foreman: Foreman, record: JobRecord, ahead: int) -> Sight:
             text = f"It is the next one: agents are being kept free for its {wanted.slots} slots."
         case _:
             text = f"Waits for {wanted.slots} free slots in pool {wanted.pool}.{before}"
-    return Sight(JobState.QUEUED, "queued", text)
+    return JobStatus(JobState.QUEUED, "queued", text)
 
 
-def policies(options: DockerOptions, agents: Iterable[Agent]) -> list[PoolPolicy]:
+def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolPolicy]:
     """How each pool is scheduled."""
     everybody = list(agents)
     found = []
@@ -162,11 +162,11 @@ def policies(options: DockerOptions, agents: Iterable[Agent]) -> list[PoolPolicy
     return found
 
 
-def queue(foreman: Foreman, pool: str) -> list[QueueEntry]:
+def queue(reconciler: Reconciler, pool: str) -> list[QueueEntry]:
     """A pool's jobs: those that run in the order in which they were placed, then the others as they are served."""
-    scheduler = foreman.scheduler(pool)
-    running = [r for r in foreman.jobs.values() if r.wanted.pool == pool and r.placed and r.ended is None]
-    waiting = [foreman.jobs[token] for token in scheduler.waiting()] if scheduler is not None else []
+    scheduler = reconciler.scheduler(pool)
+    running = [r for r in reconciler.jobs.values() if r.wanted.pool == pool and r.placed and r.ended is None]
+    waiting = [reconciler.jobs[token] for token in scheduler.waiting()] if scheduler is not None else []
     return [
         QueueEntry(
             token=record.token,
@@ -180,18 +180,18 @@ def queue(foreman: Foreman, pool: str) -> list[QueueEntry]:
     ]
 
 
-def members(foreman: Foreman, group: str) -> list[JobRecord]:
+def members(reconciler: Reconciler, group: str) -> list[JobRecord]:
     """The live jobs of a group, the oldest first."""
-    live = [r for r in foreman.jobs.values() if r.ended is None and r.wanted.group == group and group]
+    live = [r for r in reconciler.jobs.values() if r.ended is None and r.wanted.group == group and group]
     return sorted(live, key=lambda record: record.order)
 
 
-def position_beside(foreman: Foreman, group: str, anchor: JobRecord, *, ahead: bool) -> float:
+def position_beside(reconciler: Reconciler, group: str, anchor: JobRecord, *, ahead: bool) -> float:
     """A queue position just before or after that of `anchor`, among the other groups of its pool and priority."""
     others = sorted(
         {
             record.position
-            for record in foreman.jobs.values()
+            for record in reconciler.jobs.values()
             if record.ended is None
             and record.wanted.pool == anchor.wanted.pool
             and record.wanted.priority == anchor.wanted.priority

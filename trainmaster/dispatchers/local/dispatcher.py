@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainmaster.containers import Bind, CannotStart, Device, Start, UnknownRuntime
+from trainmaster.containers import Bind, CannotStart, ContainerStart, Device, UnknownRuntime
 from trainmaster.dispatchers.base import (
     Capabilities,
     Explanation,
@@ -16,7 +16,6 @@ from trainmaster.dispatchers.base import (
     JobSpec,
     JobState,
     Observation,
-    Place,
     Pool,
     PoolNode,
     Rejected,
@@ -26,12 +25,13 @@ from trainmaster.dispatchers.base import (
     SlotType,
     Snapshot,
     StagedFile,
+    StreamPosition,
     Transient,
 )
 from trainmaster.dispatchers.folder import JobFolder, check_token
-from trainmaster.dispatchers.local.job import LocalJob
+from trainmaster.dispatchers.local.local_job import LocalJob
+from trainmaster.dispatchers.local.local_queue import LocalQueue
 from trainmaster.dispatchers.local.options import LocalOptions
-from trainmaster.dispatchers.local.queue import LocalQueue
 from trainmaster.dispatchers.not_started import explained
 from trainmaster.templates import ControlCharacter
 
@@ -109,7 +109,7 @@ class LocalDispatcher:
         try:
             runtime = self._options.container(spec.container.runtime)
             start = runtime.start_script(
-                Start(
+                ContainerStart(
                     job_folder=folder.path,
                     image=runtime.resolve(spec.container.image, None, fresh=spec.container.force_pull),
                     fresh=spec.container.force_pull,
@@ -184,7 +184,7 @@ class LocalDispatcher:
         self,
         token: str,
         user: str | None = None,  # noqa: ARG002 one account runs all jobs
-        places: Mapping[str, Place] | None = None,
+        places: Mapping[str, StreamPosition] | None = None,
         most: int = 2**30,
     ) -> Remains:
         remains = JobFolder(self._root, token).collect(places, most)

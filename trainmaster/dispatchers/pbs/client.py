@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import JobRef, Transient
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
+from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.pbs import commands, failures, formats, parse
 from trainmaster.dispatchers.pbs.config import PbsOptions
-from trainmaster.dispatchers.pbs.formats import Record
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.pbs.formats import PrintedRecord
 
 
 class PbsClient(BatchClient):
@@ -24,7 +24,7 @@ class PbsClient(BatchClient):
         # Lines that stood beside something that was understood: a site's banner. Nothing but these is an empty list.
         self._noise: set[str] = set()
 
-    def submit(self, job: commands.Submission, user: str | None = None) -> str:
+    def submit(self, job: commands.QsubRequest, user: str | None = None) -> str:
         """The id of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user)
         found = parse.submitted_id(outcome.stdout)
@@ -32,7 +32,7 @@ class PbsClient(BatchClient):
             raise failures.submit_failure(outcome, job.token)
         return found
 
-    def jobs(self) -> list[parse.Job]:
+    def jobs(self) -> list[parse.PbsJob]:
         """All jobs that have not ended, everybody's. Raises Unreachable, Transient."""
         mark = new_mark()
         return self._jobs(self._ask(commands.jobs(self._programs, self._options.query_format, mark)), mark)
@@ -46,7 +46,7 @@ class PbsClient(BatchClient):
         self._check(outcome)
         return [line.strip() for line in outcome.stdout.splitlines() if parse.JOB_ID.fullmatch(line.strip())]
 
-    def ended(self, job_ids: Sequence[str]) -> list[parse.Job]:
+    def ended(self, job_ids: Sequence[str]) -> list[parse.PbsJob]:
         """All there is on ended jobs; one that is not known any more is left out."""
         found = []
         mark = new_mark()
@@ -58,7 +58,7 @@ class PbsClient(BatchClient):
             found += self._jobs(outcome, mark)
         return found
 
-    def one(self, job_id: str) -> parse.Job | None:
+    def one(self, job_id: str) -> parse.PbsJob | None:
         """What PBS remembers of a job; None when it has forgotten it."""
         for history in (True, False):
             mark = new_mark()
@@ -73,13 +73,13 @@ class PbsClient(BatchClient):
             return next((job for job in self._jobs(outcome, mark) if parse.short_id(job.job_id) == number), None)
         return None
 
-    def queues(self) -> list[Record]:
+    def queues(self) -> list[PrintedRecord]:
         return self._records(commands.queues)
 
-    def nodes(self) -> list[Record]:
+    def nodes(self) -> list[PrintedRecord]:
         return self._records(commands.nodes)
 
-    def server(self) -> Record | None:
+    def server(self) -> PrintedRecord | None:
         """The server's attributes."""
         return next(iter(self._records(commands.server)), None)
 
@@ -98,14 +98,14 @@ class PbsClient(BatchClient):
             self._check(outcome)
         return f"{outcome.stdout}\n{outcome.stderr}".strip()
 
-    def _records(self, build: commands.Listing) -> list[Record]:
+    def _records(self, build: commands.Listing) -> list[PrintedRecord]:
         mark = new_mark()
         outcome = self._ask(build(self._programs, self._options.query_format, mark))
         found, odd = formats.read(self._options.query_format, outcome.stdout, mark)
         self._note_beside(odd, understood=bool(found))
         return found
 
-    def _jobs(self, outcome: Outcome, mark: str) -> list[parse.Job]:
+    def _jobs(self, outcome: CommandResult, mark: str) -> list[parse.PbsJob]:
         records, odd = formats.read(self._options.query_format, outcome.stdout, mark)
         jobs = [parse.job(record, self._options.gpu_resource) for record in records]
         odd += [record.name for record, job in zip(records, jobs, strict=True) if job is None]

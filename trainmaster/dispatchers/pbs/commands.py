@@ -14,7 +14,7 @@ IN_UTC = ("/usr/bin/env", "TZ=UTC0")
 
 
 @dataclass(frozen=True)
-class Programs:
+class PbsPrograms:
     """Where PBS's commands stand."""
 
     qsub: str = "qsub"
@@ -25,11 +25,11 @@ class Programs:
     pbsnodes: str = "pbsnodes"
 
 
-Listing = Callable[[Programs, Format, str], list[str]]
+Listing = Callable[[PbsPrograms, Format, str], list[str]]
 
 
 @dataclass(frozen=True)
-class Submission:
+class QsubRequest:
     """What qsub is asked for."""
 
     token: str
@@ -42,7 +42,7 @@ class Submission:
     project: str | None = None
 
 
-def submit(programs: Programs, job: Submission) -> list[str]:
+def submit(programs: PbsPrograms, job: QsubRequest) -> list[str]:
     """qsub with a command in place of a script.
 
     With a script, on standard input or not, the process that PBS starts and signals is a login shell that waits for the
@@ -71,50 +71,50 @@ def submit(programs: Programs, job: Submission) -> list[str]:
     return [*words, "--", *job.command]
 
 
-def jobs(programs: Programs, form: Format, mark: str) -> list[str]:
+def jobs(programs: PbsPrograms, form: Format, mark: str) -> list[str]:
     """One bulk question for all jobs that have not ended, everybody's."""
     return [*IN_UTC, programs.qstat, "-f", *form.words(mark)]
 
 
-def ended_since(programs: Programs, since: float) -> list[str]:
+def ended_since(programs: PbsPrograms, since: float) -> list[str]:
     """Ids of jobs in the history that changed since an epoch second. The history itself may hold two weeks of a site's
     jobs: far too much to be printed at every look."""
     moment = datetime.fromtimestamp(since, UTC).strftime("%Y%m%d%H%M.%S")
     return [*IN_UTC, programs.qselect, "-x", "-s", "FM", f"-tm.gt.{moment}"]
 
 
-def ended(programs: Programs, form: Format, mark: str, job_ids: Sequence[str]) -> Iterator[list[str]]:
+def ended(programs: PbsPrograms, form: Format, mark: str, job_ids: Sequence[str]) -> Iterator[list[str]]:
     """All there is on ended jobs; `-E` asks for each hundred of them at once."""
     for chunk in chunks(job_ids):
         yield [*IN_UTC, programs.qstat, "-x", "-f", "-E", *form.words(mark), *chunk]
 
 
-def one(programs: Programs, form: Format, mark: str, job_id: str, *, history: bool) -> list[str]:
+def one(programs: PbsPrograms, form: Format, mark: str, job_id: str, *, history: bool) -> list[str]:
     return [*IN_UTC, programs.qstat, *(["-x"] if history else []), "-f", *form.words(mark), job_id]
 
 
-def queues(programs: Programs, form: Format, mark: str) -> list[str]:
+def queues(programs: PbsPrograms, form: Format, mark: str) -> list[str]:
     return [programs.qstat, "-Q", "-f", *form.words(mark)]
 
 
-def server(programs: Programs, form: Format, mark: str) -> list[str]:
+def server(programs: PbsPrograms, form: Format, mark: str) -> list[str]:
     return [programs.qstat, "-B", "-f", *form.words(mark)]
 
 
-def nodes(programs: Programs, form: Format, mark: str) -> list[str]:
+def nodes(programs: PbsPrograms, form: Format, mark: str) -> list[str]:
     return [programs.pbsnodes, "-a", *form.words(mark)]
 
 
-def version(programs: Programs) -> list[str]:
+def version(programs: PbsPrograms) -> list[str]:
     return [programs.qsub, "--version"]
 
 
-def cancel(programs: Programs, job_ids: Sequence[str]) -> Iterator[list[str]]:
+def cancel(programs: PbsPrograms, job_ids: Sequence[str]) -> Iterator[list[str]]:
     for chunk in chunks(job_ids):
         yield [programs.qdel, *chunk]
 
 
-def signal(programs: Programs, job_ids: Sequence[str], name: str) -> Iterator[list[str]]:
+def signal(programs: PbsPrograms, job_ids: Sequence[str], name: str) -> Iterator[list[str]]:
     """A signal to every process of the job on its first host; the script hands it on to the others."""
     for chunk in chunks(job_ids):
         yield [programs.qsig, "-s", f"SIG{name}", *chunk]

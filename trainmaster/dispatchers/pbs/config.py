@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from trainmaster.dispatchers.batch.options import BatchOptions, CommandPaths
-from trainmaster.dispatchers.pbs.commands import Programs
+from trainmaster.dispatchers.pbs.commands import PbsPrograms
 from trainmaster.dispatchers.pbs.formats import Format
 
 _USUAL_BIN = "/opt/pbs/bin"
@@ -26,7 +26,7 @@ class HostStart(enum.StrEnum):
     SSH = "ssh"
 
 
-class Place(enum.StrEnum):
+class NodePlacement(enum.StrEnum):
     """How PBS lays the nodes of a trial out."""
 
     SCATTER = "scatter"  # each on a host of its own
@@ -53,14 +53,14 @@ class PbsOptions(BatchOptions):
     gpu_resource: str = Field(default="ngpus", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", description="what counts GPUs")
     commands: PbsCommands = PbsCommands()
     host_start: HostStart = HostStart.AUTO
-    place: Place = Place.SCATTER
+    place: NodePlacement = NodePlacement.SCATTER
     query_format: Format = Format.DSV
     ended_listed_for: float = Field(default=600.0, ge=60, description="how long ended jobs are still observed")
 
-    def programs(self) -> Programs:
+    def programs(self) -> PbsPrograms:
         """PBS's commands, looked for on the master's own PATH, on the jobs', and where PBS usually stands."""
         here = f"{os.environ.get('PATH', '')}:{self.job_path}:{self.pbs_bin}"
-        return Programs(**self.commands.found(None if self.ssh else here))
+        return PbsPrograms(**self.commands.found(None if self.ssh else here))
 
     @property
     def command_path(self) -> str:

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
-from trainmaster.dispatchers.access.ways import Folder, make_access
+from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
     DispatcherError,
@@ -31,12 +31,12 @@ from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
 from trainmaster.dispatchers.pbs.config import HostStart, PbsOptions
 from trainmaster.dispatchers.pbs.endings import in_words
-from trainmaster.dispatchers.pbs.formats import Record
+from trainmaster.dispatchers.pbs.formats import PrintedRecord
 from trainmaster.dispatchers.pbs.history import RecentlyEnded
-from trainmaster.dispatchers.pbs.parse import Job, truth
+from trainmaster.dispatchers.pbs.parse import PbsJob, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
 from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import Exit, map_state, preempted
+from trainmaster.dispatchers.pbs.states import PbsExit, map_state, preempted
 from trainmaster.templates import render
 
 # PBS answers a submit when it has taken it, or never: a cut call is settled as soon as the server serves others again.
@@ -92,7 +92,7 @@ class PbsDispatcher(BatchDispatcher):
             )
         return found + self._container_problems()
 
-    def _private(self, server: Record | None) -> list[Problem]:
+    def _private(self, server: PrintedRecord | None) -> list[Problem]:
         if server is None or truth(server.get("query_other_jobs") or "True"):
             return []
         return self._hidden_jobs("query_other_jobs is off", 'qmgr -c "set server operators += {account}@*"')
@@ -128,7 +128,7 @@ class PbsDispatcher(BatchDispatcher):
             found += _count_complaints(given, request)
         return found
 
-    def _request(self, spec: JobSpec, queue: Queue | None) -> resources.Request:
+    def _request(self, spec: JobSpec, queue: Queue | None) -> resources.ChunkRequest:
         size = self._options.node_size(spec.pool) or (queue.node_size if queue else 0)
         return resources.plan(
             spec.slots,
@@ -150,7 +150,7 @@ class PbsDispatcher(BatchDispatcher):
         folder.stage({**spec.files, **staged})
         return JobRef(spec.token, self._client.submit(job, spec.user), user=spec.user)
 
-    def _prepare(self, spec: JobSpec, folder: Folder) -> tuple[commands.Submission, dict[str, str]]:
+    def _prepare(self, spec: JobSpec, folder: JobFolderAccess) -> tuple[commands.QsubRequest, dict[str, str]]:
         """The qsub call and the scripts of a job."""
         given = options.check(spec.options, self._options.gpu_resource)
         queue = self._queues.find(spec.pool)
@@ -159,7 +159,7 @@ class PbsDispatcher(BatchDispatcher):
         if wrong:
             raise BadOption(wrong[0])
         setting = self._options
-        job = commands.Submission(
+        job = commands.QsubRequest(
             token=spec.token,
             queue=spec.pool,
             select=resources.select(request, setting.gpu_resource, given.per_node),
@@ -210,7 +210,7 @@ class PbsDispatcher(BatchDispatcher):
             external=self._external(live) if self._options.external_jobs else (),
         )
 
-    def _external(self, live: Sequence[Job]) -> tuple[ExternalJob, ...]:
+    def _external(self, live: Sequence[PbsJob]) -> tuple[ExternalJob, ...]:
         """Jobs of others that wait or run."""
         cpus = self._queues.of_cpus()
         return tuple(
@@ -228,7 +228,7 @@ class PbsDispatcher(BatchDispatcher):
             if not self._is_ours(job)
         )
 
-    def _is_ours(self, job: Job) -> bool:
+    def _is_ours(self, job: PbsJob) -> bool:
         return self._is_token(job.name) and not job.is_array
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
@@ -245,7 +245,7 @@ class PbsDispatcher(BatchDispatcher):
         if job is None or job.name != ref.token:
             return Explanation(f"PBS does not remember job {ref.job_id}.")
         state = map_state(job)
-        exit = Exit.of(job.exit_status)
+        exit = PbsExit.of(job.exit_status)
         return Explanation(
             text=in_words(state, job) or f"PBS says {job.state}.",
             state=state,
@@ -255,10 +255,10 @@ class PbsDispatcher(BatchDispatcher):
         )
 
 
-def _observation(job: Job, user: str | None) -> Observation:
+def _observation(job: PbsJob, user: str | None) -> Observation:
     state = map_state(job)
     waiting = state in (JobState.QUEUED, JobState.HELD)
-    exit = Exit.of(job.exit_status) if state.terminal else Exit()
+    exit = PbsExit.of(job.exit_status) if state.terminal else PbsExit()
     reason = explain_reason(job.comment) if state is JobState.QUEUED else None
     return Observation(
         token=job.name,
@@ -281,7 +281,7 @@ def _observation(job: Job, user: str | None) -> Observation:
     )
 
 
-def _count_complaints(given: options.Given, request: resources.Request) -> list[str]:
+def _count_complaints(given: options.Given, request: resources.ChunkRequest) -> list[str]:
     if given.chunks in (None, request.chunks):
         return []
     return [

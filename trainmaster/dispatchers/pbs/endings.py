@@ -8,9 +8,9 @@ import signal
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.batch.endings import named_signal
 from trainmaster.dispatchers.pbs.holds import explain_hold
-from trainmaster.dispatchers.pbs.parse import Job
+from trainmaster.dispatchers.pbs.parse import PbsJob
 from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import Exit, terminated_by
+from trainmaster.dispatchers.pbs.states import PbsExit, terminated_by
 
 # OpenPBS src/include/job.h, JOB_EXEC_*
 _NEGATIVE = {
@@ -40,10 +40,10 @@ _MAKES_ROOM = 45  # JOB_SUBSTATE_SCHSUSP
 _AGAIN = -3  # says that it failed, and nothing more
 
 
-def in_words(state: JobState, job: Job) -> str:
+def in_words(state: JobState, job: PbsJob) -> str:
     """A sentence on a job in `state`."""
     where = f" on {', '.join(job.nodes)}" if job.nodes else ""
-    exit = Exit.of(job.exit_status)
+    exit = PbsExit.of(job.exit_status)
     match state:
         case JobState.QUEUED | JobState.HELD:
             return _waiting(state, job)
@@ -90,7 +90,7 @@ def in_words(state: JobState, job: Job) -> str:
             return ""
 
 
-def _waiting(state: JobState, job: Job) -> str:
+def _waiting(state: JobState, job: PbsJob) -> str:
     if state is JobState.HELD:
         return explain_hold(job)
     if job.state == "W":
@@ -98,7 +98,7 @@ def _waiting(state: JobState, job: Job) -> str:
     return f"{explain_reason(job.comment).sentence} {_tried(job)}".strip()
 
 
-def _tried(job: Job) -> str:
+def _tried(job: PbsJob) -> str:
     """What came of the attempts to start a job that waits again."""
     if not job.run_count or job.exit_status is None or job.exit_status >= 0:
         return ""
@@ -108,12 +108,12 @@ def _tried(job: Job) -> str:
     return f"{tried}; the last time it failed because {_NEGATIVE.get(job.exit_status, f'of {job.exit_status}')}."
 
 
-def _cancelled(job: Job) -> str:
+def _cancelled(job: PbsJob) -> str:
     who = terminated_by(job)
     return f"The job was cancelled by {who}." if who else "The job was cancelled (qdel)."
 
 
-def _infrastructure(job: Job, where: str) -> str:
+def _infrastructure(job: PbsJob, where: str) -> str:
     status = job.exit_status
     if status is None:
         reason = "PBS gave the job up before it ended by itself"
@@ -122,6 +122,6 @@ def _infrastructure(job: Job, where: str) -> str:
     return f"{reason[0].upper()}{reason[1:]}{where}{_comment(job)}."
 
 
-def _comment(job: Job) -> str:
+def _comment(job: PbsJob) -> str:
     told = re.sub(r"^Job run at .*? on \(.*?\)(\+\(.*?\))*( and failed)?", "", job.comment).strip(" .")
     return f" (PBS says: {told})" if told else ""

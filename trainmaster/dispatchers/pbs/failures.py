@@ -10,7 +10,7 @@ import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.batch.failures import FailureWords
-from trainmaster.dispatchers.shell import Outcome
+from trainmaster.dispatchers.command_runner import CommandResult
 
 # The server answered, and another time it may say yes.
 _LATER = re.compile(
@@ -54,7 +54,7 @@ WORDS = FailureWords(
 )
 
 
-def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
+def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
     """The error of a submit that gave no job id."""
     if error := WORDS.unanswered(outcome, token):
         return error
@@ -78,6 +78,6 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     return Rejected(f"PBS refuses the job: {message(text)}.", token=token)
 
 
-def no_history(outcome: Outcome) -> bool:
+def no_history(outcome: CommandResult) -> bool:
     """True for the answer of a server that keeps no ended jobs (PBSE_JOBHISTNOTSET)."""
     return "not configured to maintain job history" in outcome.stderr

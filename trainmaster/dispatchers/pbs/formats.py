@@ -35,7 +35,7 @@ class Format(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Record:
+class PrintedRecord:
     """One job, queue, server or node: its name and attributes. Resources have names such as Resource_List.walltime."""
 
     name: str
@@ -49,7 +49,7 @@ class Record:
 _HEAD = re.compile(r"(?:Job Id: *|Queue: *|Server: *|Name=)(\S+)")
 
 
-def read(form: Format, stdout: str, mark: str) -> tuple[list[Record], list[str]]:
+def read(form: Format, stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
     """Records of one answer, and the lines that are not understood."""
     match form:
         case Format.DSV:
@@ -60,9 +60,9 @@ def read(form: Format, stdout: str, mark: str) -> tuple[list[Record], list[str]]
             return text(stdout)
 
 
-def dsv(stdout: str, mark: str) -> tuple[list[Record], list[str]]:
+def dsv(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
     """One record a line; line ends in values arrive as a backslash and an n."""
-    found: list[Record] = []
+    found: list[PrintedRecord] = []
     odd: list[str] = []
     for line in stdout.split("\n"):
         if not line.strip():
@@ -74,14 +74,14 @@ def dsv(stdout: str, mark: str) -> tuple[list[Record], list[str]]:
             odd.append(line.strip()[:200])
             continue
         pairs = (field.partition("=") for field in fields)
-        found.append(Record(name[1], {key.strip(): value for key, equals, value in pairs if equals}))
+        found.append(PrintedRecord(name[1], {key.strip(): value for key, equals, value in pairs if equals}))
     return found, odd
 
 
-def text(stdout: str) -> tuple[list[Record], list[str]]:
+def text(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
     """Plain `qstat -f`, `qstat -Bf`, `qstat -Qf` and `pbsnodes -a`: attributes are indented, long values go on behind a
     tab on the next line."""
-    found: list[Record] = []
+    found: list[PrintedRecord] = []
     odd: list[str] = []
     name: str | None = None
     attributes: dict[str, str] = {}
@@ -89,7 +89,7 @@ def text(stdout: str) -> tuple[list[Record], list[str]]:
 
     def close() -> None:
         if name is not None:
-            found.append(Record(name, attributes))
+            found.append(PrintedRecord(name, attributes))
 
     for line in stdout.split("\n"):
         if not line.strip():
@@ -110,7 +110,7 @@ def text(stdout: str) -> tuple[list[Record], list[str]]:
     return found, odd
 
 
-def json_records(stdout: str) -> tuple[list[Record], list[str]]:
+def json_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
     """`-F json`, also where it is none. What cannot be saved of a broken answer is handed back as odd."""
     start = stdout.find("{")
     if start < 0:
@@ -126,7 +126,7 @@ def json_records(stdout: str) -> tuple[list[Record], list[str]]:
         return [], [*odd, stdout.strip()[:200]]
     sections = [data.get(key) for key in ("Jobs", "Queue", "Server", "nodes")]
     found = [
-        Record(str(name), _flat(attributes))
+        PrintedRecord(str(name), _flat(attributes))
         for section in sections
         if isinstance(section, dict)
         for name, attributes in section.items()
@@ -190,6 +190,6 @@ def _value(text: str) -> str:
         return text[1:-1]
 
 
-def by_name(records: Sequence[Record]) -> dict[str, Record]:
+def by_name(records: Sequence[PrintedRecord]) -> dict[str, PrintedRecord]:
     """Records by their names; the last of several wins."""
     return {record.name: record for record in records}

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 
-from trainmaster.dispatchers.pbs.parse import Job
+from trainmaster.dispatchers.pbs.parse import PbsJob
 
 _PASSWORD = "p"  # noqa: S105 the letter of a hold
 
 
-def explain_hold(job: Job) -> str:
+def explain_hold(job: PbsJob) -> str:
     """One or two sentences on a job that is held."""
     where = f" on {job.nodes[0]}" if job.nodes else ""
     comment = " ".join(job.comment.split())
@@ -46,7 +46,7 @@ def explain_hold(job: Job) -> str:
     return f"Held by {who}; {release}.{said}"
 
 
-def _release(job: Job) -> str:
+def _release(job: PbsJob) -> str:
     """What lets it go on; every hold has to be taken away."""
     letters = "".join(letter for letter in "uosp" if letter in job.holds)
     if letters in ("", "u"):

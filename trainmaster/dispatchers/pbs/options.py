@@ -11,18 +11,20 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.dispatchers.batch.arguments import BadOption, Kind, split
+from trainmaster.dispatchers.batch.arguments import ArgumentKind, BadOption, split
 from trainmaster.dispatchers.pbs.parse import duration
 from trainmaster.dispatchers.pbs.resources import JOB_WIDE, PER_CHUNK
 
-ALLOWED: Mapping[str, Kind] = {
-    "A": Kind(r"[A-Za-z0-9_.@+-]{1,128}", "an account's name"),
-    "a": Kind(r"(?:\d{2}){4,6}(?:\.\d{2})?|\d{4}(?:\.\d{2})?", "a moment such as 203001311200 ([[CC]YY]MMDDhhmm[.SS])"),
-    "m": Kind(r"n|[abej]{1,4}", "n, or letters of a, b, e and j"),
-    "M": Kind(r"[A-Za-z0-9_.%+@-]+(?:,[A-Za-z0-9_.%+@-]+)*", "mail addresses separated by commas"),
-    "N": Kind(r"[A-Za-z0-9_.+-]{1,230}", "a name"),
-    "p": Kind(r"[+-]?\d{1,4}", "a whole number from -1024 to 1023"),
-    "P": Kind(r"[A-Za-z0-9_.@-]{1,128}", "a project's name"),
+ALLOWED: Mapping[str, ArgumentKind] = {
+    "A": ArgumentKind(r"[A-Za-z0-9_.@+-]{1,128}", "an account's name"),
+    "a": ArgumentKind(
+        r"(?:\d{2}){4,6}(?:\.\d{2})?|\d{4}(?:\.\d{2})?", "a moment such as 203001311200 ([[CC]YY]MMDDhhmm[.SS])"
+    ),
+    "m": ArgumentKind(r"n|[abej]{1,4}", "n, or letters of a, b, e and j"),
+    "M": ArgumentKind(r"[A-Za-z0-9_.%+@-]+(?:,[A-Za-z0-9_.%+@-]+)*", "mail addresses separated by commas"),
+    "N": ArgumentKind(r"[A-Za-z0-9_.+-]{1,230}", "a name"),
+    "p": ArgumentKind(r"[+-]?\d{1,4}", "a whole number from -1024 to 1023"),
+    "P": ArgumentKind(r"[A-Za-z0-9_.@-]{1,128}", "a project's name"),
 }
 # qsub's other options: ours, or harmful in a job that the master watches.
 RESERVED = frozenset("cCeGhIjJkoqrRSuvVWXz")

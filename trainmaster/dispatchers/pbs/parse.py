@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.pbs.formats import Record
+from trainmaster.dispatchers.pbs.formats import PrintedRecord
 
 JOB_ID = re.compile(r"(\d+(?:\[\d*\])?)(?:\.([\w.-]+))?")
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"
@@ -16,7 +16,7 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 
 
 @dataclass(frozen=True)
-class Job:
+class PbsJob:
     """One job. Times are epoch seconds."""
 
     job_id: str
@@ -57,11 +57,11 @@ class Job:
         return "[" in self.job_id
 
 
-def job(record: Record, gpu_resource: str) -> Job | None:
+def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
     """The job of a record; None when it lacks what every job has."""
     if not JOB_ID.fullmatch(record.name) or not record.get("job_state"):
         return None
-    return Job(
+    return PbsJob(
         job_id=record.name,
         name=record.get("Job_Name"),
         owner=record.get("Job_Owner").partition("@")[0],
@@ -137,6 +137,6 @@ def truth(text: str) -> bool:
     return text.strip().lower() in ("true", "1", "t", "y", "yes")
 
 
-def server_version(records: Sequence[Record], fallback: str) -> str:
+def server_version(records: Sequence[PrintedRecord], fallback: str) -> str:
     """For example "23.06.06"."""
     return next((record.get("pbs_version") for record in records if record.get("pbs_version")), fallback)

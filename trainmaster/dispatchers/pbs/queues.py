@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
-from trainmaster.dispatchers.pbs.config import PbsOptions, Place
-from trainmaster.dispatchers.pbs.formats import Record
+from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
+from trainmaster.dispatchers.pbs.formats import PrintedRecord
 from trainmaster.dispatchers.pbs.parse import duration, integer, truth
-from trainmaster.dispatchers.pbs.resources import Request
+from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
 # States in which a node takes no jobs until somebody or something mends it (pbs_node_attributes(7B)).
 _AWAY = frozenset({"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "sleep"})
@@ -83,7 +83,7 @@ class Queue:
         total = self.slots_of(host)
         return PoolNode(host.name, total, min(total, used), enabled=up, draining=host.offline and used > 0)
 
-    def complaints(self, spec: JobSpec, request: Request, walltime: int | None, options: PbsOptions) -> list[str]:
+    def complaints(self, spec: JobSpec, request: ChunkRequest, walltime: int | None, options: PbsOptions) -> list[str]:
         """Why a job can never run in this queue."""
         found = []
         if self.routed_only:
@@ -112,21 +112,21 @@ class Queue:
                 found.append(f"The job asks for {wanted} of {name}, and queue {self.name} allows {limit} at most.")
         return found
 
-    def _places(self, place: Place) -> int:
+    def _places(self, place: NodePlacement) -> int:
         """How many chunks can be placed at most."""
-        if place is Place.FREE:
+        if place is NodePlacement.FREE:
             # Where PBS does not know the slots, it knows the CPUs, of which every chunk takes one.
             return sum(self.slots_of(host) or host.cpus for host in self.all_hosts)
-        if place is Place.VSCATTER:
+        if place is NodePlacement.VSCATTER:
             return sum(host.vnodes for host in self.all_hosts)
         return len(self.all_hosts)
 
 
 def queues(
-    listed: Sequence[Record], nodes: Sequence[Record], server: Record | None, options: PbsOptions
+    listed: Sequence[PrintedRecord], nodes: Sequence[PrintedRecord], server: PrintedRecord | None, options: PbsOptions
 ) -> dict[str, Queue]:
     """The execution queues of a server, in its order."""
-    of_server = server or Record("", {})
+    of_server = server or PrintedRecord("", {})
     found = {}
     for record in listed:
         if not record.get("queue_type").lower().startswith("e"):
@@ -149,7 +149,7 @@ def queues(
     return found
 
 
-def _serves(node: Record, queue: Record, nodes: Sequence[Record]) -> bool:
+def _serves(node: PrintedRecord, queue: PrintedRecord, nodes: Sequence[PrintedRecord]) -> bool:
     bound = node.get("queue")
     if bound:
         return bound == queue.name
@@ -165,7 +165,7 @@ def _serves(node: Record, queue: Record, nodes: Sequence[Record]) -> bool:
     )
 
 
-def _hosts(nodes: Sequence[Record], gpu_resource: str) -> tuple[Host, ...]:
+def _hosts(nodes: Sequence[PrintedRecord], gpu_resource: str) -> tuple[Host, ...]:
     found: dict[str, Host] = {}
     for node in nodes:
         host = found.setdefault(_host_name(node), Host(_host_name(node)))
@@ -179,7 +179,7 @@ def _hosts(nodes: Sequence[Record], gpu_resource: str) -> tuple[Host, ...]:
     return tuple(found.values())
 
 
-def _host_name(node: Record) -> str:
+def _host_name(node: PrintedRecord) -> str:
     return node.get("resources_available.host") or node.name
 
 
@@ -187,24 +187,24 @@ def _words(state: str) -> set[str]:
     return {word.strip().lower() for word in state.split(",")}
 
 
-def _available(node: Record, resource: str) -> int:
+def _available(node: PrintedRecord, resource: str) -> int:
     return integer(node.get(f"resources_available.{resource}")) or 0
 
 
-def _assigned(node: Record, resource: str) -> int:
+def _assigned(node: PrintedRecord, resource: str) -> int:
     return integer(node.get(f"resources_assigned.{resource}")) or 0
 
 
-def _resources(record: Record, prefix: str) -> dict[str, str]:
+def _resources(record: PrintedRecord, prefix: str) -> dict[str, str]:
     return {name.removeprefix(prefix): value for name, value in record.attributes.items() if name.startswith(prefix)}
 
 
-def _limit(name: str, queue: Record, server: Record) -> int | None:
+def _limit(name: str, queue: PrintedRecord, server: PrintedRecord) -> int | None:
     """Seconds; the queue's word counts before the server's."""
     found = (duration(record.get(name)) for record in (queue, server) if record.get(name))
     return next(found, None)
 
 
-def _limits(queue: Record) -> dict[str, int]:
+def _limits(queue: PrintedRecord) -> dict[str, int]:
     limits = {name: integer(value) for name, value in _resources(queue, "resources_max.").items()}
     return {name: value for name, value in limits.items() if value is not None}

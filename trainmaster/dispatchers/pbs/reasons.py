@@ -12,7 +12,7 @@ NEVER = "Can Never Run"
 
 
 @dataclass(frozen=True)
-class Reason:
+class PbsReason:
     """A reason in a sentence, and its short word. `never`: as asked, the job cannot start unless somebody changes
     something (PBS counts nodes that are down or offline among those there are)."""
 
@@ -53,7 +53,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-def explain_reason(comment: str) -> Reason:
+def explain_reason(comment: str) -> PbsReason:
     """The comment of a job that waits and is not held; "" gives an empty sentence."""
     text = " ".join(comment.split())
     prefix, _, rest = text.partition(": ")
@@ -62,12 +62,12 @@ def explain_reason(comment: str) -> Reason:
         rest = text
     # A job that was put back into its queue keeps the comment of its start for a while.
     if not text or text.startswith("Job run at "):
-        return Reason("")
+        return PbsReason("")
     for pattern, sentence in _KNOWN:
         found = re.search(pattern, rest)
         if found:
-            return Reason(_sentence(sentence, found, never), rest, never)
-    return Reason(f"PBS says: {text.rstrip('.')}.", rest, never)
+            return PbsReason(_sentence(sentence, found, never), rest, never)
+    return PbsReason(f"PBS says: {text.rstrip('.')}.", rest, never)
 
 
 def _sentence(form: str, found: re.Match[str], never: bool) -> str:

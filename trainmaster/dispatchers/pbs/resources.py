@@ -26,7 +26,7 @@ PER_CHUNK = ("ncpus", "mem", "vmem", "ompthreads", "arch", "host", "vnode", "aoe
 
 
 @dataclass(frozen=True)
-class Request:
+class ChunkRequest:
     """What a job asks for: so many equal chunks. 0 slots in a chunk: PBS does not know of them, or none are wanted."""
 
     chunks: int
@@ -47,11 +47,11 @@ def plan(
     slots_per_node: int | None = None,
     single_node: bool = False,
     node_size: int | None = None,
-) -> Request:
+) -> ChunkRequest:
     """The request for `slots` slots. `node_size`: slots of the queue's largest node, None when not known;
     `gres_supported`: PBS knows the GPUs."""
     if slots == 0:
-        return Request(chunks=1)
+        return ChunkRequest(chunks=1)
     each = slots_per_node
     if single_node or (each and slot_type is not SlotType.CPU and slots < each):
         each = slots
@@ -59,11 +59,11 @@ def plan(
         each = even_share(slots, node_size)
     chunks = -(-slots // (each or 1))
     if slot_type is SlotType.CPU:
-        return Request(chunks=chunks, cpus=each or 1)
-    return Request(chunks=chunks, gpus=(each or 1) if gres_supported else 0)
+        return ChunkRequest(chunks=chunks, cpus=each or 1)
+    return ChunkRequest(chunks=chunks, gpus=(each or 1) if gres_supported else 0)
 
 
-def select(request: Request, gpu_resource: str, extra: Mapping[str, str]) -> str:
+def select(request: ChunkRequest, gpu_resource: str, extra: Mapping[str, str]) -> str:
     """The chunks as PBS writes them; `extra` are the user's further resources of every node, which may raise ncpus."""
     cpus = extra.get("ncpus", str(request.cpus))
     words = [str(request.chunks), f"ncpus={cpus}"]

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import JobState
-from trainmaster.dispatchers.pbs.parse import Job
+from trainmaster.dispatchers.pbs.parse import PbsJob
 
 _LETTERS = {
     "Q": JobState.QUEUED,
@@ -50,14 +50,14 @@ _NEGATIVE = {
 
 
 @dataclass(frozen=True)
-class Exit:
+class PbsExit:
     """How a script ended: an exit code, or the signal that ended it."""
 
     code: int | None = None
     signal: int | None = None
 
     @classmethod
-    def of(cls, status: int | None) -> Exit:
+    def of(cls, status: int | None) -> PbsExit:
         """From Exit_status; a negative one is PBS's own word, not the script's."""
         if status is None or status < 0:
             return cls()
@@ -66,7 +66,7 @@ class Exit:
         return cls(code=status)
 
 
-def map_state(job: Job) -> JobState:
+def map_state(job: PbsJob) -> JobState:
     """The state behind PBS's letter, its finer number and, for an ended job, its exit status."""
     letter = job.state.upper()  # the whole word: TRANSMOGRIFYING is no T
     if letter in _ENDED:
@@ -77,7 +77,7 @@ def map_state(job: Job) -> JobState:
     return state
 
 
-def _ended(job: Job) -> JobState:
+def _ended(job: PbsJob) -> JobState:
     status = job.exit_status
     if preempted(job):
         return JobState.PREEMPTED
@@ -91,13 +91,13 @@ def _ended(job: Job) -> JobState:
     return JobState.COMPLETED if status == 0 else JobState.FAILED
 
 
-def terminated_by(job: Job) -> str:
+def terminated_by(job: PbsJob) -> str:
     """Who deleted it, "alice@host"; empty when nobody did or nobody knows."""
     found = re.search(r"\bterminated by (\S+)", job.comment)
     return found[1] if found else ""
 
 
-def preempted(job: Job) -> bool:
+def preempted(job: PbsJob) -> bool:
     """True when the scheduler deleted it in favour of another job (preempt_order D)."""
     return bool(re.search(r"\bpreempted\b", job.comment, re.IGNORECASE)) or terminated_by(job).lower().startswith(
         ("scheduler@", "pbs_sched@")

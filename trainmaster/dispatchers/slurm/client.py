@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from trainmaster.dispatchers.access.ways import Access
+from trainmaster.dispatchers.access.access import Access
 from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unreachable
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
 from trainmaster.dispatchers.slurm import commands, failures, parse
@@ -35,7 +35,7 @@ class SlurmClient(BatchClient):
         self._closed = False
         self._closing = threading.Lock()
 
-    def submit(self, job: commands.Submission, script: str, user: str | None = None) -> tuple[str, str]:
+    def submit(self, job: commands.SbatchRequest, script: str, user: str | None = None) -> tuple[str, str]:
         """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user, stdin=script)
         found = parse.submitted_id(outcome.stdout)

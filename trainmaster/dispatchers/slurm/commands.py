@@ -43,7 +43,7 @@ ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", 
 
 
 @dataclass(frozen=True)
-class Programs:
+class SlurmPrograms:
     """Where Slurm's commands stand."""
 
     sbatch: str = "sbatch"
@@ -55,7 +55,7 @@ class Programs:
 
 
 @dataclass(frozen=True)
-class Submission:
+class SbatchRequest:
     """What sbatch is asked for, beside the resources."""
 
     token: str
@@ -69,7 +69,7 @@ class Submission:
     exclude: Sequence[str] = ()
 
 
-def submit(programs: Programs, job: Submission) -> list[str]:
+def submit(programs: SlurmPrograms, job: SbatchRequest) -> list[str]:
     """sbatch with the script on standard input.
 
     `--export=ALL` exports the scrubbed environment that sbatch itself is given. NONE would run the user's login
@@ -105,7 +105,7 @@ def end_mark(mark: str) -> str:
     return mark.replace("\x1f", "\x1e")
 
 
-def queue(programs: Programs, mark: str, *, everybody: bool = False, oldest_first: bool = False) -> list[str]:
+def queue(programs: SlurmPrograms, mark: str, *, everybody: bool = False, oldest_first: bool = False) -> list[str]:
     """One bulk question for all jobs of this account, or of everybody, ended ones that Slurm still remembers included.
     It costs the controller two requests either way.
 
@@ -118,36 +118,36 @@ def queue(programs: Programs, mark: str, *, everybody: bool = False, oldest_firs
     return [programs.squeue, *whose, "--states=all", f"--sort={'' if oldest_first else '-'}i", f"--Format={fields}"]
 
 
-def nodes(programs: Programs, mark: str, *, backwards: bool = False) -> list[str]:
+def nodes(programs: SlurmPrograms, mark: str, *, backwards: bool = False) -> list[str]:
     """Every node in every partition, under a heading."""
     fields = ",".join(f"{name}:{mark}" for name in NODE_FIELDS)
     return [programs.sinfo, "--Node", f"--sort={'-' if backwards else ''}N", f"--Format={fields}"]
 
 
-def cancel(programs: Programs, job_ids: Sequence[str]) -> list[list[str]]:
+def cancel(programs: SlurmPrograms, job_ids: Sequence[str]) -> list[list[str]]:
     """scancel in chunks."""
     return [[programs.scancel, *chunk] for chunk in chunks(job_ids)]
 
 
-def signal(programs: Programs, job_ids: Sequence[str], name: str) -> list[list[str]]:
+def signal(programs: SlurmPrograms, job_ids: Sequence[str], name: str) -> list[list[str]]:
     """A signal to the batch script only, which hands it on; without `--batch` only the steps would get it."""
     return [[programs.scancel, "--batch", f"--signal={name}", *chunk] for chunk in chunks(job_ids)]
 
 
-def show_job(programs: Programs, job_id: str) -> list[str]:
+def show_job(programs: SlurmPrograms, job_id: str) -> list[str]:
     """With `--details`, because only then the highest status of the job's steps is printed."""
     return [programs.scontrol, "--details", "--oneliner", "show", "job", job_id]
 
 
-def show_config(programs: Programs) -> list[str]:
+def show_config(programs: SlurmPrograms) -> list[str]:
     return [programs.scontrol, "show", "config"]
 
 
-def version(programs: Programs) -> list[str]:
+def version(programs: SlurmPrograms) -> list[str]:
     return [programs.sbatch, "--version"]
 
 
-def account(programs: Programs, job_id: str) -> list[str]:
+def account(programs: SlurmPrograms, job_id: str) -> list[str]:
     """How a job ended, from accounting; `-D` shows every run of a requeued one, the newest last."""
     fields = ",".join(ACCOUNT_FIELDS)
     return [programs.sacct, "-X", "-D", "-P", "-n", "-S", "now-30days", "-j", job_id, "-o", fields]

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from trainmaster.dispatchers.batch.options import BatchOptions, CommandPaths
-from trainmaster.dispatchers.slurm.commands import Programs
+from trainmaster.dispatchers.slurm.commands import SlurmPrograms
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 
 
@@ -36,9 +36,11 @@ class SlurmOptions(BatchOptions):
     # sbatch itself tries for 120 s when the queue is full; ending it earlier would leave its outcome unknown.
     submit_deadline: float = Field(default=150.0, ge=150.0)
 
-    def programs(self) -> Programs:
+    def programs(self) -> SlurmPrograms:
         """Slurm's commands, looked for on the master's own PATH and on the jobs'."""
-        return Programs(**self.commands.found(None if self.ssh else f"{os.environ.get('PATH', '')}:{self.job_path}"))
+        return SlurmPrograms(
+            **self.commands.found(None if self.ssh else f"{os.environ.get('PATH', '')}:{self.job_path}")
+        )
 
     def dialect(self, partition: str) -> GpuDialect:
         """How GPUs are asked for in a partition."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from trainmaster.dispatchers.access.ways import Folder, make_access
+from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
     DispatcherError,
@@ -37,7 +37,7 @@ from trainmaster.dispatchers.slurm.endings import in_words, memory_ran_out
 from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, duration, expand_hosts
 from trainmaster.dispatchers.slurm.partitions import Partition, partitions
 from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import Exit, map_state
+from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
 from trainmaster.templates import render
 
 _LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
@@ -148,7 +148,7 @@ class SlurmDispatcher(BatchDispatcher):
                 found.append(sentence(error))
         return found
 
-    def _request(self, spec: JobSpec, partition: Partition | None) -> resources.Request:
+    def _request(self, spec: JobSpec, partition: Partition | None) -> resources.NodeRequest:
         size = self._options.node_size(spec.pool) or (partition.node_size(spec.gpu_type) if partition else 0)
         return resources.plan(
             spec.slots,
@@ -171,7 +171,9 @@ class SlurmDispatcher(BatchDispatcher):
         job_id, cluster = self._client.submit(job, script, spec.user)
         return JobRef(spec.token, job_id, cluster, spec.user)
 
-    def _prepare(self, spec: JobSpec, folder: Folder, given: dict[str, str | None]) -> tuple[commands.Submission, str]:
+    def _prepare(
+        self, spec: JobSpec, folder: JobFolderAccess, given: dict[str, str | None]
+    ) -> tuple[commands.SbatchRequest, str]:
         """The sbatch call and the job script of a job."""
         partition = self._partitions.find(spec.pool)
         request = self._request(spec, partition)
@@ -182,7 +184,7 @@ class SlurmDispatcher(BatchDispatcher):
         if "cpus-per-task" in own:
             words = [word for word in words if not word.startswith("--cpus-per-task=")]
         excluded = [*spec.exclude_nodes, *filter(None, [given.get("exclude")])]
-        job = commands.Submission(
+        job = commands.SbatchRequest(
             token=spec.token,
             partition=spec.pool,
             folder=folder.path,
@@ -297,8 +299,8 @@ class _Facts:
 
     raw: str
     reason: str
-    exit: Exit | None
-    derived: Exit | None
+    exit: SlurmExit | None
+    derived: SlurmExit | None
     nodes: tuple[str, ...]
 
     @property
@@ -310,8 +312,8 @@ class _Facts:
         return cls(
             raw=shown.get("JobState", ""),
             reason=shown.get("Reason", ""),
-            exit=Exit.parse(shown.get("ExitCode", "")),
-            derived=Exit.parse(shown.get("DerivedExitCode", "")),
+            exit=SlurmExit.parse(shown.get("ExitCode", "")),
+            derived=SlurmExit.parse(shown.get("DerivedExitCode", "")),
             nodes=expand_hosts(shown.get("NodeList", "")),
         )
 
@@ -320,8 +322,8 @@ class _Facts:
         return cls(
             raw=row["state"],
             reason=row["reason"],
-            exit=Exit.parse(row["exit"]),
-            derived=Exit.parse(row["derived"]),
+            exit=SlurmExit.parse(row["exit"]),
+            derived=SlurmExit.parse(row["derived"]),
             nodes=expand_hosts(row["nodes"]),
         )
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.batch.endings import named_signal
 from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import Exit
+from trainmaster.dispatchers.slurm.states import SlurmExit
 
 
 def in_words(
-    state: JobState, raw: str, *, reason: str = "", exit: Exit | None = None, nodes: Sequence[str] = ()
+    state: JobState, raw: str, *, reason: str = "", exit: SlurmExit | None = None, nodes: Sequence[str] = ()
 ) -> str:
     """A sentence on a job in `state`; `raw` is Slurm's word, which names who cancelled it where accounting knows."""
     where = f" on {', '.join(nodes)}" if nodes else ""
@@ -56,7 +56,7 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
-def _infrastructure(raw: str, exit: Exit | None, where: str) -> str:
+def _infrastructure(raw: str, exit: SlurmExit | None, where: str) -> str:
     if raw.upper().startswith(("NODE_FAIL", "NF")):
         return f"A node of the job failed{where}."
     if raw.upper().startswith(("BOOT_FAIL", "BF")):

@@ -10,8 +10,8 @@ import re
 
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.batch.failures import FailureWords
-from trainmaster.dispatchers.shell import Outcome
-from trainmaster.dispatchers.slurm.reasons import Reason, explain_reason
+from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.slurm.reasons import SlurmReason, explain_reason
 
 # The controller answered, and another time it may say yes.
 _LATER = re.compile(
@@ -58,7 +58,7 @@ WORDS = FailureWords(
 _SIGNALLED = range(129, 193)  # how a shell in between, a site's wrapper of sbatch, tells of a signal
 
 
-def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
+def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
     """The error of a submit that gave no job id."""
     if error := WORDS.unanswered(outcome, token):
         return error
@@ -78,7 +78,7 @@ def submit_failure(outcome: Outcome, token: str) -> DispatcherError:
     return Rejected(f"Slurm refuses the job: {message(text)}.", token=token)
 
 
-def _limit(stderr: str) -> Reason | None:
+def _limit(stderr: str) -> SlurmReason | None:
     """The limit that sbatch names on a line of its own, before the summary that stands for all limits. Some go away
     when other jobs end; what one job alone is too large for never does."""
     for line in stderr.splitlines():

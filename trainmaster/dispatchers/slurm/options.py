@@ -10,26 +10,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from trainmaster.dispatchers.batch.arguments import BadOption, Kind, split
+from trainmaster.dispatchers.batch.arguments import ArgumentKind, BadOption, split
 from trainmaster.dispatchers.slurm.parse import duration
 
-NAME = Kind(r"[A-Za-z0-9_.@+-]{1,128}", "a name")
-NAMES = Kind(r"[A-Za-z0-9_.@+,:-]{1,256}", "names separated by commas")
-COUNT = Kind(r"[1-9]\d{0,8}", "a whole number above 0")
-SIZE = Kind(r"\d{1,12}[KMGTkmgt]?", "a size such as 4000M or 16G")
-HOSTS = Kind(r"[A-Za-z0-9_.,\[\]-]{1,4096}", "node names such as n1,n[3-5]")
-FEATURES = Kind(r"[A-Za-z0-9_.:=&|!*,()\[\]-]{1,512}", "node features such as a100&ib")
-DURATION = Kind(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED|INFINITE", "a time such as 90, 1:30:00 or 2-12:00:00")
-MOMENT = Kind(r"[A-Za-z0-9:/+.-]{1,64}", "a moment such as 2030-01-31T12:00 or now+1hour")
-GRES = Kind(r"[A-Za-z0-9_.:,]*", "generic resources such as shard:2", optional=True)
-PER_GPU = Kind(r"([A-Za-z][A-Za-z0-9_.-]*:)?[1-9]\d{0,5}", "a number, or type:number")
-FLAG = Kind(r"", "no value", optional=True)
-LEVEL = Kind(r"-?\d{1,10}", "a whole number", optional=True)
-WORDS = Kind(r"[A-Za-z0-9_.,:=@/+-]{1,256}", "a word")
-MAIL = Kind(r"[A-Za-z0-9_.%+@-]{1,254}", "a mail address")
-TEXT = Kind(r"[^\x00-\x1f\x7f]{1,256}", "text on one line")
+NAME = ArgumentKind(r"[A-Za-z0-9_.@+-]{1,128}", "a name")
+NAMES = ArgumentKind(r"[A-Za-z0-9_.@+,:-]{1,256}", "names separated by commas")
+COUNT = ArgumentKind(r"[1-9]\d{0,8}", "a whole number above 0")
+SIZE = ArgumentKind(r"\d{1,12}[KMGTkmgt]?", "a size such as 4000M or 16G")
+HOSTS = ArgumentKind(r"[A-Za-z0-9_.,\[\]-]{1,4096}", "node names such as n1,n[3-5]")
+FEATURES = ArgumentKind(r"[A-Za-z0-9_.:=&|!*,()\[\]-]{1,512}", "node features such as a100&ib")
+DURATION = ArgumentKind(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED|INFINITE", "a time such as 90, 1:30:00 or 2-12:00:00")
+MOMENT = ArgumentKind(r"[A-Za-z0-9:/+.-]{1,64}", "a moment such as 2030-01-31T12:00 or now+1hour")
+GRES = ArgumentKind(r"[A-Za-z0-9_.:,]*", "generic resources such as shard:2", optional=True)
+PER_GPU = ArgumentKind(r"([A-Za-z][A-Za-z0-9_.-]*:)?[1-9]\d{0,5}", "a number, or type:number")
+FLAG = ArgumentKind(r"", "no value", optional=True)
+LEVEL = ArgumentKind(r"-?\d{1,10}", "a whole number", optional=True)
+WORDS = ArgumentKind(r"[A-Za-z0-9_.,:=@/+-]{1,256}", "a word")
+MAIL = ArgumentKind(r"[A-Za-z0-9_.%+@-]{1,254}", "a mail address")
+TEXT = ArgumentKind(r"[^\x00-\x1f\x7f]{1,256}", "text on one line")
 
-ALLOWED: Mapping[str, Kind] = {
+ALLOWED: Mapping[str, ArgumentKind] = {
     "account": NAME,
     "acctg-freq": WORDS,
     "begin": MOMENT,
@@ -44,7 +44,7 @@ ALLOWED: Mapping[str, Kind] = {
     "cpus-per-task": COUNT,
     "deadline": MOMENT,
     "exclude": HOSTS,
-    "exclusive": Kind(r"(user|mcs|topo)?", "user, mcs or nothing", optional=True),
+    "exclusive": ArgumentKind(r"(user|mcs|topo)?", "user, mcs or nothing", optional=True),
     "gpu-bind": WORDS,
     "gpu-freq": WORDS,
     "gpus-per-socket": PER_GPU,

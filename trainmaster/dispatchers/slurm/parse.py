@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
-from trainmaster.dispatchers.slurm.states import REMEMBERED, Exit
+from trainmaster.dispatchers.slurm.states import REMEMBERED, SlurmExit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
@@ -28,8 +28,8 @@ class QueueLine:
     job_id: str
     state: str
     reason: str
-    exit: Exit | None
-    derived: Exit | None
+    exit: SlurmExit | None
+    derived: SlurmExit | None
     submitted_at: float | None
     started_at: float | None
     ends_at: float | None
@@ -138,8 +138,8 @@ def _queue_line(job_id: str, *fields: str) -> QueueLine:
         job_id=job_id,
         state=state,
         reason="" if reason in ABSENT else reason,
-        exit=Exit.parse(status),
-        derived=Exit.parse(derived),
+        exit=SlurmExit.parse(status),
+        derived=SlurmExit.parse(derived),
         submitted_at=epoch(submit),
         started_at=epoch(start),
         ends_at=epoch(end),

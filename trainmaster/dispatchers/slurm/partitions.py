@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trainmaster.dispatchers.base import JobSpec, Pool, PoolNode, SlotType
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.parse import NodeLine
-from trainmaster.dispatchers.slurm.resources import Request
+from trainmaster.dispatchers.slurm.resources import NodeRequest
 
 # States in which a node may take jobs sooner or later without anybody's doing.
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "resv", "maint", "power", "reboot")
@@ -73,7 +73,7 @@ class Partition:
             draining=state.startswith("drain"),
         )
 
-    def complaints(self, spec: JobSpec, request: Request, walltime: int | None) -> list[str]:
+    def complaints(self, spec: JobSpec, request: NodeRequest, walltime: int | None) -> list[str]:
         """Why a job can never run in this partition."""
         found = []
         size = self.node_size(spec.gpu_type)

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts
-from trainmaster.dispatchers.slurm.states import Exit
+from trainmaster.dispatchers.slurm.states import SlurmExit
 
 START_DEADLINE = 20.0  # seconds for the first word of the process: imports from a shared file system are slow
 
@@ -159,10 +159,10 @@ def line(job: Mapping[str, Any]) -> QueueLine:
     )
 
 
-def _exit(code: int | None, number: int | None) -> Exit | None:
+def _exit(code: int | None, number: int | None) -> SlurmExit | None:
     if number:
-        return Exit(signal=number)
-    return Exit(code=code) if code is not None else None
+        return SlurmExit(signal=number)
+    return SlurmExit(code=code) if code is not None else None
 
 
 def _time(value: int | None) -> float | None:

@@ -9,7 +9,7 @@ from trainmaster.dispatchers.slurm.states import REMEMBERED
 
 
 @dataclass(frozen=True)
-class Reason:
+class SlurmReason:
     """A reason in a sentence. `never`: as asked, the job cannot start unless somebody changes something."""
 
     sentence: str
@@ -87,17 +87,17 @@ _PER_JOB = ("PerJobLimit", "PerJob")
 
 
 @lru_cache(REMEMBERED)
-def explain_reason(word: str) -> Reason:
+def explain_reason(word: str) -> SlurmReason:
     """Slurm's reason word in a sentence; an unknown word is repeated, "None" and "" give an empty sentence."""
     key = word.strip().strip("()").split(",", 1)[0].strip()
     if key in ("", "None", "N/A"):
-        return Reason("")
+        return SlurmReason("")
     if key in _NEVER:
-        return Reason(_NEVER[key], never=True)
+        return SlurmReason(_NEVER[key], never=True)
     if key in _PLAIN:
-        return Reason(_PLAIN[key])
+        return SlurmReason(_PLAIN[key])
     for prefix, sentence in _FAMILIES:
         if key.startswith(prefix):
             never = prefix in _FAMILY_NEVER or key.endswith(_PER_JOB)
-            return Reason(f"{sentence} ({key}).", never=never)
-    return Reason(f"Slurm says: {word.strip()}.")
+            return SlurmReason(f"{sentence} ({key}).", never=never)
+    return SlurmReason(f"Slurm says: {word.strip()}.")

@@ -34,7 +34,7 @@ class GpuDialect(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Request:
+class NodeRequest:
     """What a job asks for. `nodes` is the number of nodes; with `spread` it is only the most it may use.
 
     `gpus_total` is for all nodes together, `slots_each` for one node (GPUs or CPU cores), 0 when it is left open.
@@ -60,10 +60,10 @@ def plan(
     slots_per_node: int | None = None,
     single_node: bool = False,
     node_size: int | None = None,
-) -> Request:
+) -> NodeRequest:
     """The request for `slots` slots. `node_size`: slots of the pool's largest node, None when not known."""
     if slots == 0:
-        return Request(nodes=1, cores_each=1)
+        return NodeRequest(nodes=1, cores_each=1)
     each = slots_per_node
     if single_node or (each and slot_type is not SlotType.CPU and slots < each):
         each = slots
@@ -71,18 +71,20 @@ def plan(
         each = even_share(slots, node_size)
     if slot_type is SlotType.CPU:
         nodes = _ceil(slots, each or 1)
-        return Request(nodes=nodes, slots_each=each or 0, cores_each=each or 1)
+        return NodeRequest(nodes=nodes, slots_each=each or 0, cores_each=each or 1)
     if dialect is GpuDialect.TRES:
         if each is None:
-            return Request(nodes=slots, gpus_total=slots, spread=True)
-        return Request(nodes=_ceil(slots, each), gpus_total=slots, slots_each=each)
+            return NodeRequest(nodes=slots, gpus_total=slots, spread=True)
+        return NodeRequest(nodes=_ceil(slots, each), gpus_total=slots, slots_each=each)
     nodes = _ceil(slots, each or 1)
     if dialect is GpuDialect.GRES:
-        return Request(nodes=nodes, slots_each=each or 1)
-    return Request(nodes=nodes)
+        return NodeRequest(nodes=nodes, slots_each=each or 1)
+    return NodeRequest(nodes=nodes)
 
 
-def sbatch_words(request: Request, slot_type: SlotType, dialect: GpuDialect, gpu_type: str | None = None) -> list[str]:
+def sbatch_words(
+    request: NodeRequest, slot_type: SlotType, dialect: GpuDialect, gpu_type: str | None = None
+) -> list[str]:
     """The request as sbatch options: one task on each node, which starts the workers of that node."""
     kind = f"{gpu_type}:" if gpu_type else ""
     if request.spread:
@@ -99,7 +101,7 @@ def sbatch_words(request: Request, slot_type: SlotType, dialect: GpuDialect, gpu
     return words
 
 
-def check_gpus(options: Mapping[str, str | None], request: Request, slots: int, slot_type: SlotType) -> None:
+def check_gpus(options: Mapping[str, str | None], request: NodeRequest, slots: int, slot_type: SlotType) -> None:
     """Refuse GPUs beyond the slots, which `max_slots` and policies count. Raises BadOption."""
     most = 0 if slot_type is SlotType.CPU else request.slots_each or slots
     for name in ("gpus-per-task", "gpus-per-socket"):

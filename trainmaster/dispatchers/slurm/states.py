@@ -61,21 +61,21 @@ HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", RE
 
 
 @dataclass(frozen=True)
-class Exit:
+class SlurmExit:
     """How a script ended: an exit code 0..255, or the signal that ended it."""
 
     code: int = 0
     signal: int | None = None
 
     @classmethod
-    def from_wait_status(cls, status: int) -> Exit:
+    def from_wait_status(cls, status: int) -> SlurmExit:
         """From the number that `squeue -O exit_code` prints: wait(2)'s status, with Slurm's own signals in it."""
         number = status & 0x7F
         return cls(code=0, signal=number) if number else cls(code=(status >> 8) & 0xFF)
 
     @classmethod
     @lru_cache(REMEMBERED)
-    def parse(cls, text: str) -> Exit | None:
+    def parse(cls, text: str) -> SlurmExit | None:
         """From "code:signal" or the raw status; None when it is neither."""
         if re.fullmatch(r"\d+", text):
             return cls.from_wait_status(int(text))
@@ -87,7 +87,9 @@ class Exit:
 
 
 @lru_cache(REMEMBERED)
-def map_state(raw: str, *, reason: str = "", exit: Exit | None = None, derived: Exit | None = None) -> JobState:
+def map_state(
+    raw: str, *, reason: str = "", exit: SlurmExit | None = None, derived: SlurmExit | None = None
+) -> JobState:
     """The state behind Slurm's word.
 
     `exit` is the script's, `derived` the highest of its steps' (a script that only runs srun ends with srun's

@@ -21,11 +21,12 @@ from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
-from trainmaster.master.services import agents, nodes
-from trainmaster.master.services.agents import AgentShown, Yard
+from trainmaster.master.services.clusters import node_list
+from trainmaster.master.services.clusters.node_list import NodeShown
 from trainmaster.master.services.errors import TooLarge
-from trainmaster.master.services.nodes import NodeShown
 from trainmaster.master.services.paging import cut
+from trainmaster.master.services.resources import agents
+from trainmaster.master.services.resources.agents import AgentCluster, AgentShown
 from trainmaster.version import API_VERSION
 
 router = APIRouter(tags=["agents"])
@@ -41,11 +42,11 @@ AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
 Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
 
 
-async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> Yard:
+async def _yard(agent_id: AgentId, request: Request, services: UsesServices) -> AgentCluster:
     return agents.admit(services.clusters, agent_id, bearer(request))
 
 
-AgentCaller = Annotated[Yard, Depends(_yard)]
+AgentCaller = Annotated[AgentCluster, Depends(_yard)]
 
 
 @router.post("/api/x1/agents/{agent_id}/enrol")
@@ -55,16 +56,16 @@ def enrol(agent_id: AgentId, request: Request, services: UsesServices) -> Json:
 
 
 @router.post("/api/x1/agents/{agent_id}/sync")
-def sync(agent_id: AgentId, report: AgentReport, yard: AgentCaller) -> Orders:
+def sync(agent_id: AgentId, report: AgentReport, agent_cluster: AgentCaller) -> Orders:
     """An agent says what it is and has; it is told what it should have."""
-    return agents.sync(yard, agent_id, report)
+    return agents.sync(agent_cluster, agent_id, report)
 
 
 @router.get("/api/x1/agents/{agent_id}/orders")
 async def orders(
     agent_id: AgentId,
     services: UsesServices,
-    yard: AgentCaller,
+    agent_cluster: AgentCaller,
     known: Annotated[str, Query(max_length=64)] = "",
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
@@ -73,11 +74,11 @@ async def orders(
     subject = f"agent:{agent_id}"
     with (
         services.wakeups.listening(subject) as woken,
-        agents.listening(yard, agent_id, lambda: services.wakeups.fire(subject)),
+        agents.listening(agent_cluster, agent_id, lambda: services.wakeups.fire(subject)),
     ):
         while True:
             woken.clear()
-            found = await run_in_threadpool(agents.orders, yard, agent_id)
+            found = await run_in_threadpool(agents.orders, agent_cluster, agent_id)
             left = deadline - time.monotonic()
             if found.revision != known or left <= 0 or services.wakeups.closed:
                 return found
@@ -88,9 +89,9 @@ async def orders(
 
 
 @router.get("/api/x1/agents/{agent_id}/jobs/{token}/files", response_class=StreamingResponse)
-def job_files(agent_id: AgentId, token: Token, yard: AgentCaller) -> StreamingResponse:
+def job_files(agent_id: AgentId, token: Token, agent_cluster: AgentCaller) -> StreamingResponse:
     """The job's staged files as a tar."""
-    return StreamingResponse(agents.job_files(yard, agent_id, token), media_type="application/x-tar")
+    return StreamingResponse(agents.job_files(agent_cluster, agent_id, token), media_type="application/x-tar")
 
 
 @router.put("/api/x1/agents/{agent_id}/jobs/{token}/remains")
@@ -98,11 +99,11 @@ async def remains(
     agent_id: AgentId,
     token: Token,
     request: Request,
-    yard: AgentCaller,
+    agent_cluster: AgentCaller,
     node_rank: Annotated[int, Query(alias="nodeRank", ge=0)] = 0,
 ) -> Json:
     """What a container left, as a tar: `exit/<rank>.json`, `spool/<stream>.jsonl`, `output.txt`."""
-    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=INBOX_PREFIX, dir=yard.inbox)
+    descriptor, name = await run_in_threadpool(tempfile.mkstemp, prefix=INBOX_PREFIX, dir=agent_cluster.inbox)
     path = FilePath(name)
     try:
         with os.fdopen(descriptor, "wb") as handle:
@@ -112,7 +113,7 @@ async def remains(
                 if taken > MAX_ARCHIVE:
                     raise TooLarge(f"What a container leaves may be {MAX_REMAINS} bytes, no more.")
                 await run_in_threadpool(handle.write, piece)
-        await run_in_threadpool(agents.take_remains, yard, agent_id, token, node_rank, path)
+        await run_in_threadpool(agents.take_remains, agent_cluster, agent_id, token, node_rank, path)
     finally:
         path.unlink(missing_ok=True)
     return {}
@@ -136,7 +137,7 @@ def list_agents(
     only the first are listed each by each; `slotStats` counts all."""
     found: list[AgentShown | NodeShown] = [
         *agents.show(services.store, services.clusters),
-        *nodes.show(services.clusters),
+        *node_list.show(services.clusters),
     ]
     found.sort(key=ORDERS[sort_key(sort_by, ORDERS, "id", enums.AGENTS)], reverse=bool(descending))
     window = cut(offset, limit, len(found))

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 from trainmaster.master.api import cookies
 from trainmaster.master.api.dependencies import AnyCaller, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
-from trainmaster.master.db.presence import AWAY
-from trainmaster.master.services import identity
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.access import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
 T = TypeVar("T")
@@ -81,7 +81,7 @@ async def counted(request: Request, services: Services, username: str, check: Ca
     try:
         async with services.password_checks:
             answer = await run_in_threadpool(check)
-    except AWAY:
+    except DATABASE_UNAVAILABLE:
         services.guesses.withdrawn(name, address, mark)
         raise
     services.guesses.succeeded(name, address, mark)

@@ -11,10 +11,11 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import EXPERIMENT_STATES, words
 from trainmaster.master.api.shapes import Body, Shape
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services import bulk, experiment_edits, experiments, retention
-from trainmaster.master.services.bulk import Selection
-from trainmaster.master.services.experiments import ListQuery
-from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.experiments import bulk_actions, experiment_edits, experiments
+from trainmaster.master.services.experiments.bulk_actions import ExperimentSelection
+from trainmaster.master.services.experiments.experiments import ListQuery
+from trainmaster.master.services.removal import retention
 
 router = APIRouter(prefix="/api/v1/projects/{project_id}/experiments", tags=["experiments"])
 Action = Callable[[int], Any]
@@ -38,10 +39,10 @@ class BulkRequest(Body):
     filters: Filters | None = None
     project_id: int | None = None
 
-    def selection(self, project_id: int) -> Selection:
+    def selection(self, project_id: int) -> ExperimentSelection:
         found = self.filters
         if found is None:
-            return Selection(project_id, self.experiment_ids)
+            return ExperimentSelection(project_id, self.experiment_ids)
         query = ListQuery(
             archived=found.archived,
             states=words(found.states, "STATE_", EXPERIMENT_STATES),
@@ -51,7 +52,7 @@ class BulkRequest(Body):
             labels=found.labels,
             project_id=max(project_id, 0) or found.project_id,
         )
-        return Selection(project_id, query=query, excluded=found.excluded_experiment_ids)
+        return ExperimentSelection(project_id, query=query, excluded=found.excluded_experiment_ids)
 
 
 class BulkMove(BulkRequest):
@@ -72,7 +73,7 @@ class ResultsAnswer(Shape):
 
 
 def _act(services: Services, caller: Caller, project_id: int, body: BulkRequest, action: Action) -> ResultsAnswer:
-    found = bulk.act(services.store, caller, body.selection(project_id), action)
+    found = bulk_actions.act(services.store, caller, body.selection(project_id), action)
     return ResultsAnswer(results=[Outcome(id=result.experiment_id, error=result.error) for result in found])
 
 

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
-from trainmaster.master.services import checkpoint_files
-from trainmaster.master.services.checkpoint_files import Form
+from trainmaster.master.services.removal import checkpoint_files
+from trainmaster.master.services.removal.checkpoint_files import Form
 
 router = APIRouter(tags=["checkpoints"])
 FORMS: dict[str, Form] = {"application/gzip": "tgz", "application/x-tar": "tar", "application/zip": "zip"}

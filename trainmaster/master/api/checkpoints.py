@@ -8,8 +8,9 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Checkpoint, Shape
-from trainmaster.master.services import checkpoints, trials
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.removal import checkpoints
 
 router = APIRouter(prefix="/api/v1/checkpoints", tags=["checkpoints"])
 Json = dict[str, Any]

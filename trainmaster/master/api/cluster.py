@@ -21,12 +21,13 @@ from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
 from trainmaster.master.api.streams import line_of
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import queue, standalone, usage
+from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.logs import LEVELS
-from trainmaster.master.services.master_log import RECENT, LogEntry
-from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.task_conductor import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
+from trainmaster.master.services.logs.log_store import LEVELS
+from trainmaster.master.services.logs.master_log import RECENT, LogEntry
+from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
+from trainmaster.master.services.resources import job_queue, slot_usage
+from trainmaster.master.services.tasks import standalone
 
 router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
@@ -126,7 +127,7 @@ def tasks(services: UsesServices, caller: UserCaller) -> Json:
     """Attempts that have not ended, by their names."""
     pools = {entry.pool.name: entry.cluster.kind for entry in services.clusters.pools()}
     found = {}
-    for row, name, priority, ports in usage.live_attempts(services.store, caller.workspaces):
+    for row, name, priority, ports in slot_usage.live_attempts(services.store, caller.workspaces):
         nodes = list((row.observed or {}).get("nodes") or ())
         resources = [
             {"resourcesId": node, "allocationId": row.id, "agentDevices": {node: {"devices": []}}} for node in nodes
@@ -191,8 +192,8 @@ def queue_stats(
     caller: UserCaller,
     pools: Annotated[list[str], Query(alias="resourcePools")] = [],  # noqa: B006
 ) -> Json:
-    waits = usage.queue_stats(services.store)
-    counts = queue.counts(services.store)
+    waits = slot_usage.queue_stats(services.store)
+    counts = job_queue.counts(services.store)
     names = [entry.pool.name for entry in services.clusters.pools()]
     results = []
     for name in names:
@@ -219,7 +220,7 @@ def raw(
     after: Annotated[Moment | None, Query(alias="timestampAfter")] = None,
     before: Annotated[Moment | None, Query(alias="timestampBefore")] = None,
 ) -> Json:
-    found = usage.between(services.store, *_span(after, before))
+    found = slot_usage.between(services.store, *_span(after, before))
     return {"resourceEntries": [_raw(use) for use in found]}
 
 
@@ -231,7 +232,7 @@ def raw_csv(
     rows = (
         [use.experiment_id or "", use.kind.lower(), use.username, ",".join(use.labels), use.slots, rfc3339(use.start),
          rfc3339(use.end), f"{use.seconds:.3f}"]
-        for use in usage.between(services.store, timestamp_after, timestamp_before)
+        for use in slot_usage.between(services.store, timestamp_after, timestamp_before)
     )  # fmt: skip
     return _csv(header, rows)
 
@@ -247,7 +248,7 @@ def allocations_csv(
     rows = (
         [use.allocation_id, use.kind, use.username, use.workspace, use.experiment_id or "", use.task_id, use.pool,
          use.slots, rfc3339(use.start), "" if use.running else rfc3339(use.end), f"{use.seconds:.3f}"]
-        for use in usage.between(services.store, timestamp_after, timestamp_before)
+        for use in slot_usage.between(services.store, timestamp_after, timestamp_before)
     )  # fmt: skip
     return _csv(header, rows)
 
@@ -294,10 +295,10 @@ def aggregated_csv(
     return _csv(header, rows)
 
 
-def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[usage.Sum]:
+def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[slot_usage.Sum]:
     if first is None or last is None:
         raise Invalid("Say the first day and the last, as startDate=2026-01-01&endDate=2026-01-31.")
-    return usage.aggregated(services.store, first, last, monthly=monthly)
+    return slot_usage.aggregated(services.store, first, last, monthly=monthly)
 
 
 def _monthly(period: str) -> bool:
@@ -311,7 +312,7 @@ def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.dat
     return after, before
 
 
-def _raw(use: usage.Use) -> Json:
+def _raw(use: slot_usage.Use) -> Json:
     return {
         "kind": use.kind.lower(),
         "allocationId": use.allocation_id,

@@ -15,14 +15,16 @@ from trainmaster.master.api.experiments import File
 from trainmaster.master.api.parameters import Descending, Strings, sort_key
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, Pagination, rfc3339
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import accounts, feasibility, idle, queue_control, standalone, task_creation
-from trainmaster.master.services.context import ContextFile
+from trainmaster.master.services.access import accounts
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Forbidden
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.permissions import Permission
-from trainmaster.master.services.standalone import SORTS, TaskQuery, TaskView
-from trainmaster.master.services.task_conductor import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
-from trainmaster.master.services.task_creation import TaskOrder
+from trainmaster.master.services.files.context_archive import ContextFile
+from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
+from trainmaster.master.services.scheduling import feasibility, queue_control
+from trainmaster.master.services.tasks import idle, standalone, task_creation
+from trainmaster.master.services.tasks.standalone import SORTS, TaskQuery, TaskView
+from trainmaster.master.services.tasks.task_creation import TaskOrder
 
 router = APIRouter(prefix="/api/v1", tags=["commands"])
 Json = dict[str, Any]

@@ -20,16 +20,18 @@ from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
-from trainmaster.master.services import addresses, agents, identity, locations, roles
-from trainmaster.master.services.clusters import Clusters
+from trainmaster.master.services import addresses
+from trainmaster.master.services.access import identity, locations, roles
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.password_guesses import PasswordGuesses
+from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
+from trainmaster.master.services.access.request_shares import Shares
+from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import AccessDenied, Forbidden, Unauthenticated
-from trainmaster.master.services.experiments import SiteDefaults
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.password_guesses import PasswordGuesses
-from trainmaster.master.services.permissions import ADMINISTRATORS, Permission
-from trainmaster.master.services.shares import Shares
+from trainmaster.master.services.experiments.experiments import SiteDefaults
+from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.resources import agents
 from trainmaster.master.services.store import Settings, Store, Wakeups
-from trainmaster.master.services.user_files import UserFiles
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second

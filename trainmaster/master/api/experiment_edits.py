@@ -10,8 +10,9 @@ from pydantic.alias_generators import to_camel
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Experiment, Shape, Storable, rfc3339
-from trainmaster.master.services import checkpoint_gc, continuation, experiment_edits, experiments, retention
-from trainmaster.master.services.experiment_edits import ExperimentChange
+from trainmaster.master.services.experiments import continuation, experiment_edits, experiments
+from trainmaster.master.services.experiments.experiment_edits import ExperimentChange
+from trainmaster.master.services.removal import checkpoint_gc, retention
 
 router = APIRouter(tags=["experiments"])
 Json = dict[str, Any]
@@ -140,7 +141,7 @@ def preview_gc(
     trial_latest: Annotated[int, Query(alias="save_trial_latest", ge=0)],
 ) -> Json:
     """What would go under another policy; outside of /api/v1 and in words of its own, as Determined has it."""
-    policy = checkpoint_gc.Policy(experiment_best, trial_best, trial_latest)
+    policy = checkpoint_gc.KeepPolicy(experiment_best, trial_best, trial_latest)
     metric, found = checkpoint_gc.preview(services.store, experiment_id, policy)
     shown = [
         {

@@ -14,9 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Experiment, Pagination, Shape, Trial, rfc3339
 from trainmaster.master.api.streams import line_of
-from trainmaster.master.services import experiment_search, metric_names
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.metric_names import MetricNames
+from trainmaster.master.services.experiments import experiment_search
+from trainmaster.master.services.metrics import metric_names
+from trainmaster.master.services.metrics.metric_names import MetricNames
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]

@@ -18,12 +18,13 @@ from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServi
 from trainmaster.master.api.parameters import CheckpointStates, Descending, ExperimentStates, TrialStates, sort_key
 from trainmaster.master.api.shapes import Body, Checkpoint, Experiment, Pagination, Shape, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services import experiments, feasibility, trials, unmanaged
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.context import ContextFile
-from trainmaster.master.services.creation import Order, refusal
-from trainmaster.master.services.creation import create as create_experiment
 from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.experiments import experiments, trials, unmanaged
+from trainmaster.master.services.experiments.creation import Order, refusal
+from trainmaster.master.services.experiments.creation import create as create_experiment
+from trainmaster.master.services.files.context_archive import ContextFile
+from trainmaster.master.services.scheduling import feasibility
 
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
-from trainmaster.master.services import archives
-from trainmaster.master.services.archives import Key
 from trainmaster.master.services.errors import Forbidden
+from trainmaster.master.services.files import archives
+from trainmaster.master.services.files.archives import Key
 from trainmaster.master.services.store import Store
 
 router = APIRouter(tags=["files"])
@@ -56,5 +56,5 @@ def _in_json(store: Store, key: Key) -> StreamingResponse:
 
 
 def _size(store: Store, key: Key) -> int:
-    with store.reading() as session:
+    with store.autocommit() as session:
         return archives.size(session, key)

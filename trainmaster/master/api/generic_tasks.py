@@ -12,9 +12,10 @@ from trainmaster.master.api.commands import contents
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.experiments import File
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import feasibility, standalone, task_creation
-from trainmaster.master.services.task_conductor import GENERIC
-from trainmaster.master.services.task_creation import TaskOrder
+from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
+from trainmaster.master.services.scheduling import feasibility
+from trainmaster.master.services.tasks import standalone, task_creation
+from trainmaster.master.services.tasks.task_creation import TaskOrder
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
 Json = dict[str, Any]

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.db.presence import AWAY
-from trainmaster.master.services import identity
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.access import identity
 from trainmaster.master.services.store import Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Guard:
                 woken.clear()
                 try:
                     await self._look()
-                except AWAY:
+                except DATABASE_UNAVAILABLE:
                     pass  # nothing is known: what is open stays so until there is an answer
                 except Exception:  # the next look may go better; without one nothing would ever end
                     log.exception("whether sessions last could not be looked up")

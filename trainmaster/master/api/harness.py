@@ -12,9 +12,10 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
-from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import harness, proxies
+from trainmaster.master.services.allocations import harness
+from trainmaster.master.services.tasks import proxies
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 Json = dict[str, Any]

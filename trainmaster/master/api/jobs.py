@@ -22,11 +22,13 @@ from trainmaster.master.api.dependencies import (
     peer_of,
 )
 from trainmaster.master.api.shapes import Body, Storable
-from trainmaster.master.services import allocations, archives, barriers, intake, last_words, leases, trials
+from trainmaster.master.services.allocations import barriers, exit_reports, job_reports, leases, metric_batches
+from trainmaster.master.services.allocations.exit_reports import ExitReport
+from trainmaster.master.services.allocations.job_log import StreamBatch
+from trainmaster.master.services.allocations.leases import LeaseRequest
 from trainmaster.master.services.errors import Conflict
-from trainmaster.master.services.job_log import Piece
-from trainmaster.master.services.last_words import LastWord
-from trainmaster.master.services.leases import LeaseRequest
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.files import archives
 
 router = APIRouter(tags=["jobs"])
 Json = dict[str, Any]
@@ -132,7 +134,7 @@ def reports(allocation_id: str, body: Reports, services: UsesServices, caller: A
 
 
 def take_reports(services: Services, allocation_id: str, body: Reports) -> Json:
-    answer = allocations.take_reports(
+    answer = job_reports.take_reports(
         services.store, services.settings, allocation_id, body.stream, body.first, body.records
     )
     return _as_json(answer)
@@ -141,16 +143,16 @@ def take_reports(services: Services, allocation_id: str, body: Reports) -> Json:
 def take_measurements(services: Services, sent: Sequence[tuple[str, Reports]]) -> list[Json | None]:
     """Reports of different attempts; None for those that are more than plain measurements."""
     plain = [
-        intake.Sent(name, body.first, body.records)
+        metric_batches.Sent(name, body.first, body.records)
         for name, body in sent
-        if body.stream == "core" and intake.is_plain(body.records)
+        if body.stream == "core" and metric_batches.is_plain(body.records)
     ]
-    answers = intake.take_together(services.store, plain) if plain else []
+    answers = metric_batches.take_together(services.store, plain) if plain else []
     taken = {item.allocation_id: answer for item, answer in zip(plain, answers, strict=True) if answer is not None}
     return [_as_json(taken[name]) if name in taken else None for name, _ in sent]
 
 
-def _as_json(answer: allocations.ReportAnswer) -> Json:
+def _as_json(answer: job_reports.ReportAnswer) -> Json:
     return {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,
@@ -167,19 +169,19 @@ def exit_record(allocation_id: str, body: ExitRecord, services: UsesServices, ca
 
 def take_exit(services: Services, allocation_id: str, body: ExitRecord) -> Json:
     word = _last_word(allocation_id, body)
-    acked = last_words.take_exit(services.store, services.settings, allocation_id, word.record, word.rest)
+    acked = exit_reports.take_exit(services.store, services.settings, allocation_id, word.record, word.rest)
     return {"acked": acked}
 
 
 def take_exits(services: Services, said: Sequence[tuple[str, ExitRecord]]) -> list[Json | None]:
     """Of different attempts; None for those that are to be taken in by themselves."""
-    taken = last_words.take_exits_together(services.store, [_last_word(name, body) for name, body in said])
+    taken = exit_reports.take_exits_together(services.store, [_last_word(name, body) for name, body in said])
     return [None if acked is None else {"acked": acked} for acked in taken]
 
 
-def _last_word(allocation_id: str, body: ExitRecord) -> LastWord:
-    rest = [Piece(piece.stream, piece.first, piece.records) for piece in body.reports]
-    return LastWord(allocation_id, body.model_dump(exclude={"reports"}), rest)
+def _last_word(allocation_id: str, body: ExitRecord) -> ExitReport:
+    rest = [StreamBatch(piece.stream, piece.first, piece.records) for piece in body.reports]
+    return ExitReport(allocation_id, body.model_dump(exclude={"reports"}), rest)
 
 
 class GatherRequest(Body):
@@ -240,7 +242,7 @@ async def preemption_signal(
     own_allocation(caller, allocation_id)
 
     def look() -> str | None:
-        return allocations.preemption(services.store, allocation_id)
+        return job_reports.preemption(services.store, allocation_id)
 
     timeout = min(max(timeout_seconds, 0.0), services.settings.longest_poll)
     reason = await _wait(services, f"allocation:{allocation_id}", look, timeout)
@@ -250,14 +252,14 @@ async def preemption_signal(
 @router.post("/api/v1/allocations/{allocation_id}/signals/ack_preemption")
 def acknowledge(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    allocations.acknowledge_preemption(services.store, allocation_id)
+    job_reports.acknowledge_preemption(services.store, allocation_id)
     return {}
 
 
 @router.post("/api/v1/allocations/{allocation_id}/signals/pending_preemption")
 def pending(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
     own_allocation(caller, allocation_id)
-    allocations.pending_preemption(services.store, allocation_id, "scheduler")
+    job_reports.pending_preemption(services.store, allocation_id, "scheduler")
     return {}
 
 
@@ -268,7 +270,7 @@ class RunnerMetadata(Body):
 @router.post("/api/v1/trials/{trial_id}/runner/metadata")
 def runner_metadata(trial_id: int, body: RunnerMetadata, services: UsesServices, caller: AnyCaller) -> Json:
     own_trial(caller, trial_id)
-    allocations.set_trial_status(services.store, trial_id, body.state)
+    job_reports.set_trial_status(services.store, trial_id, body.state)
     return {}
 
 

@@ -24,19 +24,19 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.api import jobs
-from trainmaster.master.api.answers import USUAL
 from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.dependencies import Services, peer_of
 from trainmaster.master.api.limits import OF_STRANGERS
-from trainmaster.master.services import identity
-from trainmaster.master.services.identity import Caller
+from trainmaster.master.api.security_headers import USUAL
+from trainmaster.master.services.access import identity
+from trainmaster.master.services.access.identity import Caller
 
 LONGEST = 1 << 20  # bytes of a body
 THREADS = 8
 GATES = 2  # one prepares while the database works for the other
 TOGETHER = 64  # calls in one transaction
 BURST = 5.0  # seconds' worth of bytes that may come at once
-LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's patience
+LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries
 KNOWN_FOR = 60.0  # seconds for which a job's token is not asked about again
 MOST_KNOWN = 10_000
 _PATH = re.compile("/api/x1/allocations/([^/]+)/(lease|reports|exit)")

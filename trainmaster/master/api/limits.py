@@ -15,8 +15,8 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.config.limits import Limits
-from trainmaster.master.api.failures import envelope, explained, note_refusal
-from trainmaster.master.db.presence import AWAY
+from trainmaster.master.api.error_envelope import envelope, explained, note_refusal
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.errors import ServiceError
 
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away
@@ -107,7 +107,7 @@ class BodyLimit:
             return admitted
         try:
             await run_in_threadpool(self._admit, scope)
-        except (ServiceError, *AWAY) as error:
+        except (ServiceError, *DATABASE_UNAVAILABLE) as error:
             status, sentence = explained(error)
             note_refusal(HTTPConnection(scope), sentence)
             raise HTTPException(status, sentence, headers=_CLOSE) from None

@@ -12,12 +12,14 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import Descending, Scheduled
 from trainmaster.master.api.policies import shown_message
 from trainmaster.master.api.shapes import Pagination, ResourcePool, Shape, rfc3339
-from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import agents, bindings, policies, queue, standing
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clock import from_epoch
 from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.organisation import pool_bindings, site_policies
 from trainmaster.master.services.paging import cut
-from trainmaster.master.services.permissions import Permission
+from trainmaster.master.services.resources import agents, job_queue
+from trainmaster.master.services.scheduling import pool_health
 from trainmaster.version import API_VERSION
 
 router = APIRouter()
@@ -77,7 +79,7 @@ def health(services: UsesServices) -> JSONResponse:
         with services.store.transaction() as session:
             session.execute(text("SELECT 1"))
         database = "up"
-    except AWAY as error:
+    except DATABASE_UNAVAILABLE as error:
         database = f"down: {in_short(error)}"
     managers = []
     for cluster in services.clusters:
@@ -115,8 +117,8 @@ def master(services: UsesServices) -> MasterAnswer:
 def _banner(services: Services) -> dict[str, Any] | None:
     """None also while the database is away: who asks for the master's name shall hear it."""
     try:
-        return shown_message(policies.message(services.store, shown=True))
-    except AWAY:
+        return shown_message(site_policies.message(services.store, shown=True))
+    except DATABASE_UNAVAILABLE:
         return None
 
 
@@ -125,13 +127,13 @@ def resource_pools(
     services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, unbound: bool = False
 ) -> PoolsAnswer:
     served = services.clusters.pools()
-    bound = bindings.bound(services.store) if unbound else frozenset()
-    counts = queue.counts(services.store)
+    bound = pool_bindings.bound(services.store) if unbound else frozenset()
+    counts = job_queue.counts(services.store)
     compute = services.clusters.resolve("", 1).pool.name if served else ""
     aux = services.clusters.resolve("", 0).pool.name if served else ""
     wanted = [entry for entry in served if entry.pool.name not in bound]
     window = cut(offset, limit, len(wanted))
-    resting = standing.rests(services.store)
+    resting = pool_health.paused_pools(services.store)
     shown = []
     for entry in wanted[window.start : window.end]:
         name = entry.pool.name
@@ -149,7 +151,7 @@ def resume_pool(name: str, services: UsesServices, caller: UserCaller) -> dict[s
     """Go on with a pool that rests after failures, at once."""
     if name not in {served.pool.name for served in services.clusters.pools()}:
         raise NotFound(f"There is no resource pool {name!r}.")
-    standing.resume(services.store, name)
+    pool_health.resume(services.store, name)
     return {}
 
 
@@ -164,7 +166,7 @@ def job_queues(
     limit: int = 0,
 ) -> dict[str, Any]:
     external = services.clusters.external_jobs()
-    found = queue.page(
+    found = job_queue.page(
         services.store,
         resourcePool or None,
         offset,
@@ -201,7 +203,7 @@ def old_job_queues(
     }
 
 
-def _job(job: queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
+def _job(job: job_queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
     """Of a job in a workspace that the caller does not see only what the queue is about."""
     limited = {
         "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainmaster.config.networks import Origin
-from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.services import addresses
 from trainmaster.master.services.addresses import Network
 

@@ -23,7 +23,7 @@ from trainmaster.master.api import cookies
 from trainmaster.master.api.auth import LoginAnswer, LoginRequest, enter
 from trainmaster.master.api.dependencies import PAGE, Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.shapes import Body, Shape, User
-from trainmaster.master.services import identity, tickets
+from trainmaster.master.services.access import identity, tickets
 from trainmaster.master.services.errors import Forbidden, Invalid, ServiceError
 
 router = APIRouter(tags=["auth"])

@@ -11,8 +11,8 @@ from pydantic import StringConstraints
 from trainmaster.master.api import enums
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import PHASES
-from trainmaster.master.services.logs import LEVELS
+from trainmaster.master.services.experiments.experiments import PHASES
+from trainmaster.master.services.logs.log_store import LEVELS
 
 Strings = Annotated[list[str], Query()]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]

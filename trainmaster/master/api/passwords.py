@@ -8,9 +8,9 @@ from starlette.concurrency import run_in_threadpool
 from trainmaster.master.api.auth import counted
 from trainmaster.master.api.dependencies import UserCaller, UsesServices, bearer, in_header
 from trainmaster.master.api.shapes import Body, Shape, User
-from trainmaster.master.services import identity, users
+from trainmaster.master.services.access import identity, users
+from trainmaster.master.services.access.users import Password, UserChange
 from trainmaster.master.services.errors import Forbidden
-from trainmaster.master.services.users import Password, UserChange
 
 router = APIRouter(prefix="/api/x1", tags=["users"])
 

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 
 from trainmaster.master.api.not_served import REFUSED
-from trainmaster.master.services.permissions import Permission as P
+from trainmaster.master.services.access.permissions import Permission as P
 
 
 class Rule(enum.Enum):

@@ -11,8 +11,8 @@ from pydantic import AwareDatetime, field_validator
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, precise
-from trainmaster.master.services import policies
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.organisation import site_policies
 
 router = APIRouter(prefix="/api/v1", tags=["policies"])
 Json = dict[str, Any]
@@ -26,34 +26,34 @@ class PutPolicies(Body):
 
 @router.get("/config-policies/global/{workload_type}")
 def get_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": policies.get(services.store, workload_type, None)}
+    return {"configPolicies": site_policies.get(services.store, workload_type, None)}
 
 
 @router.put("/config-policies/global/{workload_type}")
 def put_global(workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": policies.put(services.store, caller, workload_type, None, body.config_policies)}
+    return {"configPolicies": site_policies.put(services.store, caller, workload_type, None, body.config_policies)}
 
 
 @router.delete("/config-policies/global/{workload_type}")
 def delete_global(workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    policies.remove(services.store, workload_type, None)
+    site_policies.remove(services.store, workload_type, None)
     return {}
 
 
 @router.get("/config-policies/workspaces/{workspace_id}/{workload_type}")
 def get(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    return {"configPolicies": policies.get(services.store, workload_type, workspace_id)}
+    return {"configPolicies": site_policies.get(services.store, workload_type, workspace_id)}
 
 
 @router.put("/config-policies/workspaces/{workspace_id}/{workload_type}")
 def put(workspace_id: int, workload_type: str, body: PutPolicies, services: UsesServices, caller: UserCaller) -> Json:
-    found = policies.put(services.store, caller, workload_type, workspace_id, body.config_policies)
+    found = site_policies.put(services.store, caller, workload_type, workspace_id, body.config_policies)
     return {"configPolicies": found}
 
 
 @router.delete("/config-policies/workspaces/{workspace_id}/{workload_type}")
 def delete(workspace_id: int, workload_type: str, services: UsesServices, caller: UserCaller) -> Json:
-    policies.remove(services.store, workload_type, workspace_id)
+    site_policies.remove(services.store, workload_type, workspace_id)
     return {}
 
 
@@ -79,7 +79,7 @@ class PutMessage(Body):
 @router.get("/master/cluster_message")
 def get_message(services: UsesServices, caller: UserCaller) -> Json:
     """What was set, also before it is shown: for those who may set it. Everybody sees it in `GET /api/v1/master`."""
-    return {"clusterMessage": shown_message(policies.message(services.store))}
+    return {"clusterMessage": shown_message(site_policies.message(services.store))}
 
 
 @router.put("/master/cluster_message")
@@ -95,17 +95,17 @@ def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) ->
             end = body.start_time + dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         except OverflowError:
             raise Invalid(f"{body.duration!r} is longer than dates reach.") from None
-    policies.set_message(services.store, body.message, body.start_time, end)
+    site_policies.set_message(services.store, body.message, body.start_time, end)
     return {}
 
 
 @router.delete("/master/cluster_message")
 def delete_message(services: UsesServices, caller: UserCaller) -> Json:
-    policies.clear_message(services.store)
+    site_policies.clear_message(services.store)
     return {}
 
 
-def shown_message(found: policies.Message | None) -> Json | None:
+def shown_message(found: site_policies.Message | None) -> Json | None:
     if found is None:
         return None
     shown = {"message": found.text, "startTime": precise(found.start), "createdTime": precise(found.created)}

@@ -10,8 +10,8 @@ from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time
-from trainmaster.master.services import projects
-from trainmaster.master.services.projects import ProjectQuery, ProjectView
+from trainmaster.master.services.organisation import projects
+from trainmaster.master.services.organisation.projects import ProjectQuery, ProjectView
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])
 Json = dict[str, Any]

@@ -20,16 +20,16 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from websockets.typing import Subprotocol
 
 from trainmaster.master.api import cookies
-from trainmaster.master.api.answers import PASSED_ON
 from trainmaster.master.api.dependencies import Services, UsesServices, in_header
-from trainmaster.master.api.failures import envelope
+from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.guard import SCOPE_KEY, Guard
 from trainmaster.master.api.origins import SERVICES
+from trainmaster.master.api.security_headers import PASSED_ON
 from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
-from trainmaster.master.services import idle
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
-from trainmaster.master.services.proxies import Service
 from trainmaster.master.services.store import Store
+from trainmaster.master.services.tasks import idle
+from trainmaster.master.services.tasks.proxies import JobService
 
 if TYPE_CHECKING:
     import httpx
@@ -82,7 +82,7 @@ def _note_use(store: Store, task_id: str) -> None:
 # -- headers --------------------------------------------------------------------------------------------------------
 
 
-def _onward(connection: HTTPConnection, service: Service, name: str) -> list[tuple[str, str]]:
+def _onward(connection: HTTPConnection, service: JobService, name: str) -> list[tuple[str, str]]:
     """The caller's headers as the job gets them."""
     token = in_header(connection)
     dropped = _HOP | _CREDENTIALS | _named(connection.headers.get("connection", ""))
@@ -142,7 +142,7 @@ def _named(connection: str) -> frozenset[str]:
     return frozenset(word.strip().lower() for word in connection.split(",") if word.strip())
 
 
-def _target(connection: HTTPConnection, service: Service, name: str) -> str:
+def _target(connection: HTTPConnection, service: JobService, name: str) -> str:
     """The path and query that the job is asked for, as they were sent."""
     raw = connection.scope.get("raw_path") or connection.scope["path"].encode()
     path: str = raw.decode("latin-1")
@@ -152,7 +152,7 @@ def _target(connection: HTTPConnection, service: Service, name: str) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _host(service: Service) -> str:
+def _host(service: JobService) -> str:
     return f"[{service.address}]" if ":" in service.address else service.address
 
 
@@ -192,7 +192,7 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
     return streamed
 
 
-def _request(request: Request, service: Service, name: str) -> httpx.Request:
+def _request(request: Request, service: JobService, name: str) -> httpx.Request:
     import httpx
 
     target = _target(request, service, name).encode("latin-1")
@@ -262,7 +262,7 @@ async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
 Noting = Callable[[], Awaitable[None]]
 
 
-async def _bytes_through(socket: WebSocket, service: Service, used: Noting, ended: asyncio.Event) -> None:
+async def _bytes_through(socket: WebSocket, service: JobService, used: Noting, ended: asyncio.Event) -> None:
     try:
         async with asyncio.timeout(REACH_WITHIN):
             reader, writer = await asyncio.open_connection(service.address, service.port)
@@ -288,7 +288,9 @@ async def _bytes_through(socket: WebSocket, service: Service, used: Noting, ende
     await _close(socket, *((POLICY, ENDED) if ended.is_set() else (NORMAL, "")))
 
 
-async def _messages_through(socket: WebSocket, service: Service, name: str, used: Noting, ended: asyncio.Event) -> None:
+async def _messages_through(
+    socket: WebSocket, service: JobService, name: str, used: Noting, ended: asyncio.Event
+) -> None:
     from websockets.asyncio.client import connect
     from websockets.exceptions import InvalidHandshake, InvalidStatus
 
@@ -362,7 +364,7 @@ async def _until_one_ends(*ways: Coroutine[Any, Any, None]) -> None:
                 raise ended
 
 
-async def _unreachable(socket: WebSocket, service: Service, error: Exception) -> None:
+async def _unreachable(socket: WebSocket, service: JobService, error: Exception) -> None:
     why = str(error) or type(error).__name__
     await socket.send_denial_response(
         envelope(502, f"The service in the task {service.task_id} cannot be reached: {why}.")

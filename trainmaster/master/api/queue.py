@@ -8,8 +8,8 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import queue_control
-from trainmaster.master.services.queue_control import QueueChange
+from trainmaster.master.services.scheduling import queue_control
+from trainmaster.master.services.scheduling.queue_control import QueueChange
 
 router = APIRouter(tags=["queue"])
 

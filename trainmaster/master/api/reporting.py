@@ -10,10 +10,11 @@ from pydantic import AfterValidator, Field
 
 from trainmaster.master.api.dependencies import AnyCaller, Services, UsesServices
 from trainmaster.master.api.shapes import Body
-from trainmaster.master.services import logs, reporting
+from trainmaster.master.services.allocations import reporting
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.metrics import MAX_STEPS, Report
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.metrics.metric_reports import MAX_STEPS, MetricReport
 
 router = APIRouter(tags=["reports"])
 Json = dict[str, Any]
@@ -131,7 +132,7 @@ def report_validation(trial_id: int, body: TrialMetrics, services: UsesServices,
 
 def _report(services: Services, caller: AnyCaller, trial_id: int, group: str, body: TrialMetrics) -> Json:
     measured = body.metrics
-    report = Report(
+    report = MetricReport(
         group, body.steps_completed, measured.avg_metrics, measured.batch_metrics, body.report_time or now()
     )
     run_id = body.trial_run_id or 1
@@ -207,9 +208,9 @@ def old_task_logs(body: list[TaskLog], services: UsesServices, caller: AnyCaller
     return {}
 
 
-def _entry(sent: TaskLog) -> reporting.Entry:
+def _entry(sent: TaskLog) -> reporting.LogEntry:
     level = (sent.level or "INFO").removeprefix("LOG_LEVEL_")
-    line = logs.Line(
+    line = log_store.NewLogLine(
         log=sent.log.rstrip("\r\n"),
         level="INFO" if level == "UNSPECIFIED" else level,
         at=sent.timestamp,
@@ -219,4 +220,4 @@ def _entry(sent: TaskLog) -> reporting.Entry:
         stdtype=sent.stdtype,
         source=sent.source or "task",
     )
-    return reporting.Entry(sent.task_id, line, sent.allocation_id)
+    return reporting.LogEntry(sent.task_id, line, sent.allocation_id)

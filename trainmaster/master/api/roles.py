@@ -9,12 +9,12 @@ from fastapi import APIRouter
 
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.shapes import Body, Pagination, Shape, User
-from trainmaster.master.services import groups, roles
+from trainmaster.master.services.access import groups, roles
+from trainmaster.master.services.access.groups import GroupView
+from trainmaster.master.services.access.permissions import CLUSTER_WIDE, ROLES, Role
+from trainmaster.master.services.access.roles import Assignment
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.groups import GroupView
 from trainmaster.master.services.paging import cut
-from trainmaster.master.services.permissions import CLUSTER_WIDE, ROLES, Role
-from trainmaster.master.services.roles import Assignment
 
 router = APIRouter(prefix="/api/v1", tags=["roles"])
 Json = dict[str, Any]

@@ -12,8 +12,8 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Int64, Pagination, Shape, Time
 from trainmaster.master.lifecycle import experiment as lifecycle
-from trainmaster.master.services import experiment_edits, experiments, project_columns, runs, trials
-from trainmaster.master.services.runs import Run, Selection
+from trainmaster.master.services.experiments import experiment_edits, experiments, project_columns, runs, trials
+from trainmaster.master.services.experiments.runs import Run, RunSelection
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 Json = dict[str, Any]
@@ -119,8 +119,8 @@ class BulkRequest(Body):
     filter: str = ""
     project_id: int | None = None
 
-    def selection(self) -> Selection:
-        return Selection(self.run_ids, self.filter, self.project_id)
+    def selection(self) -> RunSelection:
+        return RunSelection(self.run_ids, self.filter, self.project_id)
 
 
 # Why something is not done to one trial of several; clients compare the whole text.
@@ -201,7 +201,7 @@ def move(body: MoveRequest, services: UsesServices, caller: UserCaller) -> Resul
     def action(_: int, experiment_id: int) -> None:
         experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
 
-    selection = Selection(body.run_ids, body.filter, body.source_project_id)
+    selection = RunSelection(body.run_ids, body.filter, body.source_project_id)
     return _act(services, caller, selection, action, SKIPPED if body.skip_multitrial else "")
 
 
@@ -213,7 +213,7 @@ def _command(services: Services, caller: UserCaller, event: lifecycle.Event) -> 
 
 
 def _act(
-    services: Services, caller: UserCaller, selection: Selection, action: Action, not_alone: str = ""
+    services: Services, caller: UserCaller, selection: RunSelection, action: Action, not_alone: str = ""
 ) -> ResultsAnswer:
     found = runs.act(services.store, caller, selection, action, not_alone=not_alone)
     return ResultsAnswer(results=[Outcome(id=result.run_id, error=result.error) for result in found])

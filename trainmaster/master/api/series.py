@@ -16,12 +16,14 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import METRIC_TYPES, words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
 from trainmaster.master.api.streams import line_of
-from trainmaster.master.services import model_files, profiler, series, trials
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.metrics import MAX_STEPS
-from trainmaster.master.services.profiler import Series
-from trainmaster.master.services.series import Named, Point, Stretch
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.files import model_files
+from trainmaster.master.services.metrics import profiler, series
+from trainmaster.master.services.metrics.metric_reports import MAX_STEPS
+from trainmaster.master.services.metrics.profiler import Series
+from trainmaster.master.services.metrics.series import Named, Point, Stretch
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
@@ -266,7 +268,7 @@ def file(experiment_id: int, body: FileRequest, services: UsesServices, caller: 
     return {"file": model_files.content(services.store, experiment_id, body.path)}
 
 
-def _node(node: model_files.Node) -> Json:
+def _node(node: model_files.FileNode) -> Json:
     return {
         "path": node.path,
         "name": node.path.rpartition("/")[2],

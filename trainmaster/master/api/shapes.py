@@ -14,10 +14,12 @@ from trainmaster.config.limits import in_force
 from trainmaster.config.secrets import masked, masked_text
 from trainmaster.master.db import tables
 from trainmaster.master.lifecycle.states import AllocationState
-from trainmaster.master.services import bounds, logs, metrics
-from trainmaster.master.services.clusters import ServedPool
+from trainmaster.master.services import bounds
+from trainmaster.master.services.clusters.clusters import ServedPool
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.experiments import ExperimentView
+from trainmaster.master.services.experiments.experiments import ExperimentView
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.paging import Window
 
 Json = dict[str, Any]
@@ -476,7 +478,7 @@ def checkpoint_workload(row: tables.Checkpoint) -> Json:
     }
 
 
-def metrics_workload(report: metrics.StoredReport, *, batches: bool) -> Json:
+def metrics_workload(report: metric_reports.StoredReport, *, batches: bool) -> Json:
     stored = report.metrics
     found: Json = {"avgMetrics": stored.get("avg_metrics", stored.get("validation_metrics", {}))}
     if batches and "batch_metrics" in stored:
@@ -484,7 +486,7 @@ def metrics_workload(report: metrics.StoredReport, *, batches: bool) -> Json:
     return {"endTime": rfc3339(report.at), "metrics": found, "numInputs": 0, "totalBatches": report.steps}
 
 
-def metrics_report(report: metrics.StoredReport) -> Json:
+def metrics_report(report: metric_reports.StoredReport) -> Json:
     return {
         "trialId": report.trial_id,
         "endTime": rfc3339(report.at),
@@ -497,7 +499,7 @@ def metrics_report(report: metrics.StoredReport) -> Json:
     }
 
 
-def log_line(line: logs.StoredLine) -> Json:
+def log_line(line: log_store.StoredLine) -> Json:
     """A task's log entry. `message` is the line as a person reads it, `log` the bare text."""
     rank = f"[rank={line.rank_id}] " if line.rank_id is not None else ""
     stamp = rfc3339(line.at)

@@ -10,14 +10,15 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from trainmaster.master.services import logs, trials
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import Store, Wakeups
 
 PAGE = 2000  # log lines read at once
 LOOK_AGAIN = 5.0  # seconds after which a follower looks again even if nothing woke it
 
 
-ReadLines = Callable[[int, int, bool], Awaitable[list[logs.StoredLine]]]
+ReadLines = Callable[[int, int, bool], Awaitable[list[log_store.StoredLine]]]
 """Lines with ids above one, at most so many, the newest first or last."""
 
 
@@ -40,7 +41,7 @@ async def log_fields(
             over = await run_in_threadpool(trials.is_over, store, tasks[-1])
             found: dict[str, list[Any]] = {}
             for name in tasks:
-                for field, values in (await run_in_threadpool(logs.fields, store, name)).items():
+                for field, values in (await run_in_threadpool(log_store.fields, store, name)).items():
                     found[field] = sorted({*found.get(field, ()), *values})
             if found != said:
                 yield found
@@ -53,7 +54,7 @@ async def log_fields(
 
 async def log_lines(
     read: ReadLines, store: Store, wakeups: Wakeups, task_id: str, *, limit: int, follow: bool, newest: bool
-) -> AsyncIterator[logs.StoredLine]:
+) -> AsyncIterator[log_store.StoredLine]:
     """Lines, read by `read`; `follow` goes on until the task is over and everything has been read."""
     last, sent = 0, 0
     with wakeups.listening(f"task:{task_id}") as woken:

@@ -18,10 +18,12 @@ from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
 from trainmaster.master.db.request_context import worked
-from trainmaster.master.services import logs, standalone, trials
+from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import ServiceError
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.task_conductor import GENERIC
+from trainmaster.master.services.experiments import trials
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration.task_orchestrator import GENERIC
+from trainmaster.master.services.tasks import standalone
 
 router = APIRouter(prefix="/api/v1", tags=["tasks"])
 Json = dict[str, Any]
@@ -44,8 +46,8 @@ def _filter(
     searchText: str = "",
     enableRegex: bool = False,
     afterId: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
-) -> logs.LogFilter:
-    return logs.LogFilter(
+) -> log_store.LogFilter:
+    return log_store.LogFilter(
         allocation_ids=allocationIds,
         agent_ids=agentIds,
         container_ids=containerIds,
@@ -61,7 +63,7 @@ def _filter(
     )
 
 
-Filter = Annotated[logs.LogFilter, Depends(_filter)]
+Filter = Annotated[log_store.LogFilter, Depends(_filter)]
 
 
 @router.get("/tasks/{task_id}/logs")
@@ -75,7 +77,7 @@ async def task_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     await run_in_threadpool(trials.task_with_allocations, services.store, task_id)
-    await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
+    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
     return await _stream(services, caller, [task_id], where, limit, follow, bool(descending), {})
 
 
@@ -90,7 +92,7 @@ async def trial_logs(
     follow: bool = False,
 ) -> StreamingResponse:
     tasks = await run_in_threadpool(trials.tasks_of_trial, services.store, trial_id)
-    await run_in_threadpool(logs.check, services.store, services.settings.limits, where)
+    await run_in_threadpool(log_store.check, services.store, services.settings.limits, where)
     return await _stream(services, caller, tasks, where, limit, follow, bool(descending), {"trialId": trial_id})
 
 
@@ -123,7 +125,7 @@ async def _stream(
     services: UsesServices,
     caller: Caller,
     tasks: Sequence[str],
-    where: logs.LogFilter,
+    where: log_store.LogFilter,
     limit: int,
     follow: bool,
     newest_first: bool,
@@ -148,15 +150,15 @@ async def _stream(
     return StreamingResponse(body(), media_type="application/json")
 
 
-def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where: logs.LogFilter) -> ReadLines:
+def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter) -> ReadLines:
     """How lines are read: searches with a place of the caller's share, of which there are few."""
 
-    async def read(after_id: int, room: int, newest_first: bool) -> list[logs.StoredLine]:
+    async def read(after_id: int, room: int, newest_first: bool) -> list[log_store.StoredLine]:
         @worked
-        def look() -> list[logs.StoredLine]:
-            found: list[logs.StoredLine] = []
+        def look() -> list[log_store.StoredLine]:
+            found: list[log_store.StoredLine] = []
             for name in tasks:
-                found += logs.read(
+                found += log_store.read(
                     services.store, name, where, after_id=after_id, limit=room, newest_first=newest_first
                 )
             if len(tasks) > 1:

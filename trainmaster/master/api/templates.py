@@ -11,9 +11,9 @@ from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, Shape
-from trainmaster.master.db import registry as tables
-from trainmaster.master.services import templates
-from trainmaster.master.services.templates import TemplateQuery
+from trainmaster.master.db import model_registry as tables
+from trainmaster.master.services.organisation import templates
+from trainmaster.master.services.organisation.templates import TemplateQuery
 
 router = APIRouter(prefix="/api/v1", tags=["templates"])
 Json = dict[str, Any]

@@ -22,8 +22,9 @@ from trainmaster.master.api.shapes import (
     rfc3339,
 )
 from trainmaster.master.api.streams import lines_of
-from trainmaster.master.services import experiments, metrics, trials
 from trainmaster.master.services.clock import now
+from trainmaster.master.services.experiments import experiments, trials
+from trainmaster.master.services.metrics import metric_reports
 
 router = APIRouter(tags=["trials"])
 Json = dict[str, Any]
@@ -72,7 +73,7 @@ def validation_metrics(
 def _metrics(services: UsesServices, trial_ids: list[int], group: str | None) -> StreamingResponse:
     def messages() -> Iterator[Json]:
         batch: list[Json] = []
-        for report in metrics.stream(services.store, trial_ids, group):
+        for report in metric_reports.stream(services.store, trial_ids, group):
             batch.append(metrics_report(report))
             if len(batch) == 100:
                 yield {"metrics": batch}

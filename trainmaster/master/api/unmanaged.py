@@ -13,8 +13,8 @@ from trainmaster.master.api.experiments import CreateAnswer, CreateRequest, orde
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Experiment
 from trainmaster.master.api.trials import TrialAnswer, answer_of
-from trainmaster.master.services import experiments, unmanaged
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.experiments import experiments, unmanaged
 
 router = APIRouter(prefix="/api/v1", tags=["unmanaged"])
 Json = dict[str, Any]
@@ -75,7 +75,7 @@ def put_trial(body: PutTrial, services: UsesServices, caller: UserCaller) -> Tri
 def _made(services: Services, caller: UserCaller, body: CreateTrial, external_id: str | None) -> TrialAnswer:
     if not body.unmanaged:
         raise Invalid("Trials of experiments that this master runs are made by their searcher; set unmanaged.")
-    wish = unmanaged.Wish(body.experiment_id, body.hparams, external_id)
+    wish = unmanaged.TrialRequest(body.experiment_id, body.hparams, external_id)
     return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, wish))
 
 

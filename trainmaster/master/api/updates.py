@@ -30,17 +30,18 @@ from trainmaster.master.api.dependencies import (
     user_of,
     user_of_session,
 )
-from trainmaster.master.api.failures import envelope, explained, note_refusal
+from trainmaster.master.api.error_envelope import envelope, explained, note_refusal
 from trainmaster.master.api.shapes import rfc3339
 from trainmaster.master.api.visits import TICKET
-from trainmaster.master.db.presence import AWAY
-from trainmaster.master.db.registry import Model, ModelVersion
+from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
-from trainmaster.master.services import tickets, updates
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.access import tickets
+from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, ServiceError, Unauthenticated
-from trainmaster.master.services.identity import Caller
+from trainmaster.master.services.events import updates
+from trainmaster.master.services.events.updates import EntityKind, Follower, Subscription
 from trainmaster.master.services.ranges import Ranges
-from trainmaster.master.services.updates import Follower, Kind, Wanted
 
 router = APIRouter(tags=["updates"])
 log = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ async def follow(socket: WebSocket) -> None:
     services: Services = socket.app.state.services
     try:
         caller = await run_in_threadpool(_admit, services, socket)
-    except (ServiceError, *AWAY) as error:
+    except (ServiceError, *DATABASE_UNAVAILABLE) as error:
         status, sentence = explained(error)
         note_refusal(socket, sentence)
         await socket.send_denial_response(envelope(status, sentence))
@@ -170,7 +171,7 @@ class _Session:
             except ServiceError as error:
                 log.info("no more updates for %s: %s", self._name, error.message)
                 return POLICY, error.message
-            except AWAY:
+            except DATABASE_UNAVAILABLE:
                 return TRY_AGAIN, "The database does not answer now."
             finally:
                 hearing.cancel()
@@ -229,7 +230,7 @@ class _Session:
 class _Words:
     """How a kind of thing is called, asked for and written."""
 
-    kind: Kind
+    kind: EntityKind
     upserted: str
     deleted: str
     columns: Mapping[str, ColumnElement[Any]]  # by the name that a spec has for ids of each
@@ -320,7 +321,7 @@ def _followers(services: Services, opening: Opening) -> list[tuple[_Words, Follo
         spec: _Spec | None = getattr(opening.subscribe, name, None)
         if spec is None:
             continue
-        wanted = Wanted({column: getattr(spec, ids, None) or () for ids, column in words.columns.items()})
+        wanted = Subscription({column: getattr(spec, ids, None) or () for ids, column in words.columns.items()})
         known = Ranges.parse(getattr(opening.known, name, None) or "")
         # Of a number that was never given we know nothing: it comes from before the database was set back.
         since = spec.since if spec.since is not None and spec.since <= last else 0

@@ -14,11 +14,11 @@ from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.passwords import UserAnswer, refuse_pages
 from trainmaster.master.api.shapes import Body, Pagination, Shape, Time, User
 from trainmaster.master.db.tables import UserSession
-from trainmaster.master.services import groups, identity, tokens, users
-from trainmaster.master.services.accounts import Account
+from trainmaster.master.services.access import groups, identity, tokens, users
+from trainmaster.master.services.access.accounts import Account
+from trainmaster.master.services.access.tokens import TokenQuery
+from trainmaster.master.services.access.users import Password, UserChange, UserQuery
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.tokens import TokenQuery
-from trainmaster.master.services.users import Password, UserChange, UserQuery
 
 router = APIRouter(prefix="/api/v1", tags=["users"])
 Json = dict[str, Any]

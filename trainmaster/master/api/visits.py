@@ -25,10 +25,11 @@ from trainmaster.master.api.dependencies import (
 )
 from trainmaster.master.api.guard import Behind
 from trainmaster.master.api.origins import SERVICES
-from trainmaster.master.services import proxies, tickets
+from trainmaster.master.services.access import tickets
+from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, NotFound, Unauthenticated
-from trainmaster.master.services.identity import Caller
-from trainmaster.master.services.proxies import NOT_THERE, Service
+from trainmaster.master.services.tasks import proxies
+from trainmaster.master.services.tasks.proxies import NOT_THERE, JobService
 
 TICKET = "trainmaster-ticket"  # in a query
 
@@ -37,7 +38,7 @@ TICKET = "trainmaster-ticket"  # in a query
 class Visit:
     """Somebody at a service. `caller`: None where the service asks for credentials of its own, or for none."""
 
-    service: Service
+    service: JobService
     caller: Caller | None = None
 
     @property

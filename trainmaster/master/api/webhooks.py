@@ -11,8 +11,8 @@ from trainmaster.config.secrets import without_path
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import Body, Shape, Time
-from trainmaster.master.services import deliveries, webhooks
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.events import webhook_deliveries, webhooks
 
 router = APIRouter(prefix="/api/v1", tags=["webhooks"])
 Json = dict[str, Any]
@@ -115,7 +115,7 @@ def list_webhooks(services: UsesServices, caller: UserCaller) -> WebhooksAnswer:
 
 @router.post("/webhooks")
 def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> WebhookAnswer:
-    wish = webhooks.Wish(
+    wish = webhooks.WebhookRequest(
         name=body.name,
         url=body.url,
         kind=_word(body.webhook_type, "WEBHOOK_TYPE_", webhooks.KINDS),
@@ -154,7 +154,7 @@ def delete(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
 @router.post("/webhooks/{webhook_id}/test")
 def test(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
     """Send an event without meaning, now. 400 with the reason when it does not arrive."""
-    deliveries.test(services.store, services.settings, caller, webhook_id)
+    webhook_deliveries.test(services.store, services.settings, caller, webhook_id)
     return {"completed": True}
 
 

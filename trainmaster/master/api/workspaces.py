@@ -11,10 +11,10 @@ from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import Descending, Name, Strings, sort_key
 from trainmaster.master.api.shapes import AgentUserGroup, Body, Pagination, Shape, Time
-from trainmaster.master.services import bindings, workspaces
-from trainmaster.master.services.accounts import Account
+from trainmaster.master.services.access.accounts import Account
 from trainmaster.master.services.errors import Invalid
-from trainmaster.master.services.workspaces import WorkspaceChange, WorkspaceQuery, WorkspaceView
+from trainmaster.master.services.organisation import pool_bindings, workspaces
+from trainmaster.master.services.organisation.workspaces import WorkspaceChange, WorkspaceQuery, WorkspaceView
 
 router = APIRouter(prefix="/api/v1", tags=["workspaces"])
 Json = dict[str, Any]
@@ -236,7 +236,7 @@ class BindingsBody(Body):
 def pools_of(
     workspace_id: int, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
 ) -> PoolNamesAnswer:
-    page = bindings.of_workspace(services.store, services.clusters, workspace_id, offset, limit)
+    page = pool_bindings.of_workspace(services.store, services.clusters, workspace_id, offset, limit)
     return PoolNamesAnswer(resource_pools=list(page.items), pagination=Pagination.of(page.window))
 
 
@@ -244,24 +244,24 @@ def pools_of(
 def workspaces_of(
     pool_name: str, services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0
 ) -> WorkspaceIdsAnswer:
-    page = bindings.of_pool(services.store, services.clusters, pool_name, offset, limit)
+    page = pool_bindings.of_pool(services.store, services.clusters, pool_name, offset, limit)
     return WorkspaceIdsAnswer(workspace_ids=list(page.items), pagination=Pagination.of(page.window))
 
 
 @router.post("/resource-pools/{pool_name}/workspace-bindings")
 def bind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
-    bindings.bind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    pool_bindings.bind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
     return {}
 
 
 @router.put("/resource-pools/{pool_name}/workspace-bindings")
 def rebind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
     """These and no others."""
-    bindings.replace(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    pool_bindings.replace(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
     return {}
 
 
 @router.delete("/resource-pools/{pool_name}/workspace-bindings")
 def unbind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
-    bindings.unbind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
+    pool_bindings.unbind(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
     return {}

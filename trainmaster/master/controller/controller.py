@@ -7,12 +7,12 @@ import threading
 
 from sqlalchemy import Engine
 
-from trainmaster.master.controller.cluster import ClusterLoop
+from trainmaster.master.controller.cluster_loop import ClusterLoop
+from trainmaster.master.controller.compactor import Compactor
 from trainmaster.master.controller.janitor import Janitor
-from trainmaster.master.controller.librarian import Librarian
-from trainmaster.master.controller.postman import Postman
+from trainmaster.master.controller.webhook_sender import WebhookSender
 from trainmaster.master.db.engine import Leadership
-from trainmaster.master.services.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Controller:
         self._wakeups = wakeups
         self._clusters = clusters
         self._loops: list[ClusterLoop] = []
-        self._beside: list[Janitor | Postman | Librarian] = []
+        self._beside: list[Janitor | WebhookSender | Compactor] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="controller", daemon=True)
 
@@ -50,7 +50,7 @@ class Controller:
 
     def _match(self, wanted: list[Cluster]) -> None:
         """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor, the
-        postman and the librarian beside them."""
+        webhook_sender and the compactor beside them."""
         store, settings, clusters = self._parts
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()
@@ -64,7 +64,7 @@ class Controller:
                 loop.start()
         if wanted and not self._beside:
             janitor = Janitor(store, settings, clusters, self._wakeups)
-            self._beside = [janitor, Postman(store, settings, self._wakeups), Librarian(store)]
+            self._beside = [janitor, WebhookSender(store, settings, self._wakeups), Compactor(store)]
             for loop_beside in self._beside:
                 loop_beside.start()
         elif not wanted:

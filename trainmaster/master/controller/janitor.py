@@ -2,7 +2,7 @@
 notebooks that nobody uses.
 
 Rows and files have a loop each: a file system that does not answer holds up no log-out. Each step and each item stands
-alone, and what fails again and again is tried ever more rarely (`services.patience`).
+alone, and what fails again and again is tried ever more rarely (`services.retries`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from trainmaster.master.db.presence import AWAY, in_short
-from trainmaster.master.services import checkpoint_gc, checkpoints, idle, removal, retention, unmanaged
-from trainmaster.master.services.clusters import Clusters
-from trainmaster.master.services.patience import Patience
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.experiments import unmanaged
+from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.removal import checkpoint_gc, checkpoints, removal, retention
+from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, Wakeups
-from trainmaster.master.services.user_files import UserFiles
+from trainmaster.master.services.tasks import idle
 
 log = logging.getLogger(__name__)
 
@@ -33,32 +35,30 @@ class Janitor:
     def __init__(self, store: Store, settings: Settings, clusters: Clusters, wakeups: Wakeups) -> None:
         self._store, self._settings = store, settings
         self._logs_cleaned = -math.inf
-        patience, files = Patience(), UserFiles(settings, clusters)
+        retries, files = Retries(), UserFiles(settings, clusters)
         self._loops = (
             _Loop(
                 "janitor",
                 wakeups,
-                patience,
+                retries,
                 {
-                    "ending tasks of workspaces": lambda: removal.end_tasks(store, settings, patience),
+                    "ending tasks of workspaces": lambda: removal.end_tasks(store, settings, retries),
                     "removing projects": lambda: removal.remove_deleted_projects(store),
                     "removing sessions": lambda: removal.remove_expired_sessions(store),
-                    "applying checkpoint policies": lambda: checkpoint_gc.collect(store, patience),
+                    "applying checkpoint policies": lambda: checkpoint_gc.collect(store, retries),
                     "cleaning up logs": self._clean_up_logs,
-                    "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, patience),
-                    "ending what is not used": lambda: idle.end_unused(store, settings, patience),
+                    "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, retries),
+                    "ending what is not used": lambda: idle.end_unused(store, settings, retries),
                 },
             ),
             _Loop(
                 "file-janitor",
                 wakeups,
-                patience,
+                retries,
                 {
-                    "removing experiments": lambda: removal.remove_deleted_experiments(
-                        store, settings, files, patience
-                    ),
+                    "removing experiments": lambda: removal.remove_deleted_experiments(store, settings, files, retries),
                     "removing files of checkpoints": lambda: checkpoints.carry_out_removals(
-                        store, settings, files, patience
+                        store, settings, files, retries
                     ),
                 },
             ),
@@ -83,8 +83,8 @@ class Janitor:
 class _Loop:
     """One thread that takes its steps in turn."""
 
-    def __init__(self, name: str, wakeups: Wakeups, patience: Patience, steps: Steps) -> None:
-        self._name, self._wakeups, self._patience, self._steps = name, wakeups, patience, steps
+    def __init__(self, name: str, wakeups: Wakeups, retries: Retries, steps: Steps) -> None:
+        self._name, self._wakeups, self._patience, self._steps = name, wakeups, retries, steps
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -106,7 +106,7 @@ class _Loop:
             self._wake.clear()
             try:
                 self._patience.each(f"a step of the {self._name}:", self._steps, self._take)
-            except AWAY as error:
+            except DATABASE_UNAVAILABLE as error:
                 log.info("the %s waits for the database: %s", self._name, in_short(error))
             self._wake.wait(PERIOD)
 

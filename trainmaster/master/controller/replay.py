@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from trainmaster.config.limits import Limits
-from trainmaster.dispatchers.base import Place, Remains, StreamPiece
-from trainmaster.master.services import allocations, endings
+from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
+from trainmaster.master.services.allocations import endings, job_reports
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.store import Settings, Store
 
@@ -23,7 +23,7 @@ CHUNK = 1000  # records of a spool taken in by one transaction
 CHUNK_BYTES = 2**20
 BEYOND = 2**62  # a place behind the end of any file
 Json = dict[str, Any]
-Read = Callable[[dict[str, Place]], Remains | None]
+Read = Callable[[dict[str, StreamPosition]], Remains | None]
 
 
 class Unread(Exception):
@@ -35,7 +35,7 @@ class Replay:
 
     def __init__(self, store: Store, settings: Settings, found: endings.Verdict) -> None:
         self._store, self._settings, self._found = store, settings, found
-        self._places = {stream: Place(acked, -1) for stream, acked in found.taken.items()}
+        self._places = {stream: StreamPosition(acked, -1) for stream, acked in found.taken.items()}
         self._done: set[str] = set()
         self._records = self._unreadable = 0
         self._gone = False  # its experiment was deleted
@@ -71,7 +71,7 @@ class Replay:
 
     def _end(self, stream: str) -> None:
         self._done.add(stream)
-        self._places[stream] = Place(0, BEYOND)  # nothing more of it is asked for
+        self._places[stream] = StreamPosition(0, BEYOND)  # nothing more of it is asked for
 
     def _take(self, stream: str, piece: StreamPiece, until: float) -> bool:
         """False when time was over before all of it was taken in."""
@@ -82,7 +82,7 @@ class Replay:
             if most is not None and line >= most:
                 break
             if time.monotonic() >= until:
-                self._places[stream] = Place(line, offset)
+                self._places[stream] = StreamPosition(line, offset)
                 return False
             fitting = lines if most is None else lines[: most - line]
             self._records += len(fitting)
@@ -111,7 +111,7 @@ class Replay:
                 return False
             chunk = records[done : done + size]
             try:
-                answer = allocations.take_reports(
+                answer = job_reports.take_reports(
                     self._store,
                     self._settings,
                     self._found.allocation_id,

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from trainmaster.master.db.presence import AWAY, Presence, in_short
 from trainmaster.master.db.request_context import BACKGROUND_SECONDS
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, Watchdog, in_short
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ POOL_SIZE = 24
 IDLE = 1.0  # seconds after which a pooled connection is tried before it is used
 
 
-def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Presence | None = None) -> Engine:
-    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With `presence`
+def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | None = None) -> Engine:
+    """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With `watchdog`
     its statements fail as soon as the database is known to be away.
 
     A connection that was used a moment ago is trusted: asking each time costs as much as a short query.
@@ -168,7 +168,7 @@ class Leadership:
         if self._connection is not None:
             try:
                 self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self.KEY})
-            except AWAY as error:  # the lock goes with the connection
+            except DATABASE_UNAVAILABLE as error:  # the lock goes with the connection
                 log.info("the lead was not handed over in order: %s", in_short(error))
             finally:
                 self._drop()

@@ -1,6 +1,6 @@
 """What a thread works for: a request, with a time limit for each statement, or the master itself.
 
-What waits for a statement (`presence`) looks here four times a second: one that takes too long is cancelled on the
+What waits for a statement (`watchdog`) looks here four times a second: one that takes too long is cancelled on the
 server, and so is one that nobody waits for any more because the client of the request has gone.
 """
 

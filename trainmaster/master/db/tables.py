@@ -61,7 +61,7 @@ def _now() -> Any:
     return mapped_column(server_default=func.now())
 
 
-class Cluster(Base):
+class MasterRecord(Base):
     """One row: who this master is. The identifier is part of every token, so it never changes."""
 
     __tablename__ = "cluster"
@@ -338,7 +338,7 @@ class Allocation(Base):
     )
 
 
-class PoolStanding(Base):
+class PoolResume(Base):
     """When an administrator last told a pool that rested after failures to go on."""
 
     __tablename__ = "pool_standing"
@@ -346,7 +346,7 @@ class PoolStanding(Base):
     resumed_at: Mapped[Time]
 
 
-class Node(Base):
+class AllocationNode(Base):
     """A node that joined an allocation: its lease, and what it brought to the rendezvous."""
 
     __tablename__ = "allocation_nodes"
@@ -360,7 +360,7 @@ class Node(Base):
     joined_at: Mapped[Time] = _now()
 
 
-class Gathering(Base):
+class BarrierEntry(Base):
     """One peer's contribution to a barrier; kept with the allocation, so that a retry gets the same answer."""
 
     __tablename__ = "gatherings"
@@ -373,7 +373,7 @@ class Gathering(Base):
     __table_args__ = (Index("uq_gatherings_request", "allocation_id", "kind", "request_uuid", unique=True),)
 
 
-class Stream(Base):
+class ReportStream(Base):
     """How much of a report stream has been taken in: makes every report count once."""
 
     __tablename__ = "report_streams"
@@ -396,7 +396,7 @@ class Checkpoint(Base):
     resources: Mapped[Json]
     ckpt_metadata: Mapped[Json] = mapped_column("metadata")
     storage: Mapped[Json]
-    storage_id: Mapped[int | None]  # its number in `storages`, by which clients tell them apart
+    storage_id: Mapped[int | None]  # its number in `declared_storage`, by which clients tell them apart
     metric: Mapped[float | None]  # the searcher's metric at these steps
     validation: Mapped[Json | None]  # validation metrics at these steps
 

@@ -20,7 +20,7 @@ class CheckpointRemoval(Base):
     asked_at: Mapped[Time] = mapped_column(server_default=func.now())
 
 
-class Storage(Base):
+class DeclaredStorage(Base):
     """A checkpoint storage that a training told of before it wrote there; it says its number with each checkpoint."""
 
     __tablename__ = "storages"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 THRESHOLD = 5  # jobs in a row
-FIRST_REST = 60.0  # seconds; doubled with every further failure
-LONGEST_REST = 1800.0
+FIRST_PAUSE = 60.0  # seconds; doubled with every further failure
+LONGEST_PAUSE = 1800.0
 MEMORY = 86400.0  # seconds after which a failure says nothing about a pool any more
 
 
@@ -25,8 +25,8 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """`failures` jobs in a row were not started; nobody but a trial run starts before `until`."""
+class PoolPause:
+    """`error_envelope` jobs in a row were not started; nobody but a trial run starts before `until`."""
 
     failures: int
     until: float
@@ -38,11 +38,11 @@ class Rest:
         return f"the cluster could not start the last {self.failures} jobs there ({self.why.rstrip('.')})"
 
 
-def rest(failures: Sequence[Failure], closed_at: float, now: float) -> Rest | None:
+def pool_pause(failures: Sequence[Failure], closed_at: float, now: float) -> PoolPause | None:
     """Whether a pool rests. `closed_at`: when a runtime last came up there, or an administrator said go."""
     counting = [one for one in failures if one.at > max(closed_at, now - MEMORY)]
     if len(counting) < THRESHOLD:
         return None
     last = max(counting, key=lambda one: one.at)
-    pause = min(FIRST_REST * 2 ** min(len(counting) - THRESHOLD, 10), LONGEST_REST)
-    return Rest(len(counting), last.at + pause, last.why, frozenset(one.group for one in counting))
+    pause = min(FIRST_PAUSE * 2 ** min(len(counting) - THRESHOLD, 10), LONGEST_PAUSE)
+    return PoolPause(len(counting), last.at + pause, last.why, frozenset(one.group for one in counting))

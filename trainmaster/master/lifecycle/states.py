@@ -67,7 +67,7 @@ class AllocationState(enum.StrEnum):
         return list(AllocationState).index(self)
 
 
-class Submission(enum.StrEnum):
+class SubmissionState(enum.StrEnum):
     """How far handing the job to the scheduler has come."""
 
     NEW = "NEW"

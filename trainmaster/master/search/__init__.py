@@ -6,8 +6,8 @@ Pure and deterministic. `Search` is what the services hold; `simulate` is its pr
 
 from __future__ import annotations
 
-from .actions import Action, Create, ExitReason, SearchError, Shutdown, Stop
+from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .search import Search
 from .simulate import simulate
 
-__all__ = ["Action", "Create", "ExitReason", "Search", "SearchError", "Shutdown", "Stop", "simulate"]
+__all__ = ["Action", "Create", "ExitReason", "Search", "SearchError", "Shutdown", "StopTrial", "simulate"]

@@ -26,7 +26,7 @@ class Create:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopTrial:
     """Ask a trial to checkpoint and leave. A trial gets at most one."""
 
     request_id: str
@@ -45,7 +45,7 @@ class Shutdown:
     why: str
 
 
-Action = Create | Stop | Shutdown
+Action = Create | StopTrial | Shutdown
 
 
 class ExitReason(enum.StrEnum):

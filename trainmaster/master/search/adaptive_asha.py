@@ -13,7 +13,7 @@ from typing import Any
 
 from .actions import ExitReason, SearchError
 from .async_halving import AsyncHalving, Goal
-from .method import Method, Orders, Report
+from .method import ActionQueue, Method, ValidationReport
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -85,10 +85,10 @@ class AdaptiveAsha(Method):
         self._begun = 0  # brackets that have trials
         self._bracket_of: list[int] = []  # by trial
 
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         self._begin_brackets(orders)
 
-    def _begin_brackets(self, orders: Orders) -> None:
+    def _begin_brackets(self, orders: ActionQueue) -> None:
         while self._begun < len(self._halvings) and self._room() > 0:
             self._begun += 1
             self._halvings[self._begun - 1].begin(self._labelled(self._begun - 1, orders))
@@ -96,15 +96,15 @@ class AdaptiveAsha(Method):
     def _room(self) -> int:
         return self.max_concurrent - sum(halving.running for halving in self._halvings)
 
-    def _labelled(self, bracket: int, orders: Orders) -> _BracketOrders:
+    def _labelled(self, bracket: int, orders: ActionQueue) -> _BracketOrders:
         return _BracketOrders(bracket, len(self._halvings), self._bracket_of, orders)
 
-    def validated(self, trial: int, report: Report, orders: Orders) -> None:
+    def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:
         bracket = self._bracket_of[trial]
         self._halvings[bracket].validated(trial, report, self._labelled(bracket, orders))
         self._begin_brackets(orders)
 
-    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+    def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         bracket = self._bracket_of[trial]
         self._halvings[bracket].ended(trial, reason, self._labelled(bracket, orders))
         self._begin_brackets(orders)
@@ -141,7 +141,7 @@ class _BracketOrders:
     bracket: int
     brackets: int
     bracket_of: list[int]
-    orders: Orders
+    orders: ActionQueue
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
         trial = self.orders.create(self._in_words(why), hparams)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .actions import ExitReason, SearchError
-from .method import Budget, Method, Orders, Report
+from .method import ActionQueue, Budget, Method, ValidationReport
 
 WORST = sys.float_info.max
 
@@ -77,21 +77,21 @@ class AsyncHalving(Method):
         """Trials that run and were not told to stop."""
         return len(self._at)
 
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         for _ in range(self.max_concurrent):
             self._create(orders)
 
-    def _create(self, orders: Orders) -> None:
+    def _create(self, orders: ActionQueue) -> None:
         if self._budget.left:
             self._at[orders.create(f"{self._budget.spend()} random points")] = 0
 
-    def validated(self, trial: int, report: Report, orders: Orders) -> None:
+    def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:
         verdict = self._judge(trial, report)
         if verdict:
             orders.stop(trial, verdict)
             self._create(orders)
 
-    def _judge(self, trial: int, report: Report) -> str:
+    def _judge(self, trial: int, report: ValidationReport) -> str:
         """Walk the trial up the rungs it has reached; why it must stop, or nothing when it goes on."""
         if report.value is None:
             self._drop(trial)
@@ -117,7 +117,7 @@ class AsyncHalving(Method):
         rung.insert(trial, WORST)
         rung.stopped += 1
 
-    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+    def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         if trial not in self._at:  # it was told to stop, and has its successor
             self._ended += 1
             return

@@ -7,7 +7,7 @@ from typing import Any
 
 from .actions import ExitReason
 from .hyperparameters import Grid
-from .method import Method, Orders, counts
+from .method import ActionQueue, Method, counts
 
 
 class GridSearch(Method):
@@ -21,16 +21,16 @@ class GridSearch(Method):
         self._created = 0
         self._running = 0
 
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         for _ in range(self.max_concurrent):
             self._create(orders)
 
-    def ended(self, _trial: int, _reason: ExitReason | None, orders: Orders) -> None:
+    def ended(self, _trial: int, _reason: ExitReason | None, orders: ActionQueue) -> None:
         self._running -= 1
         if self._created < self.size:
             self._create(orders)
 
-    def _create(self, orders: Orders) -> None:
+    def _create(self, orders: ActionQueue) -> None:
         point = self._grid.point(self.size - 1 - self._created)
         self._created += 1
         self._running += 1

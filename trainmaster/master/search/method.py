@@ -1,7 +1,7 @@
 """What a search method is: it hears how trials fare and orders trials and stops.
 
 Methods know trials by number (0, 1, ... in order of creation) and hold no random stream of their own;
-`Orders` gives them both new trials and the means to stop one. A method never hears twice of the same fact:
+`ActionQueue` gives them both new trials and the means to stop one. A method never hears twice of the same fact:
 `Search` sieves repeated, late and unknown reports first.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .actions import ExitReason
 
 
-class Orders(Protocol):
+class ActionQueue(Protocol):
     """Where a method's wishes go; they become actions in the order of the calls."""
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
@@ -26,7 +26,7 @@ class Orders(Protocol):
 
 
 @dataclass(frozen=True)
-class Report:
+class ValidationReport:
     """A validation of a running trial, newer than any before it."""
 
     value: float | None  # signed: smaller is better; None when the report holds no usable number
@@ -41,14 +41,14 @@ class Method(ABC):
     """How many trials run at the same time, at most. A trial that was told to stop does not count."""
 
     @abstractmethod
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         """Order the first trials; at least one."""
 
-    def validated(self, trial: int, report: Report, orders: Orders) -> None:  # noqa: B027 - most do not care
+    def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:  # noqa: B027 - most do not care
         """A trial that runs, and was not told to stop, has a validation."""
 
     @abstractmethod
-    def ended(self, trial: int, reason: ExitReason | None, orders: Orders) -> None:
+    def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         """A trial has ended, told or untold; `reason` is None for a normal end. Called once per trial."""
 
     @abstractmethod

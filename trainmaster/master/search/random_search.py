@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .actions import ExitReason
-from .method import Budget, Method, Orders, counts
+from .method import ActionQueue, Budget, Method, counts
 
 
 class RandomSearch(Method):
@@ -17,18 +17,18 @@ class RandomSearch(Method):
         self._budget = Budget(max_trials)
         self._running = 0
 
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         for _ in range(self.max_concurrent):
             self._create(orders)
 
-    def ended(self, _trial: int, reason: ExitReason | None, orders: Orders) -> None:
+    def ended(self, _trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
         self._running -= 1
         if reason is ExitReason.INVALID_HP:
             self._budget.invalid += 1
         if self._budget.left:
             self._create(orders)
 
-    def _create(self, orders: Orders) -> None:
+    def _create(self, orders: ActionQueue) -> None:
         self._running += 1
         orders.create(f"{self._budget.spend()} random points")
 

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from .actions import Action, Create, ExitReason, SearchError, Shutdown, Stop
+from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
 from .hyperparameters import sample
 from .mersenne import RandomState
-from .method import Method, Report
+from .method import Method, ValidationReport
 from .methods import make_method
 
 SNAPSHOT_VERSION = 1
@@ -169,14 +169,16 @@ class Search:
         self._numbers[request_id] = trial
         return trial
 
-    def _report(self, metrics: Mapping[str, Any], time: float) -> Report:
+    def _report(self, metrics: Mapping[str, Any], time: float) -> ValidationReport:
         value = _finite(metrics.get(self._metric))
         if value is not None:
-            return Report(self._sign * value, time)
+            return ValidationReport(self._sign * value, time)
         if self._metric not in metrics:
             names = ", ".join(sorted(map(str, metrics))) or "none"
-            return Report(None, time, f"the validation has no metric {self._metric} (its metrics: {names})")
-        return Report(None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number")
+            return ValidationReport(None, time, f"the validation has no metric {self._metric} (its metrics: {names})")
+        return ValidationReport(
+            None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
+        )
 
     def _ended(self, request_id: str, reason: ExitReason | None) -> list[Action]:
         trial = self._running(request_id)
@@ -235,7 +237,7 @@ class _Orders:
     def stop(self, trial: int, why: str) -> None:
         self._search._stopped.add(trial)
         self._search._last_time.pop(trial, None)
-        self.actions.append(Stop(self._search._ids[trial], why))
+        self.actions.append(StopTrial(self._search._ids[trial], why))
 
 
 def _finite(value: Any) -> float | None:

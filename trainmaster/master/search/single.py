@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .actions import ExitReason
-from .method import Method, Orders, counts
+from .method import ActionQueue, Method, counts
 
 
 class Single(Method):
@@ -17,10 +17,10 @@ class Single(Method):
     def __init__(self) -> None:
         self._ended = False
 
-    def begin(self, orders: Orders) -> None:
+    def begin(self, orders: ActionQueue) -> None:
         orders.create("the only trial")
 
-    def ended(self, _trial: int, _reason: ExitReason | None, _orders: Orders) -> None:
+    def ended(self, _trial: int, _reason: ExitReason | None, _orders: ActionQueue) -> None:
         self._ended = True
 
     def progress(self, running: Mapping[int, float], ended: int) -> float:

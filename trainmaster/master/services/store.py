@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from trainmaster.config.limits import Limits
 from trainmaster.master.db.engine import notify, without_transaction
-from trainmaster.master.db.presence import Presence
 from trainmaster.master.db.request_context import CURRENT
+from trainmaster.master.db.watchdog import Watchdog
 from trainmaster.master.services.addresses import Network
 from trainmaster.master.services.errors import Invalid, ServiceError, TooSlow
 
@@ -68,7 +68,7 @@ class Settings:
 class Store:
     """The database as services see it."""
 
-    def __init__(self, engine: Engine, presence: Presence | None = None) -> None:
+    def __init__(self, engine: Engine, presence: Watchdog | None = None) -> None:
         self.engine = engine
         self._presence = presence
         self._sessions = sessionmaker(engine, expire_on_commit=False)
@@ -84,7 +84,7 @@ class Store:
                 notify(session.connection(), CHANNEL, sorted(subjects))
 
     @contextmanager
-    def driven(self) -> Iterator[Any]:
+    def raw_cursor(self) -> Iterator[Any]:
         """A transaction in the driver's own words, for what is asked so often that SQLAlchemy's part in it would count.
         Raises psycopg2's errors, and like `transaction` while the database is known to be away."""
         with self._asked():
@@ -100,7 +100,7 @@ class Store:
                 pooled.close()  # back to the pool, which rolls back what was not committed
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
+    def autocommit(self) -> Iterator[Session]:
         """For one query that changes nothing, without a transaction around it: one message to the database instead of
         three. Several queries may see different moments. Raises like `transaction`."""
         with self._asked(), self._sessions() as session, without_transaction(session.connection()):

@@ -20,32 +20,32 @@ share a group gives way only to one that is still no better off afterwards.
 """
 
 from trainmaster.dispatchers.docker.scheduler.model import (
+    AgentNode,
     Decisions,
     Fitting,
-    Job,
-    Node,
+    Gang,
     Placement,
-    Policy,
-    Preempt,
+    PreemptGang,
+    SchedulingPolicy,
     Sharing,
-    Start,
+    StartGang,
     Why,
 )
 from trainmaster.dispatchers.docker.scheduler.scheduler import Scheduler
 from trainmaster.dispatchers.docker.scheduler.shape import Shape, shape_of
 
 __all__ = [
+    "AgentNode",
     "Decisions",
     "Fitting",
-    "Job",
-    "Node",
+    "Gang",
     "Placement",
-    "Policy",
-    "Preempt",
+    "PreemptGang",
     "Scheduler",
+    "SchedulingPolicy",
     "Shape",
     "Sharing",
-    "Start",
+    "StartGang",
     "Why",
     "shape_of",
 ]

@@ -25,14 +25,14 @@ class Fitting(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Policy:
+class SchedulingPolicy:
     sharing: Sharing = Sharing.PRIORITY
     fitting: Fitting = Fitting.BEST
     preemption: bool = False
 
 
 @dataclass(frozen=True)
-class Node:
+class AgentNode:
     """An agent as the scheduler sees it. `slots` counts those that may be used and those in use. One that is not
     `open` gets nothing new."""
 
@@ -43,7 +43,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Job:
+class Gang:
     """A gang of `slots`; 0 is a job that only needs a place."""
 
     id: str
@@ -61,13 +61,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartGang:
     job_id: str
     placement: Placement
 
 
 @dataclass(frozen=True)
-class Preempt:
+class PreemptGang:
     """Ask a running job to leave, for the sake of another."""
 
     job_id: str
@@ -76,8 +76,8 @@ class Preempt:
 
 @dataclass(frozen=True)
 class Decisions:
-    starts: Sequence[Start] = ()
-    preemptions: Sequence[Preempt] = ()
+    starts: Sequence[StartGang] = ()
+    preemptions: Sequence[PreemptGang] = ()
 
     def __bool__(self) -> bool:
         return bool(self.starts or self.preemptions)

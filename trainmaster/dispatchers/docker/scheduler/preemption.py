@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmaster.dispatchers.docker.scheduler.model import Placement
+from trainmaster.dispatchers.docker.scheduler.node_index import NodeState
 from trainmaster.dispatchers.docker.scheduler.shape import Shape
-from trainmaster.dispatchers.docker.scheduler.yard import Spot
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Victim:
 
 
 @dataclass(frozen=True)
-class Sacrifice:
+class PreemptionPlan:
     """Asking these to leave makes room on these agents."""
 
     victims: Sequence[Victim]
@@ -31,17 +31,17 @@ class Sacrifice:
 
 def choose(
     shape: Shape,
-    spots: Iterable[Spot],
-    victims_on: Callable[[Spot], Sequence[Victim]],
+    spots: Iterable[NodeState],
+    victims_on: Callable[[NodeState], Sequence[Victim]],
     acceptable: Callable[[Sequence[Victim]], bool],
-) -> Sacrifice | None:
+) -> PreemptionPlan | None:
     """The cheapest sacrifice for a gang, or None when none makes the whole of it fit.
 
     Args:
         victims_on: who may be asked on an agent.
         acceptable: whether those together may be asked.
     """
-    offers: list[tuple[tuple[tuple[float, ...], int, int, str], Spot, list[Victim]]] = []
+    offers: list[tuple[tuple[tuple[float, ...], int, int, str], NodeState, list[Victim]]] = []
     for spot in spots:
         if not spot.node.open or spot.node.slots < shape.slots:
             continue
@@ -70,7 +70,7 @@ def choose(
     )
     if not victims or not acceptable(victims):
         return None
-    return Sacrifice(victims, {spot.node.id: shape.slots for spot in agents})
+    return PreemptionPlan(victims, {spot.node.id: shape.slots for spot in agents})
 
 
 def _needed(victims: list[Victim], enough: Callable[[Sequence[Victim]], bool]) -> list[Victim]:
@@ -83,6 +83,6 @@ def _needed(victims: list[Victim], enough: Callable[[Sequence[Victim]], bool]) -
     return kept
 
 
-def _enough(spot: Spot, victims: Sequence[Victim], slots: int) -> bool:
+def _enough(spot: NodeState, victims: Sequence[Victim], slots: int) -> bool:
     freed: Mapping[str, int] = spot.jobs
     return spot.soon + sum(freed.get(victim.job_id, 0) for victim in victims) >= slots

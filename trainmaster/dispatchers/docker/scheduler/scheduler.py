@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainmaster.dispatchers.docker.scheduler.model import (
+    AgentNode,
     Decisions,
-    Job,
-    Node,
+    Gang,
     Placement,
-    Policy,
-    Preempt,
+    PreemptGang,
+    SchedulingPolicy,
     Sharing,
-    Start,
+    StartGang,
     Why,
 )
+from trainmaster.dispatchers.docker.scheduler.node_index import NodeIndex, NodeState
 from trainmaster.dispatchers.docker.scheduler.preemption import Victim, choose
 from trainmaster.dispatchers.docker.scheduler.shape import Shape, shape_of
-from trainmaster.dispatchers.docker.scheduler.yard import Spot, Yard
 
 Key = tuple[object, ...]
 Turn = tuple[float, float, int]
@@ -53,10 +53,10 @@ class _Group:
 class Scheduler:
     """Incremental: what is known stays, only changes are told. Deterministic: the same calls, the same decisions."""
 
-    def __init__(self, policy: Policy = Policy()) -> None:  # noqa: B008 - frozen
+    def __init__(self, policy: SchedulingPolicy = SchedulingPolicy()) -> None:  # noqa: B008 - frozen
         self._policy = policy
-        self._yard = Yard(policy.fitting)
-        self._jobs: dict[str, Job] = {}
+        self._yard = NodeIndex(policy.fitting)
+        self._jobs: dict[str, Gang] = {}
         self._running: dict[str, dict[str, int]] = {}
         self._since: dict[str, int] = {}  # running job -> how many had started before it
         self._starts = 0
@@ -72,7 +72,7 @@ class Scheduler:
 
     # -- being told ------------------------------------------------------------------------------------------
 
-    def set_policy(self, policy: Policy) -> None:
+    def set_policy(self, policy: SchedulingPolicy) -> None:
         """Another policy from now on; what runs stays."""
         if policy != self._policy:
             waiting = [job for job in self._jobs.values() if job.id not in self._running]
@@ -80,8 +80,8 @@ class Scheduler:
                 if job.id in self._promised:
                     self._break_promise(job)
             self._policy = policy
-            yard, self._yard = self._yard, Yard(policy.fitting)
-            for spot in yard.spots.values():
+            node_index, self._yard = self._yard, NodeIndex(policy.fitting)
+            for spot in node_index.spots.values():
                 self._yard.set_node(spot.node)
             for job_id, placement in self._running.items():
                 self._yard.add(job_id, placement)
@@ -94,7 +94,7 @@ class Scheduler:
                 self._enqueue(job)
             self._shapes_version, self._changed = -1, True
 
-    def set_node(self, node: Node) -> None:
+    def set_node(self, node: AgentNode) -> None:
         """Add an agent, or say what it is like now."""
         is_new = node.id not in self._yard.spots
         self._yard.set_node(node)
@@ -114,7 +114,7 @@ class Scheduler:
         self._yard.remove_node(name)
         self._changed = True
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Gang) -> None:
         """A job that waits. Raises ValueError for one that is known."""
         if job.id in self._jobs:
             raise ValueError(f"job {job.id} is known")
@@ -122,7 +122,7 @@ class Scheduler:
         self._enqueue(job)
         self._changed = True
 
-    def restore(self, job: Job, placement: Placement, *, leaving: bool = False) -> None:
+    def restore(self, job: Gang, placement: Placement, *, leaving: bool = False) -> None:
         """A job that runs already."""
         if job.id in self._jobs:
             raise ValueError(f"job {job.id} is known")
@@ -256,7 +256,7 @@ class Scheduler:
 
     # -- deciding about one ----------------------------------------------------------------------------------
 
-    def _consider(self, job: Job, round_: _Round) -> tuple[Why, bool, bool]:
+    def _consider(self, job: Gang, round_: _Round) -> tuple[Why, bool, bool]:
         """Why it does not start, whether to look at the next one of its line, and whether it has started."""
         if job.slots == 0:
             place = self._yard.place(job.avoid)
@@ -281,7 +281,7 @@ class Scheduler:
             return Why.FIRST, False, False
         return Why.SLOTS, False, False
 
-    def _hold(self, job: Job, shape: Shape) -> None:
+    def _hold(self, job: Gang, shape: Shape) -> None:
         """Keep agents for the first job that waits. The same ones until it starts: if they changed whenever others come
         closer, those let go of would fill up behind its back."""
         holder, held = self._held
@@ -292,19 +292,19 @@ class Scheduler:
             self._held = (job.id, held)
         self._yard.keep(held)
 
-    def _is_capped(self, job: Job) -> bool:
+    def _is_capped(self, job: Gang) -> bool:
         if job.max_slots is None:
             return False
         group = self._groups[job.group]
         own = job.slots if job.id in self._promised else 0
         return group.held + group.promised - own + job.slots > job.max_slots
 
-    def _begin(self, job: Job, placement: Placement, round_: _Round) -> None:
+    def _begin(self, job: Gang, placement: Placement, round_: _Round) -> None:
         self._withdraw(job)
         self._run(job, placement)
-        round_.starts.append(Start(job.id, dict(placement)))
+        round_.starts.append(StartGang(job.id, dict(placement)))
 
-    def _make_room(self, job: Job, shape: Shape, round_: _Round) -> bool:
+    def _make_room(self, job: Gang, shape: Shape, round_: _Round) -> bool:
         """Keep what is becoming free for this job, or ask others to leave for it. False when that cannot help."""
         promised = self._promised.get(job.id)
         if promised is not None:
@@ -320,7 +320,7 @@ class Scheduler:
                 return False
             for victim in found.victims:
                 self.leave(victim.job_id)
-                round_.preemptions.append(Preempt(victim.job_id, job.id))
+                round_.preemptions.append(PreemptGang(victim.job_id, job.id))
             placement = found.placement
         self._promised[job.id] = placement
         self._groups[job.group].promised += job.slots
@@ -331,13 +331,13 @@ class Scheduler:
         """Under fair share only the group that is worst off asks others to leave."""
         return self._policy.sharing is Sharing.PRIORITY or not round_.holding
 
-    def _askable(self, job: Job, shape: Shape) -> list[Spot]:
+    def _askable(self, job: Gang, shape: Shape) -> list[NodeState]:
         """Agents on which asking others may help."""
         by_priority = self._policy.sharing is Sharing.PRIORITY
         spots = self._yard.within_reach(job.priority, shape.slots) if by_priority else self._yard.spots.values()
         return [spot for spot in spots if spot.node.id not in job.avoid]
 
-    def _victims(self, job: Job, spot: Spot) -> list[Victim]:
+    def _victims(self, job: Gang, spot: NodeState) -> list[Victim]:
         found = []
         for job_id in spot.jobs:
             other = self._jobs[job_id]
@@ -357,24 +357,24 @@ class Scheduler:
             found.append(Victim(job_id, other.group, sum(placement.values()), placement, rank))
         return found
 
-    def _fair_to(self, job: Job) -> _Fairness:
+    def _fair_to(self, job: Gang) -> _Fairness:
         return _Fairness(self._policy.sharing is Sharing.FAIR_SHARE, job, self._groups)
 
     # -- keeping count ---------------------------------------------------------------------------------------
 
-    def _join(self, job: Job) -> None:
+    def _join(self, job: Gang) -> None:
         self._jobs[job.id] = job
         group = self._groups[job.group]
         group.weight = job.weight
         group.members += 1
 
-    def _part(self, job: Job) -> None:
+    def _part(self, job: Gang) -> None:
         del self._jobs[job.id]
         self._groups[job.group].members -= 1
         if not self._groups[job.group].members:
             del self._groups[job.group]
 
-    def _run(self, job: Job, placement: Placement) -> None:
+    def _run(self, job: Gang, placement: Placement) -> None:
         self._running[job.id] = dict(placement)
         self._since[job.id] = self._starts
         self._starts += 1
@@ -382,27 +382,27 @@ class Scheduler:
         self._groups[job.group].held += sum(placement.values())
         self._count_expendable(job, 1)
 
-    def _count_expendable(self, job: Job, sign: int) -> None:
+    def _count_expendable(self, job: Gang, sign: int) -> None:
         if job.preemptible:
             self._yard.expend(self._running[job.id], job.priority, sign)
 
-    def _withdraw(self, job: Job) -> None:
+    def _withdraw(self, job: Gang) -> None:
         self._dequeue(job)
         if job.id in self._promised:
             self._break_promise(job)
 
-    def _break_promise(self, job: Job) -> None:
+    def _break_promise(self, job: Gang) -> None:
         del self._promised[job.id]
         self._groups[job.group].promised -= job.slots
 
-    def _enqueue(self, job: Job) -> None:
+    def _enqueue(self, job: Gang) -> None:
         insort(self._lines.setdefault(self._key(job), _Line()).jobs, (job.position, job.number, job.id))
 
-    def _dequeue(self, job: Job) -> None:
+    def _dequeue(self, job: Gang) -> None:
         jobs = self._lines[self._key(job)].jobs
         del jobs[bisect_left(jobs, (job.position, job.number, job.id))]
 
-    def _key(self, job: Job) -> Key:
+    def _key(self, job: Gang) -> Key:
         fair = self._policy.sharing is Sharing.FAIR_SHARE
         apart = job.group if fair or job.max_slots is not None else None
         return (
@@ -424,7 +424,7 @@ class Scheduler:
         first = self._groups[job.group].share if self._policy.sharing is Sharing.FAIR_SHARE else float(job.priority)
         return (first, position, number)
 
-    def _shape(self, job: Job) -> Shape | None:
+    def _shape(self, job: Gang) -> Shape | None:
         key = (job.slots, job.slots_per_node, job.single_node, job.avoid)
         if key not in self._shapes:
             self._shapes[key] = shape_of(job, self._yard.capacities_without(job.avoid))
@@ -438,8 +438,8 @@ class Scheduler:
 
 @dataclass
 class _Round:
-    starts: list[Start] = field(default_factory=list)
-    preemptions: list[Preempt] = field(default_factory=list)
+    starts: list[StartGang] = field(default_factory=list)
+    preemptions: list[PreemptGang] = field(default_factory=list)
     holding: bool = False  # agents are kept free for the first job that waits
 
 
@@ -449,7 +449,7 @@ class _Fairness:
     fair share when every group that gives is still no worse off than the one that takes."""
 
     matters: bool
-    job: Job
+    job: Gang
     groups: dict[str, _Group]
 
     def __call__(self, victims: Iterable[Victim]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.docker.scheduler.model import Job
+from trainmaster.dispatchers.docker.scheduler.model import Gang
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Shape:
     slots: int
 
 
-def shape_of(job: Job, capacities: Mapping[int, int]) -> Shape | None:
+def shape_of(job: Gang, capacities: Mapping[int, int]) -> Shape | None:
     """The form of a job on agents of which there are `capacities[slots]`; None when they can never hold it."""
     if job.slots == 0:
         return Shape(1, 0) if any(capacities.values()) else None

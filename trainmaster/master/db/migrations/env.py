@@ -2,7 +2,16 @@
 
 from alembic import context
 
-from trainmaster.master.db import access, condensed, organisation, policies, registry, standalone, upkeep, webhooks  # noqa: F401 - their tables are to be known
+from trainmaster.master.db import (  # noqa: F401 - their tables are to be known
+    access,
+    compacted,
+    model_registry,
+    organisation,
+    policies,
+    standalone,
+    upkeep,
+    webhooks,
+)
 from trainmaster.master.db.tables import Base
 
 connection = context.config.attributes["connection"]

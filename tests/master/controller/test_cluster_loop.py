@@ -1,0 +1,116 @@
+"""What one pass after the other makes of a cluster; the database and the loop are real, the scheduler is the test's."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.master import wait_for
+from tests.master.services.attempts import Attempts
+from trainmaster.dispatchers.base import Capabilities, JobRef, JobState, Observation, Setup, Snapshot
+from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
+from trainmaster.master.controller import cluster_loop
+from trainmaster.master.controller.cluster_loop import ClusterLoop
+from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.scheduling import observations
+from trainmaster.master.services.store import Settings, Wakeups
+
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+NAMES = (f"loop{number}" for number in itertools.count())
+
+
+class Listed(LocalDispatcher):
+    """Has the jobs that it is given, whatever is asked of them, and may be looked at all the time."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.listed: list[Observation] = []
+        self.looks = 0
+        self.cancelled: list[JobRef] = []
+        self.broken: set[str] = set()  # tokens at which this plugin shows a bug
+
+    def probe(self) -> Capabilities:
+        return replace(super().probe(), poll_interval=0.0)
+
+    def observe(self) -> Snapshot:
+        self.looks += 1
+        return Snapshot(epoch(now()), tuple(self.listed))
+
+    def cancel(self, refs: Sequence[JobRef]) -> None:
+        self.cancelled += refs
+
+    def forget(self, token: str, user: str | None = None) -> None:
+        if token in self.broken:
+            raise KeyError("host_path")
+        super().forget(token, user)
+
+
+class Loop:
+    """A cluster's loop that takes its passes when it is told to."""
+
+    def __init__(self, attempts: Attempts, folder: Path) -> None:
+        self.name = next(NAMES)
+        self.dispatcher = Listed(Setup(name=self.name, prefix="det-", job_root=folder))
+        one = Cluster(self.name, self.dispatcher, folder)
+        self._loop = ClusterLoop(attempts.store, SETTINGS, Clusters([one]), one, Wakeups())
+
+    def passes_until(self, seen: Callable[[], bool], what: str) -> None:
+        def look() -> bool:
+            self._loop.reconcile()
+            return seen()
+
+        wait_for(look, what, deadline=20.0)
+
+    def passes_with_looks(self, count: int) -> None:
+        wanted = self.dispatcher.looks + count
+        self.passes_until(lambda: self.dispatcher.looks >= wanted, f"{count} looks")
+
+
+@pytest.fixture
+def loop(attempts: Attempts, tmp_path: Path) -> Iterator[Loop]:
+    made = Loop(attempts, tmp_path)
+    yield made
+    made.dispatcher.close()
+
+
+def test_news_are_written_down_however_often_the_cluster_is_looked_at(
+    attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "TAKEN_AT_ONCE", 2)
+    names = [attempts.attempt(dispatcher=loop.name) for _ in range(7)]
+    loop.dispatcher.listed = [Observation(name, "1", JobState.RUNNING, "RUNNING") for name in names]
+    loop.passes_until(lambda: all(attempts.row(name).observed_state for name in names), "news of all")
+
+
+def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(
+    attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = attempts.attempt(dispatcher=loop.name, ended_at=now() - dt.timedelta(hours=1), collected=True)
+    loop.dispatcher.listed = [Observation(name, "7", JobState.RUNNING, "RUNNING")]
+    loop.passes_with_looks(5)
+    assert loop.dispatcher.cancelled == [JobRef(name, "7")]
+    monkeypatch.setattr(endings, "RESEND_KILL", 0.0)
+    loop.passes_until(lambda: len(loop.dispatcher.cancelled) > 1, "a second request to leave")
+
+
+def test_a_folder_at_which_a_plugin_breaks_holds_up_no_other(
+    attempts: Attempts, loop: Loop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_loop, "COLLECTED_AT_ONCE", 2)
+    monkeypatch.setattr(cluster_loop, "COLLECT_EVERY", 0.0)
+    long_ago = now() - dt.timedelta(hours=1)
+    names = [
+        attempts.attempt(dispatcher=loop.name, ended_at=long_ago + dt.timedelta(seconds=place)) for place in range(6)
+    ]
+    loop.dispatcher.broken = {attempts.row(name).token for name in names[:3]}
+    loop.passes_until(lambda: all(attempts.row(name).collected for name in names[3:]), "the others to be collected")
+    assert not any(attempts.row(name).collected for name in names[:3])
+    told = [record for record in caplog.records if "the removal of the job folder of" in record.getMessage()]
+    assert len(told) == 3, "each once"

@@ -1,0 +1,344 @@
+"""What is looked for in a log is found alike in its lines and through blocks of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
+from sqlalchemy.exc import DataError
+from sqlalchemy.orm import Session
+
+from tests.e2e.master import wait_for
+from tests.master.services.attempts import Attempts, waits
+from trainmaster.master.db.compacted import log_blocks as blocks
+from trainmaster.master.db.compacted import log_progress
+from trainmaster.master.db.tables import Task, Trial
+from trainmaster.master.services import compaction
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.logs import log_blocks, log_store
+from trainmaster.master.services.logs.log_blocks import SOURCE, may_match, must_hold
+from trainmaster.master.services.logs.log_store import LogFilter, NewLogLine, StoredLine
+from trainmaster.master.services.removal import retention
+from trainmaster.master.services.store import Settings, Store
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+LETTERS = "abAB é%_\\.\n"
+
+
+@pytest.fixture
+def task(attempts: Attempts) -> str:
+    return attempts.attempt()
+
+
+def write(store: Store, task_id: str, lines: list[NewLogLine]) -> None:
+    with store.transaction() as session:
+        log_store.append(session, task_id, None, lines)
+
+
+def condense(store: Store, task_id: str) -> None:
+    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
+    while log_blocks.condense(store, task_id):
+        pass
+
+
+def upto(store: Store, task_id: str) -> int:
+    with store.transaction() as session:
+        return log_blocks.upto(session, task_id)
+
+
+def wanted(line: StoredLine, where: LogFilter) -> bool:
+    return (
+        (not where.levels or line.level in where.levels)
+        and (not where.rank_ids or (-1 if line.rank_id is None else line.rank_id) in where.rank_ids)
+        and (not where.agent_ids or line.agent_id in where.agent_ids)
+        and (not where.stdtypes or line.stdtype in where.stdtypes)
+        and (not where.sources or line.source in where.sources)
+        and (where.before is None or line.at < where.before)
+        and (where.after is None or line.at > where.after)
+        and line.id > where.after_id
+        and (where.regex or _ascii_lower(where.search_text) in _ascii_lower(line.log))
+    )
+
+
+def _ascii_lower(text: str) -> str:
+    """As the private server, which has no locale, makes small letters."""
+    return re.sub("[A-Z]+", lambda found: found[0].lower(), text)
+
+
+TIMES = st.integers(0, 20).map(lambda seconds: START + dt.timedelta(seconds=seconds))
+LINES = st.builds(
+    NewLogLine,
+    log=st.text(LETTERS, max_size=12),
+    level=st.sampled_from(log_store.LEVELS),
+    at=TIMES,
+    rank=st.sampled_from([None, 0, 1]),
+    agent_id=st.sampled_from([None, "n1", "n2"]),
+    stdtype=st.sampled_from([None, "stdout", "stderr"]),
+    source=st.sampled_from(["task", "master"]),
+)
+
+
+def some(values: list[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.sampled_from(values), max_size=2)
+
+
+FILTERS = st.builds(
+    LogFilter,
+    agent_ids=some(["n1", "n3"]),
+    rank_ids=some([0, 2, -1]),
+    levels=some(list(log_store.LEVELS)),
+    stdtypes=some(["stdout"]),
+    sources=some(["task", "other"]),
+    before=st.none() | TIMES,
+    after=st.none() | TIMES,
+    search_text=st.text(LETTERS, max_size=2),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batches=st.lists(st.lists(LINES, min_size=1, max_size=30) | st.none(), min_size=1, max_size=6),
+    filters=st.lists(FILTERS, min_size=1, max_size=4),
+    most=st.integers(1, 8),
+    size=st.integers(1, 60),
+)
+def test_what_is_found_are_the_lines_that_fit(
+    attempts: Attempts, batches: list[list[NewLogLine] | None], filters: list[LogFilter], most: int, size: int
+) -> None:
+    """Condensed at any moment; in pages, forwards and backwards."""
+    store, task = attempts.store, attempts.attempt()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_blocks, "MOST", most)
+        patch.setattr(log_blocks, "SIZE", size)
+        for batch in batches:
+            if batch is None:
+                condense(store, task)
+            else:
+                write(store, task, batch)
+    everything = log_store.read(store, task, LogFilter())
+    assert [line.log for line in everything] == [line.log for batch in batches for line in batch or ()]
+    middle = everything[len(everything) // 2].id if everything else 0
+    for where in [*filters, *(replace(one, after_id=middle) for one in filters)]:
+        fitting = [line for line in everything if wanted(line, where)]
+        assert log_store.read(store, task, where) == fitting
+        assert log_store.read(store, task, where, newest_first=True) == fitting[::-1]
+        assert log_store.read(store, task, where, limit=2) == fitting[:2]
+        assert log_store.read(store, task, where, limit=2, newest_first=True) == fitting[::-1][:2]
+    ranks = {line.rank_id for line in everything if line.rank_id is not None}
+    assert log_store.fields(store, task)["rank_ids"] == sorted(ranks)
+
+
+# -- regular expressions ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "held"),
+    [
+        ("nan", "nan"),
+        ("^loss: nan$", "loss: nan"),
+        (r"loss=[0-9]+\.5e", "loss="),
+        (r"step \d+ of", "step "),
+        ("colou?r", "colo"),
+        ("ab*cd{2}", "a"),
+        ("abc+de", "abc"),
+        (r"C:\\temp", "C:\\temp"),
+        ("[]x]yes", "yes"),
+        ("a|", ""),
+        ("(a|b)c", ""),
+        (r"[a|b]c", ""),
+        (r"a\|b", ""),
+        ("(error)?", ""),
+        ("(?i)error", ""),
+        ("(?:error)", ""),
+        (r"\x41b", ""),
+        ("***=a.b", ""),
+        ("", ""),
+    ],
+)
+def test_what_a_regular_expression_needs(pattern: str, held: str) -> None:
+    assert must_hold(pattern) == ([held] if held else [])
+
+
+@pytest.mark.parametrize("pattern", ["nan|inf", "(nan|inf)", "nan.*|^inf"])
+def test_one_of_several_words(pattern: str) -> None:
+    assert must_hold(pattern) == ["nan", "inf"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    pattern=st.text(r"abA.*+?[]^$\d{2,}|()", min_size=1, max_size=8),
+    lines=st.lists(st.text("abAd2.", max_size=8), min_size=1, max_size=20),
+)
+def test_a_line_that_fits_a_pattern_holds_what_it_needs(attempts: Attempts, pattern: str, lines: list[str]) -> None:
+    held = [word.lower() for word in must_hold(pattern)]
+    with attempts.store.autocommit() as session:
+        query = text("SELECT line FROM unnest(CAST(:lines AS text[])) AS line WHERE line ~ :pattern")
+        try:
+            found = list(session.scalars(query, {"lines": lines, "pattern": pattern}))
+        except Exception:  # PostgreSQL knows no such expression
+            assume(False)
+    if held:
+        assert all(any(word in line.lower() for word in held) for line in found)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"\d{5}", "^[0-9.]+$", r"[\w.-]+@", "(a|b)*c", r"(?:x|y)z", r"\mB\M", r"a.b", r"\(\d\)", "a{2,}", "é"],
+)
+def test_what_a_block_may_be_compared_with(pattern: str) -> None:
+    assert may_match(pattern) == f"(?iw){pattern}"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(?i)a",
+        "***=a",
+        "[^a]",
+        "[^]a]",
+        r"a(?!\s)",
+        "a(?=b)",
+        r"(a)\1",
+        r"\Aa",
+        r"a\Z",
+        "[[:alpha:]]",
+        r"\x41",
+        "a(?<!b)",
+    ],
+)
+def test_what_no_block_is_compared_with(pattern: str) -> None:
+    assert may_match(pattern) is None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pattern=st.lists(
+        st.sampled_from(
+            [*"abAB.^$|()+*? é\n", r"\d", r"\D", r"\w", r"\W", r"\s", r"\S", r"\m", r"\y", r"\Y",
+             "[aB]", r"[\d.]", "[b-d]", "{2}", "(?:"]
+        ), min_size=1, max_size=7,
+    ).map("".join),
+    lines=st.lists(st.text("abAB é2.\n", max_size=6), min_size=1, max_size=12),
+)  # fmt: skip
+def test_a_line_that_fits_a_pattern_makes_its_block_fit(attempts: Attempts, pattern: str, lines: list[str]) -> None:
+    assume((loose := may_match(pattern)) is not None)
+    with attempts.store.autocommit() as session:
+        query = text("SELECT bool_or(line ~ :pattern) FROM unnest(CAST(:lines AS text[])) AS line")
+        try:
+            fits = session.scalar(query, {"lines": lines, "pattern": pattern})
+        except DataError:  # PostgreSQL knows no such expression
+            assume(False)
+        query = text("SELECT lower(string_agg(line, chr(10))) ~ :loose FROM unnest(CAST(:lines AS text[])) AS line")
+        may_fit = session.scalar(query, {"lines": lines, "loose": loose})
+    assert may_fit or not fits
+
+
+def test_an_expression_is_searched_through_blocks(attempts: Attempts, task: str) -> None:
+    store = attempts.store
+    write(store, task, [NewLogLine(f"step {number} Loss {number % 7}") for number in range(300)])
+    condense(store, task)
+    write(store, task, [NewLogLine("step 300 Loss 6")])
+    found = log_store.read(store, task, LogFilter(search_text=r"^step \d+7 Loss [56]$", regex=True))
+    assert [line.log for line in found] == [
+        f"step {number} Loss {number % 7}" for number in range(301) if number % 10 == 7 and number % 7 in (5, 6)
+    ]
+    assert len(log_store.read(store, task, LogFilter(search_text="(Loss 6|nothing)", regex=True))) == 43
+    assert len(log_store.read(store, task, LogFilter(search_text=r"^\w+ \d\d [A-Z]", regex=True))) == 90
+    assert log_store.read(store, task, LogFilter(search_text=r"\d{4}", regex=True)) == []
+
+
+# -- when lines go --------------------------------------------------------------------------------------------------
+
+
+def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
+    store = attempts.store
+    write(store, task, [NewLogLine("secret")])
+    condense(store, task)
+    with store.transaction() as session:
+        session.execute(text("DELETE FROM task_logs WHERE task_id = :id"), {"id": task})
+    assert log_store.read(store, task, LogFilter(search_text="secret")) == []
+    with store.transaction() as session:
+        log_blocks.sweep(session, [task])
+        assert session.execute(select(blocks).where(blocks.c.task_id == task)).all() == []
+    write(store, task, [NewLogLine("another")])
+    condense(store, task)
+    assert [line.log for line in log_store.read(store, task, LogFilter(search_text="other"))] == ["another"]
+    with store.transaction() as session:
+        log_blocks.forget(session, [task])
+        for table in (blocks, log_progress):
+            assert session.execute(select(table).where(table.c.task_id == task)).all() == []
+    assert [line.log for line in log_store.read(store, task, LogFilter(search_text="other"))] == ["another"]
+
+
+def expire(attempts: Attempts, task: str) -> None:
+    """The time of its lines has come."""
+    with attempts.store.transaction() as session:
+        session.get_one(Task, task).end_time = now() - dt.timedelta(days=2)
+        session.get_one(Trial, attempts.row(task).trial_id).log_retention_days = 1
+
+
+def blocks_of(store: Store, task: str) -> int:
+    with store.transaction() as session:
+        return len(session.execute(select(blocks).where(blocks.c.task_id == task)).all())
+
+
+def test_blocks_of_lines_whose_time_has_come_go_and_no_others(attempts: Attempts, task: str) -> None:
+    store, other = attempts.store, attempts.attempt()
+    for name in (task, other):
+        write(store, name, [NewLogLine("one"), NewLogLine("two")])
+        condense(store, name)
+    expire(attempts, task)
+    assert retention.clean_up(store, SETTINGS) == 2
+    assert (blocks_of(store, task), blocks_of(store, other)) == (0, 1)
+    assert retention.clean_up(store, SETTINGS) == 0
+
+
+class Slow(Store):
+    """Something happens just before each commit."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], None]) -> None:
+        super().__init__(store.engine)
+        self._meanwhile = meanwhile
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        with super().transaction() as session:
+            yield session
+            self._meanwhile()
+
+
+def test_blocks_that_are_being_made_of_such_lines_go_too(attempts: Attempts, task: str) -> None:
+    store = attempts.store
+    write(store, task, [NewLogLine("one"), NewLogLine("two")])
+    expire(attempts, task)
+    thread = threading.Thread(target=retention.clean_up, args=(store, SETTINGS))
+
+    def clean_up() -> None:
+        thread.start()
+        wait_for(lambda: waits(store), "who cleans up to wait")
+
+    compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
+    log_blocks.condense(Slow(store, clean_up), task)
+    thread.join()
+    assert blocks_of(store, task) == 0
+
+
+def test_a_line_comes_back_as_it_came(attempts: Attempts, task: str) -> None:
+    """PostgreSQL's texts hold no NUL. What stands for one comes from nobody else."""
+    write(
+        attempts.store, task, [NewLogLine("Logs\0Can\0Have\0Null\0Bytes"), NewLogLine("odd \ufdd0"), NewLogLine("\0")]
+    )
+    found = [line.log for line in log_store.read(attempts.store, task, LogFilter())]
+    assert found == ["Logs\0Can\0Have\0Null\0Bytes", "odd \ufffd", "\0"]
+    assert len(log_store.read(attempts.store, task, LogFilter(search_text="can\0have"))) == 1
+    assert log_store.read(attempts.store, task, LogFilter(search_text="odd \0")) == []

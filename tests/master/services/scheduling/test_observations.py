@@ -1,0 +1,347 @@
+"""What a look at a scheduler leads to: which of several jobs counts, when a submit is made again, what is removed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.master.services.attempts import Attempts
+from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
+from trainmaster.master.db.tables import User
+from trainmaster.master.services.allocations import endings, leases
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.scheduling import observations, submission
+from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, ObservedChanges
+from trainmaster.master.services.store import Settings
+
+QUIET = 20.0
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+NAMES = (f"cluster{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def cluster() -> str:
+    return next(NAMES)
+
+
+def seen(token: str, job_id: str = "1", state: JobState = JobState.QUEUED, **facts: Any) -> Observation:
+    return Observation(token, job_id, state, state.value, **facts)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look led to, once all of it was written down."""
+
+    doubles: list[JobRef]
+    orphans: list[JobRef]
+    resubmit: list[str]
+
+
+def compare(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.0) -> ObservedChanges:
+    """A look at the cluster, so many seconds from now."""
+    return observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()) + later, jobs), QUIET)
+
+
+def look(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.0) -> Seen:
+    """The same, written down."""
+    found, resubmit = compare(attempts, cluster, *jobs, later=later), []
+    while found.backlog.news:
+        resubmit += found.backlog.take(attempts.store)
+    return Seen(found.doubles, found.orphans, resubmit)
+
+
+def lease(attempts: Attempts, name: str, job_id: str, run_id: str = "run") -> None:
+    request = leases.LeaseRequest(job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
+    leases.lease(attempts.store, SETTINGS, name, request, {})
+
+
+def ids(refs: Sequence[Any]) -> list[str]:
+    return [ref.job_id for ref in refs]
+
+
+# -- a submit whose outcome is not known -------------------------------------------------------------------------
+
+
+def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+    assert look(attempts, cluster, later=-60).resubmit == []  # older than the submit: it says nothing
+    assert attempts.row(name).absent_since is None
+    assert look(attempts, cluster, later=1).resubmit == []
+    assert look(attempts, cluster, later=QUIET).resubmit == []
+    assert attempts.row(name).submission == "UNKNOWN"
+    assert look(attempts, cluster, later=QUIET + 1.5).resubmit == [name]
+    assert attempts.row(name).submission == "NEW"
+    assert submission.due(attempts.store, cluster, 10) == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "begins"),
+    [("slurm", "HPC job waiting to be scheduled: "), ("pbs", "HPC job waiting to be scheduled: "), ("docker", "")],
+)
+def test_why_a_job_waits_is_said_as_scripts_look_for_it(
+    attempts: Attempts, cluster: str, kind: str, begins: str
+) -> None:
+    name = attempts.attempt(dispatcher=cluster, native_id="7")
+    job = seen(name, "7", explanation="Waits behind others.")
+    observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, kind).backlog.take(
+        attempts.store
+    )
+    assert f"{begins}Waits behind others." in attempts.log(name)
+    assert attempts.row(name).explanation == "Waits behind others."
+
+
+def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+    look(attempts, cluster, later=1)
+    look(attempts, cluster, seen(name, "7"), later=QUIET - 1)
+    row = attempts.row(name)
+    assert (row.submission, row.native_id, row.absent_since) == ("SUBMITTED", "7", None)
+    assert look(attempts, cluster, later=3 * QUIET).resubmit == []
+    assert attempts.row(name).submission == "SUBMITTED"
+
+
+def test_a_call_that_is_under_way_is_waited_for(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="SUBMITTING", native_id=None, submit_started_at=now())
+    for later in (1, 2 * QUIET, 4 * QUIET):
+        assert look(attempts, cluster, later=later).resubmit == []
+    assert attempts.row(name).submission == "SUBMITTING"
+
+
+def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="SUBMITTING", native_id=None, submit_started_at=now())
+    submission.recover(attempts.store, cluster)
+    assert attempts.row(name).submission == "UNKNOWN"
+    assert submission.due(attempts.store, cluster, 10) == []
+    assert look(attempts, cluster, later=1).resubmit == []
+    look(attempts, cluster, seen(name, "7"), later=2)
+    assert attempts.row(name).native_id == "7"
+
+
+def test_a_job_that_shows_up_late_is_taken_and_no_other_is_made(attempts: Attempts, cluster: str) -> None:
+    """Its submit was given up and is about to be made again."""
+    name = attempts.attempt(dispatcher=cluster, submission="NEW", native_id=None)
+    assert submission.due(attempts.store, cluster, 10) == [name]
+    look(attempts, cluster, seen(name, "7", JobState.FAILED, never=True))  # how a refused one is remembered
+    assert submission.due(attempts.store, cluster, 10) == [name]
+    found = look(attempts, cluster, seen(name, "8"))
+    assert (found.doubles, found.orphans) == ([], [])
+    assert submission.due(attempts.store, cluster, 10) == []
+    assert attempts.row(name).native_id == "8"
+
+
+def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+    look(attempts, cluster, seen(name, "7"), later=1)
+    submission.submitted(attempts.store, name, JobRef(name, "8"))
+    assert attempts.row(name).native_id == "7"
+    assert ids(look(attempts, cluster, seen(name, "7"), seen(name, "8"), later=2).doubles) == ["8"]
+
+
+def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(
+        dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
+    )
+    assert endings.to_kill(attempts.store, cluster) == []
+    look(attempts, cluster, seen(name, "7"), later=1)
+    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster) if ref] == ["7"]
+
+
+def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(
+        dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
+    )
+    look(attempts, cluster, later=1)
+    assert look(attempts, cluster, later=QUIET + 2).resubmit == []
+    assert attempts.row(name).submission == "NEW"  # from where it is withdrawn
+    assert submission.due(attempts.store, cluster, 10) == []
+
+
+def test_a_request_to_end_a_job_is_made_again_while_the_job_is_there(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, kill_at=now())
+    asked = endings.to_kill(attempts.store, cluster)
+    assert [ref.job_id for _, ref in asked if ref] == ["1"]
+    assert endings.to_kill(attempts.store, cluster) == []
+    attempts.change(name, kill_sent_at=now() - dt.timedelta(seconds=endings.RESEND_KILL + 1))
+    assert len(endings.to_kill(attempts.store, cluster)) == 1
+
+
+# -- several jobs under one token --------------------------------------------------------------------------------
+
+
+def test_of_two_jobs_the_older_counts_and_the_other_is_removed(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None)
+    jobs = [seen(name, "9", submitted_at=100.0), seen(name, "10", submitted_at=200.0)]
+    for listed in itertools.permutations(jobs):
+        found = look(attempts, cluster, *listed)
+        assert (ids(found.doubles), attempts.row(name).native_id) == (["10"], "9")
+
+
+def test_of_two_jobs_of_one_second_the_lower_number_counts(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None)
+    assert ids(look(attempts, cluster, seen(name, "10"), seen(name, "9")).doubles) == ["10"]
+
+
+def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts: Attempts, cluster: str) -> None:
+    """The first submit came through after all, began first, and only the second one's number had been seen."""
+    name = attempts.attempt(dispatcher=cluster, native_id="8")
+    lease(attempts, name, "7")
+    found = look(attempts, cluster, seen(name, "7", JobState.RUNNING), seen(name, "8"))
+    assert ids(found.doubles) == ["8"]
+    # From now on it is the one that is ended, and asked about.
+    with pytest.raises(Conflict, match="is a double"):
+        lease(attempts, name, "8", "another")
+    attempts.change(name, kill_at=now())
+    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster) if ref] == ["7"]
+    look(attempts, cluster, seen(name, "7", JobState.FAILED), seen(name, "8", JobState.CANCELLED))
+    assert attempts.row(name).observed_state == "FAILED"
+    assert [ref.job_id for _, ref, _ in endings.silent(endings.ending(attempts.store, cluster))] == ["7"]
+
+
+def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster)
+    assert look(attempts, cluster, seen(name), seen(name, "2", JobState.CANCELLED)).doubles == []
+    assert attempts.row(name).observed_state == "QUEUED"
+
+
+# -- jobs that nobody wants --------------------------------------------------------------------------------------
+
+
+def test_a_job_that_no_row_knows_is_removed_after_a_while(attempts: Attempts, cluster: str) -> None:
+    began = epoch(now())
+    job = seen("det-of-an-older-database", "5", submitted_at=began)
+    assert look(attempts, cluster, job).orphans == []
+    assert look(attempts, cluster, job, later=ORPHAN_GRACE - 5).orphans == []
+    assert ids(look(attempts, cluster, job, later=ORPHAN_GRACE + 5).orphans) == ["5"]
+    for state in (JobState.FINISHING, JobState.COMPLETED):
+        ended = seen("det-of-an-older-database", "5", state, submitted_at=began)
+        assert look(attempts, cluster, ended, later=ORPHAN_GRACE + 5).orphans == []
+
+
+def test_a_job_has_time_to_leave_after_its_attempt_has_ended(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster, state="TERMINATED", ended_at=now())
+    job = seen(name, state=JobState.RUNNING, submitted_at=epoch(now()) - 10_000)
+    assert look(attempts, cluster, job, later=LEAVE_TIME - 5).orphans == []
+    assert ids(look(attempts, cluster, job, later=LEAVE_TIME + 5).orphans) == ["1"]
+
+
+def test_what_somebody_else_submitted_under_a_token_of_ours_is_not_ours_to_end(
+    attempts: Attempts, cluster: str
+) -> None:
+    name = attempts.attempt(dispatcher=cluster, run_as="alice")
+    with attempts.store.transaction() as session:
+        session.get_one(User, 1).agent_user = "alice"
+    jobs = [
+        seen(name, "6", JobState.RUNNING, user="mallory"),
+        seen("det-unheard-of", "7", JobState.RUNNING, user="mallory", submitted_at=1.0),
+        seen("det-unheard-of", "8", JobState.RUNNING, user="alice", submitted_at=1.0),
+    ]
+    found = look(attempts, cluster, *jobs)
+    assert (ids(found.doubles), ids(found.orphans)) == ([], ["8"])
+    row = attempts.row(name)
+    assert (row.observed_state, row.absent_since is None) == ("", False)
+
+
+# -- states ------------------------------------------------------------------------------------------------------
+
+
+def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster)
+    course = [JobState.QUEUED, JobState.STARTING, JobState.RUNNING, JobState.FINISHING, JobState.COMPLETED]
+    for at, state in enumerate(course):
+        for older in (*reversed(course[: at + 1]), JobState.UNKNOWN):
+            look(attempts, cluster, seen(name, state=state))
+            look(attempts, cluster, seen(name, state=older))
+            assert attempts.row(name).observed_state == state.value
+
+
+def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Attempts, cluster: str) -> None:
+    """squeue lists a job for minutes after its end, and calls much FAILED of which accounting, or what the job left,
+    tells the reason."""
+    name = attempts.attempt(dispatcher=cluster)
+    said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
+    look(attempts, cluster, said)
+    endings.note_explanation(attempts.store, name, JobState.INFRASTRUCTURE, "Slurm did not start it.", 1)
+    assert compare(attempts, cluster, said).backlog.news == []
+    look(attempts, cluster)  # left out by one listing, and there again
+    look(attempts, cluster, said)
+    row = attempts.row(name)
+    assert (row.observed_state, row.absent_since) == ("INFRASTRUCTURE", None)
+    assert (row.observed or {})["text"] == "Slurm did not start it."
+
+
+def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster)
+    look(attempts, cluster, seen(name, state=JobState.RUNNING))
+    look(attempts, cluster)
+    assert attempts.row(name).absent_since is not None
+    look(attempts, cluster, seen(name, state=JobState.UNKNOWN))
+    row = attempts.row(name)
+    assert (row.observed_state, row.absent_since, row.ended_at) == ("RUNNING", None, None)
+
+
+def test_jobs_of_another_cluster_are_not_missed(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=f"{cluster}-other")
+    look(attempts, cluster)
+    assert attempts.row(name).absent_since is None
+
+
+def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, cluster: str) -> None:
+    name = attempts.attempt(dispatcher=cluster)
+    look(attempts, cluster, seen(name, reason="PartitionNodeLimit", never=True, explanation="Too many nodes."))
+    first = (attempts.row(name).observed or {})["never_since"]
+    look(attempts, cluster, seen(name, reason="PartitionTimeLimit", never=True, explanation="Too long."))
+    assert (attempts.row(name).observed or {})["never_since"] == first
+    look(attempts, cluster, seen(name, reason="Priority"))
+    assert "never_since" not in (attempts.row(name).observed or {})
+    assert [text for text in attempts.log(name) if text.startswith("Too ")] == ["Too many nodes.", "Too long."]
+
+
+# -- thousands of jobs -------------------------------------------------------------------------------------------
+
+
+def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
+    attempts: Attempts, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observations, "TAKEN_AT_ONCE", 2)
+    number = attempts.experiment()
+    names = sorted(attempts.attempt(number, dispatcher=cluster, native_id=str(n)) for n in range(5))
+    look(attempts, cluster, *(seen(name, str(n), reason="Priority") for n, name in enumerate(names)))
+    over = names[4]
+    jobs = [seen(name, str(n), reason="Resources") for n, name in enumerate(names[:4])]
+    backlog = compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog
+    assert [name for name, _ in backlog.news] == [over, *names[:4]]
+    backlog.take(attempts.store)
+    assert [attempts.row(name).observed_state for name in names] == ["QUEUED"] * 4 + ["FAILED"]
+    told = [(attempts.row(name).observed or {})["reason"] for name in names]
+    assert told == ["Resources", "Priority", "Priority", "Priority", ""]
+    sizes = []
+    while backlog.news:
+        sizes.append(len(backlog.news))
+        assert backlog.take(attempts.store) == []
+    assert sizes == [3, 1]
+    assert [(attempts.row(name).observed or {})["reason"] for name in names[:4]] == ["Resources"] * 4
+    assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.news == []
+
+
+# -- a job that is put back into the queue -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("then", "becomes"), [(JobState.HELD, "HELD"), (JobState.QUEUED, "PREEMPTED")])
+def test_where_a_requeued_job_goes_is_judged_when_it_has_left(
+    attempts: Attempts, cluster: str, then: JobState, becomes: str
+) -> None:
+    """Its runtime has said how it ended before the scheduler is done with it."""
+    name = attempts.attempt(dispatcher=cluster, native_id="1")
+    lease(attempts, name, "1")
+    look(attempts, cluster, seen(name, state=JobState.RUNNING), later=1)
+    attempts.change(name, exits={"0": {"node_rank": 0, "exit_code": 0, "preempted": {"reason": "scheduler"}}})
+    look(attempts, cluster, seen(name, state=JobState.FINISHING, restarts=1), later=2)
+    assert attempts.row(name).observed_state == "FINISHING"
+    look(attempts, cluster, seen(name, state=then, restarts=1), later=3)
+    assert attempts.row(name).observed_state == becomes

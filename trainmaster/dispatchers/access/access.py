@@ -1,0 +1,212 @@
+"""The three ways behind one face."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from trainmaster.dispatchers.access import helper_client, openssh_transport
+from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, SshClient, SshOptions, is_account_name
+from trainmaster.dispatchers.access.helper_client import HelperClient
+from trainmaster.dispatchers.access.inspection import Inspection
+from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce
+from trainmaster.dispatchers.access.transport import LocalTransport, Transport
+from trainmaster.dispatchers.base import HeldFiles, JobRef, Problem, Remains, StagedFile, StreamPosition
+from trainmaster.dispatchers.command_runner import DEFAULT_PATH, Runner, Shell
+from trainmaster.dispatchers.folder import JobFolder, check_token
+
+SUDO = "/usr/bin/sudo"
+PYTHON = "/usr/bin/python3"
+FIRST_ORDINARY_UID = 1000  # what the helper itself refuses below is in its own configuration
+
+
+class JobFolderAccess(Protocol):
+    """The folder of one job, wherever it lies. Errors as of `folder.JobFolder`, and Unreachable."""
+
+    token: str
+    path: Path
+
+    def stage(self, files: Mapping[str, StagedFile]) -> None: ...
+    def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains: ...
+    def forget(self) -> None: ...
+
+
+class Access:
+    """How one cluster is reached. Thread-safe; connections are made when they are first needed."""
+
+    def __init__(
+        self, options: AccessOptions, root: Path, environment: Mapping[str, str], path: str = DEFAULT_PATH
+    ) -> None:
+        """`environment` and `path` are what every command gets. Nothing is connected or started here."""
+        self.here = options.ssh is None
+        self.account = (options.ssh and options.ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
+        self._options, self._root, self._environment, self._path = options, root, environment, path
+        self._lock = threading.RLock()
+        self._lines: dict[str | None, Transport] = {}
+        self._helpers: dict[str | None, HelperClient] = {}
+
+    @property
+    def impersonates(self) -> bool:
+        """Whether jobs can run as another account than `account`."""
+        return self._options.impersonation is not Impersonation.NONE
+
+    def why_not(self, user: str | None) -> str | None:
+        """Why jobs cannot run as `user`, in a sentence; None when nothing is known against it."""
+        if user is None and self._options.require_user_link:
+            return (
+                "Jobs run here under the account of the user who asks, and none is linked: an administrator can do it "
+                "with `det user link-with-agent-user`."
+            )
+        if user == "root" and self.impersonates:
+            return "Jobs never run as root; link the user to an ordinary account."
+        if user is None or user == self.account:
+            return None
+        if not self.impersonates:
+            return f"Jobs run here as {self.account}, the account of the master; they cannot run as {user}."
+        if not is_account_name(user):
+            return f"{user!r} cannot be the name of an account."
+        if self.here:
+            try:
+                uid = pwd.getpwnam(user).pw_uid
+            except KeyError:
+                return f"There is no account {user} on this machine."
+            if uid < FIRST_ORDINARY_UID:
+                return (
+                    f"Jobs never run as {user}: it is a system account (uid {uid}). Link the user to an ordinary one."
+                )
+        return None
+
+    def name(self, owner: str) -> str | None:
+        """The account of a job as `Observation.user` wants it."""
+        return None if owner == self.account else owner
+
+    def is_own(self, user: str | None) -> bool:
+        """Whether this process sees files just as `user` does on the cluster."""
+        return self.here and self._whom(user) is None
+
+    def by_user(self, refs: Iterable[JobRef]) -> dict[str | None, list[JobRef]]:
+        """Jobs in groups that one account may cancel or signal."""
+        groups: dict[str | None, list[JobRef]] = {}
+        for ref in refs:
+            groups.setdefault(self._whom(ref.user), []).append(ref)
+        return groups
+
+    def shell(self, user: str | None = None) -> Runner:
+        """Runs commands as `user`; None is the account of the master."""
+        if self.is_own(user):
+            return Shell(self._environment, path=self._path)
+        return RemoteShell(self._helper(self._whom(user)), self._whom(user), self._environment, self._path)
+
+    def folder(self, token: str, user: str | None = None) -> JobFolderAccess:
+        """The job folder of `token`. Raises Rejected for what cannot be a token."""
+        if self.is_own(user):
+            return JobFolder(self._root, token)
+        return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token))
+
+    def files(self, user: str | None = None) -> HeldFiles | None:
+        """The files of jobs that run as `user`, where they are not this process's own."""
+        return None if self.is_own(user) else RemoteFiles(self._helper(self._whom(user)))
+
+    def output(self, token: str) -> Path | None:
+        """Where the scheduler writes the job's own output, if this process can surely read it."""
+        return JobFolder(self._root, token).output if self.here and not self.impersonates else None
+
+    def announce(self, url: str) -> int:
+        """Leave the master's address where jobs look when they cannot reach the one they know; the uid of that file's
+        owner. Raises Rejected, Transient, Unreachable."""
+        return announce(self._inspector(), self._root, url)
+
+    def problems(self) -> list[Problem]:
+        """What an administrator should mend before jobs can run as they should."""
+        with self._lock:
+            line = self._line(None)
+        installed = HelperClient(line, [self._options.helper])
+        return Inspection(
+            self._options, self._root, self.account, self.shell(), self._inspector(), installed
+        ).problems()
+
+    def close(self) -> None:
+        """Let go of connections; commands that run are cut."""
+        with self._lock:
+            for line in self._lines.values():
+                line.close()
+            self._lines.clear()
+            self._helpers.clear()
+
+    def _whom(self, user: str | None) -> str | None:
+        return None if user == self.account or not self.impersonates else user
+
+    def _inspector(self) -> HelperClient:
+        """The helper as the account of the master, with no rights but its own."""
+        if not self.here:
+            return self._helper(None)
+        with self._lock:
+            line = self._line(None)
+        return HelperClient(line, helper_client.bootstrap(PYTHON), source=helper_client.own_source())
+
+    def _helper(self, user: str | None) -> HelperClient:
+        """The helper as `user`; None is the account that logs in over SSH."""
+        with self._lock:
+            if user not in self._helpers:
+                self._helpers[user] = self._make_helper(user)
+            return self._helpers[user]
+
+    def _make_helper(self, user: str | None) -> HelperClient:
+        options = self._options
+        login = user if options.impersonation is Impersonation.SSH else None
+        line = self._line(login)
+        ssh = options.ssh
+
+        def explain(complaint: str) -> str | None:
+            told = explain_sudo(complaint, user or self.account, self.account, options.helper)
+            return told or (openssh_transport.explain(complaint, ssh, login) if ssh else None)
+
+        if user is not None and options.impersonation is Impersonation.SUDO:
+            argv = [SUDO, "-n", "-H", "-u", user, "--", options.helper]
+            return HelperClient(line, argv, user=user, explain=explain)
+        python = ssh.python if ssh else PYTHON
+        return HelperClient(
+            line, helper_client.bootstrap(python), source=helper_client.own_source(), user=login, explain=explain
+        )
+
+    def _line(self, login: str | None) -> Transport:
+        if login not in self._lines:
+            self._lines[login] = self._make_line(self._options.ssh, login)
+        return self._lines[login]
+
+    def _make_line(self, ssh: SshOptions | None, login: str | None) -> Transport:
+        if ssh is None:
+            return LocalTransport({"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"})
+        if ssh.client is SshClient.OPENSSH:
+            return openssh_transport.OpenSshTransport(ssh, login)
+        # Half a second of imports that nobody needs who does not use it.
+        from trainmaster.dispatchers.access.paramiko_transport import ParamikoTransport
+
+        return ParamikoTransport(ssh, login)
+
+
+def make_access(
+    options: AccessOptions, root: Path, *, environment: Mapping[str, str] | None = None, path: str = DEFAULT_PATH
+) -> Access:
+    """The way to a cluster whose job folders lie in `root`."""
+    return Access(options, root, environment or {}, path)
+
+
+def explain_sudo(complaint: str, user: str, account: str, program: str) -> str | None:
+    """What sudo complains of, in a sentence with what to do; None when it is not sudo's."""
+    lines = [line for line in complaint.splitlines() if line.startswith("sudo: ") or "is not allowed to" in line]
+    if not lines:
+        return None
+    last = lines[-1].removeprefix("sudo: ").rstrip(".")
+    if "unknown user" in last:
+        return f"There is no account {user} on the cluster."
+    if "command not found" in last:
+        return f"The helper {program} is not installed: see `trainmaster helper show`."
+    return (
+        f"sudo does not let {account} run {program} as {user} ({last}): put the line that `trainmaster helper show` "
+        f"prints into /etc/sudoers.d, and {user} into its group."
+    )

@@ -1,0 +1,157 @@
+"""One request to the helper program and its answer, over whatever wire.
+
+The request is sent only after the program has said that it is there. So a way that fails before that has certainly done
+nothing, whatever the words of its complaint, and one that fails afterwards may have done everything.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trainmaster.dispatchers.access import helper, trees
+from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, Transport
+
+START = 30.0  # seconds within which the program must say that it is there
+MARGIN = 10.0  # seconds beyond a command's deadline in which the answer must be here
+GREETING = re.compile(rb"trainmaster-helper (\d{1,6}) ready\r?\n")
+MAX_ANSWER = 320 * 1024**2  # bytes: helper.MAX_OUTPUT as it travels, and more than all else
+MAX_NOISE = 1024 * 1024  # bytes that a login may print before the program speaks
+# The source follows on standard input: a command line shows in `ps`, and has to pass the login shell, whichever it is.
+BOOTSTRAP = "import sys;f=sys.stdin.buffer;exec(compile(f.read(int(f.readline())),sys.argv[0],sys.argv[1]))"
+
+
+class RefusedByHelper(Exception):
+    """The helper says no, for good."""
+
+
+class FailedInHelper(Exception):
+    """The helper could not do it this time."""
+
+
+class HelperClient:
+    """The program as one account."""
+
+    def __init__(
+        self,
+        line: Transport,
+        argv: Sequence[str],
+        *,
+        source: bytes = b"",
+        user: str | None = None,
+        explain: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """`argv` starts it. `source` is sent to it first, for a far end where it is not installed. `user`: the account
+        that it must find itself to be. `explain` makes a sentence of what is complained of on the way."""
+        self._line, self._argv, self._user, self._explain = line, argv, user, explain
+        self._preface = b"%d\n%s" % (len(source), source) if source else b""
+
+    def ask(self, verb: str, deadline: float, **fields: Any) -> Mapping[str, Any]:
+        """What the helper answers within `deadline` seconds. Raises RefusedThere, FailedThere, NotStarted, Cut."""
+        mark = secrets.token_hex(16)
+        request = {"mark": mark, "verb": verb, "deadline": deadline, "user": self._user, **fields}
+        started = time.monotonic() + START
+        wire = self._line.start(self._argv, started)
+        complaint = None
+        try:
+            self._greet(wire, started)
+            text = self._exchange(wire, json.dumps(request).encode() + b"\n", mark.encode(), deadline)
+        except _Ended as ended:
+            complaint = wire.close()
+            raise self._failure(ended, complaint) from None
+        except TimeoutError:
+            self._line.invalidate()
+            raise ProgramNotStarted(f"The helper{self._line.place} does not answer within {START:.0f} s.") from None
+        finally:
+            if complaint is None:
+                wire.close()
+        try:
+            said = json.loads(text)
+        except ValueError:
+            raise ConnectionLost(f"The helper{self._line.place} printed an answer that is not JSON.") from None
+        if "ok" in said:
+            return dict(said["ok"])
+        if "refused" in said:
+            raise RefusedByHelper(str(said["refused"]))
+        raise FailedInHelper(str(said.get("failed")))
+
+    def _greet(self, wire: Channel, until: float) -> None:
+        """Wait until the program says that it is there. Raises _Ended, TimeoutError, NotStarted."""
+        seen = b""
+        try:
+            wire.send(self._preface, until)
+            while not (found := GREETING.search(seen)):
+                more = wire.receive(until)
+                if not more or len(seen) > MAX_NOISE:
+                    raise _Ended(ProgramNotStarted)
+                seen += more
+        except TimeoutError:
+            raise
+        except OSError:
+            raise _Ended(ProgramNotStarted) from None
+        version = int(found[1])
+        if version != helper.VERSION:
+            raise ProgramNotStarted(
+                f"The helper{self._line.place} is of version {version}, and this master speaks version "
+                f"{helper.VERSION}: install the one that `trainmaster helper show` prints."
+            )
+
+    def _exchange(self, wire: Channel, request: bytes, mark: bytes, deadline: float) -> bytes:
+        """Raises _Ended, Cut."""
+        until = time.monotonic() + deadline + MARGIN
+        seen = bytearray()
+        begin = -1
+        try:
+            wire.send(request, until)
+            while True:
+                more = wire.receive(until)
+                if not more:
+                    raise _Ended(ConnectionLost)
+                if len(seen) > MAX_ANSWER:
+                    raise ConnectionLost(f"The answer{self._line.place} is longer than {MAX_ANSWER >> 20} MiB.")
+                look = max(0, len(seen) - len(mark))
+                seen += more
+                if begin < 0 and (begin := seen.find(mark, look)) >= 0:
+                    look = begin + len(mark)
+                if begin >= 0 and (end := seen.find(mark, max(look, begin + len(mark)))) >= 0:
+                    return bytes(seen[begin + len(mark) : end])
+        except TimeoutError:
+            self._line.invalidate()
+            raise ConnectionLost(f"No answer{self._line.place} in {deadline + MARGIN:.0f} s.") from None
+        except OSError as error:
+            raise ConnectionLost(f"The connection{self._line.place} was lost: {error}.") from None
+
+    def _failure(self, ended: _Ended, complaint: str) -> ProgramNotStarted | ConnectionLost:
+        told = self._explain(complaint)
+        last = next((line.strip() for line in reversed(complaint.splitlines()) if line.strip()), "it said nothing")
+        if ended.kind is ConnectionLost:
+            return ConnectionLost(
+                f"The connection{self._line.place} was lost before the answer came ({last.rstrip('.')})."
+            )
+        return ProgramNotStarted(told or f"The helper cannot be started{self._line.place}: {last.rstrip('.')}.")
+
+
+class _Ended(Exception):
+    """The wire ended; `kind` says what that means."""
+
+    def __init__(self, kind: type[ProgramNotStarted] | type[ConnectionLost]) -> None:
+        self.kind = kind
+
+
+def own_source() -> bytes:
+    """The helper in one file: helper.py, with trees.py in the place of the line that imports it."""
+    here = importlib.resources.files("trainmaster.dispatchers.access")
+    program, part = (here.joinpath(name).read_text(encoding="utf-8") for name in ("helper.py", "trees.py"))
+    (line,) = (line for line in program.splitlines() if line.startswith(f"from {trees.__name__} import "))
+    _, _, part = part.partition("from __future__ import annotations\n")
+    return program.replace(line, f"# -- folders of files: {trees.__name__} --{part}", 1).encode()
+
+
+def bootstrap(python: str) -> list[str]:
+    """The command that runs a helper whose source comes over standard input."""
+    return [python, "-I", "-c", BOOTSTRAP, "exec"]

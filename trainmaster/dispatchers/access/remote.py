@@ -1,0 +1,131 @@
+"""Commands and job folders of another account or machine, through the helper program there."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainmaster.dispatchers.access import helper, trees
+from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
+from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
+from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPosition, Transient, Unreachable, sentence
+from trainmaster.dispatchers.command_runner import CommandResult
+from trainmaster.dispatchers.folder import check_names, piece_of
+
+FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
+
+
+class RemoteShell:
+    """Runs commands as another account or on another machine; a `trainmaster.dispatchers.command_runner.Runner`."""
+
+    def __init__(self, there: HelperClient, user: str | None, environment: Mapping[str, str], path: str) -> None:
+        self._there = there
+        self._user = user
+        self.path = path
+        self.environment: Mapping[str, str] = {"PATH": path, **environment}
+
+    def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> CommandResult:
+        words = tuple(argv)
+        begun = time.monotonic()
+
+        def outcome(returncode: int = -1, stdout: str = "", stderr: str = "", **what: Any) -> CommandResult:
+            return CommandResult(words, returncode, stdout, stderr, time.monotonic() - begun, **what)
+
+        try:
+            said = self._there.ask("run", deadline, argv=words, environment=self.environment, stdin=stdin)
+        except RefusedByHelper as error:
+            return outcome(refused=sentence(error))
+        except (ProgramNotStarted, FailedInHelper) as error:
+            return outcome(unreached=sentence(error))
+        except ConnectionLost as error:
+            return outcome(cut=sentence(error))
+        if said.get("not_found"):
+            return outcome(127, stderr=str(said["stderr"]), not_found=True)
+        if not said.get("whole", True):
+            too_much = f"{helper.MAX_OUTPUT >> 20} MiB"
+            return outcome(cut=f"`{' '.join(words[:3])} ...` printed more than {too_much}, and not all of it is here.")
+        stdout = helper.unpack(said["stdout"]).decode(errors="replace")
+        return outcome(int(said["returncode"]), stdout, str(said["stderr"]), timed_out=bool(said["timed_out"]))
+
+
+class RemoteFolder:
+    """The folder of one job of another account or on another machine."""
+
+    def __init__(self, there: HelperClient, root: Path, token: str) -> None:
+        self._there = there
+        self._root = root
+        self.token = token
+        self.path = root / token
+
+    def stage(self, files: Mapping[str, StagedFile]) -> None:
+        """As JobFolder.stage; also raises Unreachable."""
+        check_names(self.token, files)
+        packed = {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
+        self._ask("stage", "cannot be written", files=packed)
+
+    def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains:
+        """As JobFolder.collect; also raises Unreachable."""
+        known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}
+        said = self._ask("collect", "cannot be read", places=known, most=most)
+        output = said["output_tail"]
+        try:
+            return Remains(
+                exits={int(rank): helper.unpack(text, helper.MAX_RECORD) for rank, text in said["exits"].items()},
+                streams={
+                    name: piece_of(helper.unpack(piece[0], helper.PIECE), *piece[1:])
+                    for name, piece in said["streams"].items()
+                },
+                output_tail=None if output is None else helper.unpack(output, helper.TAIL).decode(errors="replace"),
+            )
+        except (helper.Refused, ValueError, TypeError, LookupError, zlib.error) as error:  # over SSH the user answers
+            raise Transient(f"The job folder {self.path} cannot be read: {error!r:.200}.", token=self.token) from None
+
+    def forget(self) -> None:
+        """As JobFolder.forget; also raises Unreachable."""
+        self._ask("forget", "could not be removed completely")
+
+    def _ask(self, verb: str, what: str, **fields: Any) -> Mapping[str, Any]:
+        with _in_words(f"The job folder {self.path} {what}", self.token):
+            return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
+
+
+class RemoteFiles:
+    """Files of another account or on another machine; a `base.HeldFiles`."""
+
+    def __init__(self, there: HelperClient) -> None:
+        self._there = there
+
+    def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
+        with _in_words(f"{folder} cannot be removed"):
+            said = self._there.ask("clear", FOLDER_DEADLINE, folder=folder, patterns=list(patterns), since=since)
+        if "untouched" in said:
+            raise trees.Untouched(str(said["untouched"]))
+        if "unfinished" in said:
+            raise trees.Unfinished(str(said["unfinished"]))
+        return {str(path): int(size) for path, size in said["left"].items()}
+
+
+def announce(there: HelperClient, root: Path, url: str) -> int:
+    """Leave the master's address beside the job folders in `root`. Returns the uid that the file belongs to there.
+    Raises Rejected, Transient, Unreachable."""
+    with _in_words(f"The master's address cannot be left in {root}"):
+        return int(there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)["owner"])
+
+
+@contextmanager
+def _in_words(what: str, token: str | None = None) -> Iterator[None]:
+    """What goes wrong with something that may be done again, whether or not it was done."""
+    try:
+        yield
+    except RefusedByHelper as error:
+        raise Rejected(sentence(error), token=token) from None
+    except FailedInHelper as error:
+        raise Transient(f"{what}: {error}.", token=token) from None
+    except ConnectionLost as error:
+        raise Transient(f"{what}: {error}", token=token) from None
+    except ProgramNotStarted as error:
+        raise Unreachable(str(error), token=token) from None

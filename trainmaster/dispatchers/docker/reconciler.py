@@ -1,0 +1,488 @@
+"""Brings jobs and agents together: who runs what, what has become of it, what each agent should have.
+
+Everything that matters is on disk before anybody acts on it: a job's placement before its agent is told, its end before
+the agent may forget it. What is in memory only (when an agent was last seen, what it last said) is told anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from trainmaster.dispatchers.base import Rejected, Transient
+from trainmaster.dispatchers.docker import endings
+from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
+from trainmaster.dispatchers.docker.job_record import (
+    EndKind,
+    JobRecord,
+    JobRequest,
+    NodePart,
+    NodePartEnd,
+    Records,
+    StopKind,
+    StopRequest,
+)
+from trainmaster.dispatchers.docker.options import DockerOptions
+from trainmaster.dispatchers.docker.orders import order
+from trainmaster.dispatchers.docker.scheduler import AgentNode, Gang, PreemptGang, Scheduler, StartGang
+from trainmaster.dispatchers.hub import (
+    AgentReport,
+    ContainerReport,
+    ContainerState,
+    Delivery,
+    Orders,
+)
+
+log = logging.getLogger(__name__)
+
+TICK = 1.0  # seconds between two looks at the clock
+HEARTBEAT = 15.0  # seconds between two reports of an agent when nothing happens
+KEEP_ADOPTED = 3600.0  # seconds for which the end of a job is remembered that only an agent knew
+
+
+class Reconciler:
+    """All of one cluster. Thread-safe."""
+
+    def __init__(self, root: Path, prefix: str, options: DockerOptions) -> None:
+        self._prefix, self._options = prefix, options
+        self._records = Records(root)
+        self.fleet = Fleet(root)
+        self.lock = threading.RLock()
+        self.jobs: dict[str, JobRecord] = {}
+        self._pools = {pool.pool_name: Scheduler(options.scheduler_of(pool).policy) for pool in options.pools}
+        self._last_order = 0
+        self._aux = {pool.pool_name: pool.max_aux_containers_per_agent for pool in options.pools}
+
+    def load(self) -> None:
+        """Take over what an earlier master left."""
+        with self.lock:
+            now = time.time()
+            self.fleet.load(now)
+            self._pools = {
+                pool.pool_name: Scheduler(self._options.scheduler_of(pool).policy) for pool in self._options.pools
+            }
+            self.jobs = {record.token: record for record in self._records.load()}
+            for record in sorted(self.jobs.values(), key=lambda record: record.order):
+                self._last_order = record.order
+                if record.ended is None:
+                    self._index(record)
+            for agent in self.fleet.agents.values():
+                self._offer(agent)
+
+    def _index(self, record: JobRecord) -> None:
+        scheduler = self._pools.get(record.wanted.pool)
+        live = {}
+        for rank in record.ranks:
+            if rank.end is None:
+                live[rank.agent_id] = len(rank.slot_ids)
+                if (agent := self.fleet.agents.get(rank.agent_id)) is not None:
+                    agent.here.add(record.token)
+                    agent.used.update(dict.fromkeys(rank.slot_ids, record.token))
+        if scheduler is not None:
+            if record.placed:
+                scheduler.restore(_job(record), live, leaving=bool(record.stops))
+            else:
+                scheduler.submit(_job(record))
+
+    # -- the master's side -----------------------------------------------------------------------------------
+
+    def submit(self, token: str, wanted: JobRequest) -> JobRecord:
+        """Make the job exist; the same answer when it does. Raises Transient."""
+        with self.lock:
+            known = self.jobs.get(token)
+            if known is not None:
+                return known
+            order = self._last_order = max(time.time_ns(), self._last_order + 1)
+            siblings = [
+                other.position
+                for other in self.jobs.values()
+                if wanted.group and other.wanted.group == wanted.group and other.ended is None
+            ]
+            record = JobRecord(
+                token=token,
+                job_id=secrets.token_hex(6),
+                submitted_at=time.time(),
+                order=order,
+                position=min(siblings, default=order / 1e9),
+                wanted=wanted,
+            )
+            self._save(record)
+            self._pools[wanted.pool].submit(_job(record))
+            self.schedule()
+            return self.jobs[token]
+
+    def cancel(self, token: str) -> None:
+        """An unknown or ended job is no error."""
+        with self.lock:
+            record = self.jobs.get(token)
+            if record is None or record.ended is not None:
+                return
+            self._stop(record, StopRequest(kind=StopKind.CANCEL, at=time.time()))
+            self.schedule()
+
+    def signal(self, token: str, delivery: Delivery) -> None:
+        """Only to what runs."""
+        with self.lock:
+            record = self.jobs.get(token)
+            if record is None or record.ended is not None or not record.placed or delivery in record.signals:
+                return
+            self._save(record.model_copy(update={"signals": (*record.signals, delivery)}))
+            self._wake(record)
+
+    def forget(self, token: str) -> bool:
+        """The job's folder is about to go. False while it lives."""
+        with self.lock:
+            record = self.jobs.get(token)
+            if record is not None and record.ended is None:
+                return False
+            if record is not None:
+                del self.jobs[token]
+                self._wake(record)
+            return True
+
+    # -- the agents' side ------------------------------------------------------------------------------------
+
+    def sync(self, agent_id: str, report: AgentReport) -> Orders:
+        """Take in what an agent says. Raises Displaced, Rejected."""
+        pool = self._options.pool(report.pool)
+        if pool is None:
+            names = ", ".join(each.pool_name for each in self._options.pools)
+            raise Rejected(f"There is no resource pool {report.pool!r} for agents; there are: {names}.")
+        with self.lock:
+            now = time.time()
+            before = self.fleet.agents.get(agent_id)
+            if before is not None and before.standing.pool != pool.pool_name:
+                if before.here:
+                    raise Rejected(f"Agent {agent_id} still runs jobs of pool {before.standing.pool}.")
+                self._take_out(before)
+            agent = self.fleet.greet(agent_id, report, pool.pool_name, now, timeout=self._options.agent_timeout)
+            if not report.problem:
+                agent.containers = {one.token: one for one in report.containers if one.token.startswith(self._prefix)}
+                for container in agent.containers.values():
+                    self._take(agent, container, now)
+            self._offer(agent)
+            self.schedule()
+            return self._orders(agent, now)
+
+    def orders(self, agent_id: str) -> Orders:
+        """Raises UnknownAgent."""
+        with self.lock:
+            return self._orders(self.fleet.get(agent_id), time.time())
+
+    def _take(self, agent: FleetAgent, said: ContainerReport, now: float) -> None:
+        record = self.jobs.get(said.token)
+        if record is None:
+            if said.state is ContainerState.RUNNING:
+                self._adopt(agent, said, now)
+            return
+        if record.ended is not None or record.job_id != said.job_id:
+            return
+        if record.adopted and said.node_rank < len(record.ranks) and not record.ranks[said.node_rank].agent_id:
+            record = record.with_part(said.node_rank, NodePart(agent_id=agent.id, slot_ids=said.slot_ids))
+            self._save(record)
+            agent.here.add(record.token)
+        number = _rank_on(record, agent.id)
+        if number is None:
+            return
+        rank = record.ranks[number]
+        if rank.end is not None:
+            return
+        if rank.started_at is None and said.state in (ContainerState.RUNNING, ContainerState.EXITED):
+            rank = rank.model_copy(update={"started_at": said.started_at or now})
+            record = record.with_part(number, rank)
+            self._save(record)
+        kind = _ENDS.get(said.state)
+        if kind is not None and said.handed_in:
+            end = NodePartEnd(
+                kind=kind,
+                at=said.finished_at or now,
+                exit_code=said.exit_code,
+                oom=said.oom,
+                message=said.message,
+                blame=said.blame,
+            )
+            self._end_rank(record, number, end, now)
+
+    def _adopt(self, agent: FleetAgent, said: ContainerReport, now: float) -> None:
+        """A container that only its agent knows: the master's folder was lost. The controller knows whether it is
+        wanted."""
+        log.warning("agent %s runs %s, which is not on record; it is adopted", agent.id, said.token)
+        if said.node_rank >= said.num_nodes:
+            return
+        ranks = [NodePart(agent_id="")] * said.num_nodes  # of the others nothing is known yet
+        ranks[said.node_rank] = NodePart(agent_id=agent.id, slot_ids=said.slot_ids, started_at=said.started_at or now)
+        record = JobRecord(
+            token=said.token,
+            job_id=said.job_id,
+            submitted_at=said.started_at or now,
+            order=time.time_ns(),
+            position=now,
+            wanted=JobRequest(pool=agent.standing.pool, slots=len(said.slot_ids) * said.num_nodes),
+            ranks=tuple(ranks),
+            adopted=True,
+        )
+        self._save(record)
+        self._index(record)
+
+    def _end_rank(self, record: JobRecord, number: int, end: NodePartEnd, now: float) -> None:
+        rank = record.ranks[number]
+        record = record.with_part(number, rank.model_copy(update={"end": end}))
+        if end.bad and len(record.ranks) > 1:
+            record = record.with_stop(
+                StopRequest(kind=StopKind.BROKEN, at=now, why="Another node of the job has failed.")
+            )
+        record = record.model_copy(update={"ended": endings.conclude(record, now)})
+        self._save(record)
+        if (agent := self.fleet.agents.get(rank.agent_id)) is not None:
+            agent.here.discard(record.token)
+            for slot in rank.slot_ids:
+                agent.used.pop(slot, None)
+        if (scheduler := self._pools.get(record.wanted.pool)) is not None:
+            scheduler.release(record.token, rank.agent_id)
+            if agent is not None:
+                self._offer(agent)
+            if record.stops:
+                scheduler.leave(record.token)
+        self._wake(record)
+
+    def _orders(self, agent: FleetAgent, now: float) -> Orders:
+        containers = [
+            order(self.jobs[token], number, self._options, agent.slot_type, now)
+            for token in sorted(agent.here)
+            if (number := _rank_on(self.jobs[token], agent.id)) is not None
+        ]
+        forget = [
+            token
+            for token, said in sorted(agent.containers.items())
+            if token not in agent.here and self._is_over(token, said)
+        ]
+        body = json.dumps([[one.model_dump(mode="json") for one in containers], forget], sort_keys=True)
+        revision = hashlib.sha256(body.encode()).hexdigest()[:16]
+        return Orders(
+            revision=revision,
+            heartbeat=min(HEARTBEAT, self._options.agent_timeout / 4),
+            containers=tuple(containers),
+            forget=tuple(forget),
+        )
+
+    def _is_over(self, token: str, said: ContainerReport) -> bool:
+        """Whether a container that the agent should not have may be taken away: one that does not run when its job is
+        forgotten, one that runs when its job is known to run elsewhere or to have ended. Nothing that runs is taken
+        away because it is not known: it is adopted. One that was only made is not: its job may be one that was
+        cancelled before its start, and forgotten since."""
+        record = self.jobs.get(token)
+        if record is None:
+            return said.state is not ContainerState.RUNNING
+        if record.job_id != said.job_id:
+            return True
+        runs = said.state in (ContainerState.PREPARING, ContainerState.RUNNING)
+        return runs and (record.ended is not None or record.placed)
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def reconcile(self) -> float:
+        """Look at the clock: lost agents, graces that are over. Seconds until there is something to look at again."""
+        with self.lock:
+            now = time.time()
+            for agent in list(self.fleet.agents.values()):
+                self._look_after(agent, now)
+            soonest = now + TICK
+            for record in [record for record in self.jobs.values() if record.ended is None or record.adopted]:
+                if record.adopted:
+                    self._look_after_adopted(record, now)
+                if record.ended is not None:
+                    continue
+                due = endings.next_delivery(record, now, self._options.cancel_grace, self._options.preemption_grace)
+                soonest = min(soonest, due or soonest)
+                if record.stops:
+                    self._wake(record)
+            self.schedule()
+            return max(soonest - now, 0.05)
+
+    def _look_after(self, agent: FleetAgent, now: float) -> None:
+        silence = now - agent.last_seen
+        if silence < self._options.agent_timeout:
+            return
+        if not agent.lost:
+            agent.lost = True
+            log.warning("agent %s has been silent for %.0f s", agent.id, silence)
+            self._offer(agent)
+        if silence < self._options.agent_timeout + self._options.agent_reattach:
+            return
+        for token in sorted(agent.here):
+            record = self.jobs[token]
+            number = _rank_on(record, agent.id)
+            if number is not None:
+                why = f"nothing was heard of it for {silence:.0f} s"
+                self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
+        if not agent.standing.marked:  # what an administrator has said of it must not be forgotten
+            log.info("agent %s is not expected back", agent.id)
+            self._take_out(agent)
+            del self.fleet.agents[agent.id]
+            self.fleet.save()
+
+    def _look_after_adopted(self, record: JobRecord, now: float) -> None:
+        if record.ended is not None:
+            if now - record.ended.at > KEEP_ADOPTED:
+                del self.jobs[record.token]
+            return
+        patience = self._options.agent_timeout + self._options.agent_reattach
+        for number, rank in enumerate(record.ranks):
+            if not rank.agent_id and rank.end is None and now - record.order / 1e9 > patience:
+                why = "no agent has told of it"
+                self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
+                return
+
+    # -- scheduling ------------------------------------------------------------------------------------------
+
+    def schedule(self) -> None:
+        """Carry out what the schedulers decide. The lock is held."""
+        for pool, scheduler in self._pools.items():
+            decisions = scheduler.decide()
+            for start in decisions.starts:
+                self._start(start)
+            for preempt in decisions.preemptions:
+                self._preempt(pool, preempt)
+
+    def _start(self, start: StartGang) -> None:
+        record = self.jobs[start.job_id]
+        ranks = [
+            NodePart(agent_id=name, slot_ids=tuple(self.fleet.agents[name].usable[:slots]))
+            for name, slots in sorted(start.placement.items())
+        ]
+        placed = record.model_copy(update={"ranks": tuple(ranks)})
+        try:
+            self._save(placed)
+        except Transient as error:
+            log.error("%s cannot be started, it goes on waiting: %s", record.token, error)
+            scheduler = self._pools[record.wanted.pool]
+            scheduler.release(record.token)
+            scheduler.submit(_job(record))
+            return
+        for rank in ranks:
+            agent = self.fleet.agents[rank.agent_id]
+            agent.here.add(record.token)
+            agent.used.update(dict.fromkeys(rank.slot_ids, record.token))
+        log.info("%s starts on %s", record.token, ", ".join(rank.agent_id for rank in ranks))
+        self._wake(placed)
+
+    def _preempt(self, pool: str, preempt: PreemptGang) -> None:
+        record, other = self.jobs[preempt.job_id], self.jobs[preempt.beneficiary]
+        why = (
+            f"The job had to leave pool {pool} for one that comes before it (priority {other.wanted.priority}, its own "
+            f"is {record.wanted.priority})."
+        )
+        log.info("%s is asked to leave for %s", preempt.job_id, preempt.beneficiary)
+        self._stop(record, StopRequest(kind=StopKind.PREEMPT, at=time.time(), why=why))
+
+    def _stop(self, record: JobRecord, stop: StopRequest) -> None:
+        """Have a job leave; one that has not started ends at once."""
+        record = record.with_stop(stop)
+        scheduler = self._pools.get(record.wanted.pool)
+        if not record.placed:
+            record = record.model_copy(update={"ended": endings.conclude(record, stop.at)})
+            self._note(record)
+            if scheduler is not None:
+                scheduler.release(record.token)
+            return
+        self._note(record)
+        if scheduler is not None:
+            scheduler.leave(record.token)
+        self._wake(record)
+
+    def evict(self, tokens: Iterable[str], why: str) -> None:
+        """Have jobs leave their agents now. The lock is held."""
+        for token in sorted(tokens):
+            record = self.jobs.get(token)
+            if record is not None and record.ended is None:
+                self._stop(record, StopRequest(kind=StopKind.EVICT, at=time.time(), why=why))
+
+    def _offer(self, agent: FleetAgent) -> None:
+        """Tell the scheduler what the agent has to give."""
+        scheduler = self._pools.get(agent.standing.pool)
+        if scheduler is not None:
+            aux = self._aux[agent.standing.pool]
+            scheduler.set_node(AgentNode(agent.id, len(agent.usable) + len(agent.used), aux, agent.open))
+
+    def _take_out(self, agent: FleetAgent) -> None:
+        if (scheduler := self._pools.get(agent.standing.pool)) is not None:
+            scheduler.remove_node(agent.id)
+
+    def offer(self, agent: FleetAgent) -> None:
+        """What may be given away has changed. The lock is held."""
+        self._offer(agent)
+        self.schedule()
+        agent.wake()
+
+    # -- queue -----------------------------------------------------------------------------------------------
+
+    def scheduler(self, pool: str) -> Scheduler | None:
+        return self._pools.get(pool)
+
+    def change(self, tokens: Sequence[str], alter: Callable[[JobRecord], JobRecord]) -> None:
+        """Give jobs another place in the queue. The lock is held."""
+        for token in tokens:
+            record = alter(self.jobs[token])
+            self._save(record)
+            if (scheduler := self._pools.get(record.wanted.pool)) is not None:
+                scheduler.change(
+                    token,
+                    priority=record.wanted.priority,
+                    weight=record.wanted.weight,
+                    position=record.position,
+                )
+        self.schedule()
+
+    # -- little ----------------------------------------------------------------------------------------------
+
+    def _save(self, record: JobRecord) -> None:
+        self._records.save(record)
+        self.jobs[record.token] = record
+
+    def _note(self, record: JobRecord) -> None:
+        """Save what can be decided again should it be lost."""
+        try:
+            self._save(record)
+        except Transient as error:
+            log.warning("%s: kept in memory only: %s", record.token, error)
+            self.jobs[record.token] = record
+
+    def _wake(self, record: JobRecord) -> None:
+        for rank in record.ranks:
+            if (agent := self.fleet.agents.get(rank.agent_id)) is not None:
+                agent.wake()
+
+
+_ENDS = {
+    ContainerState.EXITED: EndKind.EXITED,
+    ContainerState.FAILED: EndKind.FAILED,
+    ContainerState.GONE: EndKind.GONE,
+}
+
+
+def _rank_on(record: JobRecord, agent_id: str) -> int | None:
+    return next((number for number, rank in enumerate(record.ranks) if rank.agent_id == agent_id), None)
+
+
+def _job(record: JobRecord) -> Gang:
+    wanted = record.wanted
+    return Gang(
+        id=record.token,
+        slots=wanted.slots,
+        number=record.order,
+        position=record.position,
+        priority=wanted.priority,
+        group=wanted.group or record.token,
+        weight=wanted.weight,
+        max_slots=wanted.max_slots,
+        preemptible=wanted.preemptible,
+        single_node=wanted.single_node,
+        slots_per_node=wanted.slots_per_node,
+        avoid=frozenset(wanted.avoid),
+    )

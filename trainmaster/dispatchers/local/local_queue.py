@@ -1,0 +1,245 @@
+"""The queue of this machine: first come, first served, never more slots than there are.
+
+The queue is the job folders themselves. Whoever looks at it to start jobs holds the lock file, so several masters on
+one folder neither give a slot twice nor start a job twice; a job that outlives its master is seen by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from trainmaster.dispatchers.base import JobState, SlotType, Transient
+from trainmaster.dispatchers.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.dispatchers.local.local_job import LocalJob
+from trainmaster.dispatchers.local.options import LocalOptions
+from trainmaster.dispatchers.local.processes import kill_job, marks_alive
+from trainmaster.templates import render
+
+log = logging.getLogger(__name__)
+
+BUSY_PAUSE = 0.1  # seconds between two looks while jobs run or wait
+IDLE_PAUSE = 5.0
+JOB_SCRIPT = "local_job.sh"
+MAX_STARTS = 5  # of a job script that ends without having begun (a full disk, a folder taken away)
+
+
+class LocalQueue:
+    """Starts and ends the jobs below one folder, in a thread of its own."""
+
+    def __init__(self, root: Path, options: LocalOptions) -> None:
+        self._root = root
+        self._options = options
+        self._wake = threading.Event()
+        self._closing = False
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._over: set[str] = set()  # tokens that are known to have ended: their folders need no further look
+        self._terminated: set[str] = set()
+        self._starts: dict[str, int] = {}
+
+    def jobs(self) -> list[LocalJob]:
+        """All jobs that exist, in no order."""
+        try:
+            names = os.listdir(self._root)
+        except FileNotFoundError:
+            return []
+        found = (LocalJob(self._root / name) for name in names if TOKEN.fullmatch(name))
+        return [job for job in found if job.submitted is not None]
+
+    def wake(self) -> None:
+        """Look at the queue now; the thread starts with the first call."""
+        with self._lock:
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._loop, name="local-queue", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def cancel(self, jobs: Iterable[LocalJob]) -> None:
+        """Have jobs end; those without slots have ended with this. Raises Transient, but tries all."""
+        failed: OSError | None = None
+        try:
+            # Not while slots are given away: a job would start after it was seen to have been cancelled.
+            with self._exclusive():
+                for job in jobs:
+                    try:
+                        if job.submitted is not None and not job.look().state.terminal:
+                            job.request_cancel()
+                    except FileNotFoundError:
+                        continue  # its folder was removed a moment ago
+                    except OSError as error:
+                        failed = failed or error
+        except OSError as error:  # the lock cannot be had: a file system that is away or read-only, too many open files
+            failed = error
+        if failed:
+            raise Transient(f"Jobs below {self._root} cannot be cancelled now: {failed.strerror}.")
+
+    def close(self) -> None:
+        """Stop looking. Jobs go on."""
+        with self._lock:
+            self._closing = True
+            thread = self._thread
+        self._wake.set()
+        if thread is not None:
+            thread.join()
+        for child in self._children.values():
+            # Still running, and meant to: without this Python warns about a forgotten child.
+            child.returncode = child.poll() if child.poll() is not None else 0
+        self._children.clear()
+
+    def _loop(self) -> None:
+        while not self._closing:
+            self._wake.clear()
+            try:
+                busy = self._pass()
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+                log.exception("the local queue could not be looked at; trying again")
+                busy = True
+            self._wake.wait(BUSY_PAUSE if busy else IDLE_PAUSE)
+
+    def _pass(self) -> bool:
+        """Reap, end what was cancelled, start what fits. True while there is anything to watch."""
+        for token, child in list(self._children.items()):
+            if child.poll() is not None:
+                del self._children[token]
+        with self._exclusive():
+            waiting: list[tuple[int, LocalJob]] = []
+            over: list[LocalJob] = []
+            taken: set[int] = set()
+            busy = False
+            for job in self.jobs():
+                if job.token in self._over:
+                    continue
+                state = job.look().state
+                if state.terminal:
+                    over.append(job)
+                    continue
+                busy = True
+                slots = job.slot_ids
+                if slots is None:
+                    submitted = job.submitted
+                    if submitted is not None:
+                        waiting.append((submitted.order, job))
+                    continue
+                taken |= set(slots)
+                if state is JobState.STARTING:
+                    self._start(job, slots)
+                self._enforce_cancel(job)
+            self._sweep(over)
+            self._start_what_fits([job for _, job in sorted(waiting, key=lambda pair: pair[0])], taken)
+        return busy
+
+    def _start_what_fits(self, waiting: list[LocalJob], taken: set[int]) -> None:
+        """In order, and nobody overtakes: a large job must not wait for ever behind small ones. A job without slots
+        takes none, so it may."""
+        blocked = False
+        for job in waiting:
+            submitted = job.submitted
+            if submitted is None:
+                continue
+            free = [slot for slot in range(self._options.slots) if slot not in taken]
+            if submitted.slots and (blocked or submitted.slots > len(free)):
+                blocked = True
+                continue
+            given = tuple(free[: submitted.slots])
+            job.assign(given)
+            taken |= set(given)
+            self._start(job, given)
+
+    def _start(self, job: LocalJob, slot_ids: tuple[int, ...]) -> None:
+        """Start the job script. Harmless when it runs already: a second script finds `started` and leaves."""
+        child = self._children.get(job.token)
+        if child is not None and child.poll() is None:
+            return
+        submitted = job.submitted
+        if submitted is None:
+            return
+        self._starts[job.token] = self._starts.get(job.token, 0) + 1
+        if self._starts[job.token] > MAX_STARTS:
+            job.give_up()
+            return
+        script = job.folder / JOB_SCRIPT
+        draft = script.with_suffix(".draft")
+        draft.write_text(
+            render(
+                "local_job.sh.j2",
+                job_folder=job.folder,
+                bash=self._options.bash,
+                variables=sorted(self._variables(submitted.job_id, slot_ids).items()),
+            )
+        )
+        # A shell may be reading the one of a start before this: what it has open must not become shorter.
+        draft.replace(script)
+        with (job.folder / "output.txt").open("ab") as output:
+            self._children[job.token] = subprocess.Popen(
+                [self._options.bash, str(script)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=job.folder,
+                env={**_base_environment(), "TRAINMASTER_JOB_ID": submitted.job_id},
+                start_new_session=True,
+            )
+
+    def _variables(self, job_id: str, slot_ids: tuple[int, ...]) -> dict[str, str]:
+        found = {
+            "TRAINMASTER_JOB_ID": job_id,
+            "TRAINMASTER_NODE_RANK": "0",
+            "TRAINMASTER_NUM_NODES": "1",
+            "TRAINMASTER_NODE_NAME": socket.gethostname(),
+            "TRAINMASTER_SLOT_IDS": json.dumps(list(slot_ids)),
+        }
+        visible = ",".join(map(str, slot_ids))
+        if self._options.slot_type is SlotType.CUDA:
+            found["CUDA_VISIBLE_DEVICES"] = visible
+        elif self._options.slot_type is SlotType.ROCM:
+            found["ROCR_VISIBLE_DEVICES"] = visible
+        return found
+
+    def _enforce_cancel(self, job: LocalJob) -> None:
+        asked = job.cancel_requested_at
+        process = job.process
+        if asked is None or process is None:
+            return
+        if job.token not in self._terminated:
+            self._terminated.add(job.token)
+            process.send(signal.SIGTERM)
+        if time.time() - asked >= self._options.cancel_grace:
+            kill_job(process, job.mark)
+
+    def _sweep(self, over: list[LocalJob]) -> None:
+        """End what jobs left running after their scripts ended: their slots are about to be given away."""
+        left = marks_alive({job.mark for job in over})
+        for job in over:
+            process = job.process
+            if process is not None and job.mark in left:
+                kill_job(process, job.mark)
+            self._over.add(job.token)
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._root / ".queue.lock").open("a") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def _base_environment() -> dict[str, str]:
+    """The environment of jobs: the master's identity and languages, none of its private settings. `python3` is the
+    master's own Python, so that a newcomer's first run needs nothing else installed."""
+    kept = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ")
+    found = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**found, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH') or DEFAULT_PATH}"}

@@ -1,0 +1,380 @@
+"""The model registry."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from trainmaster.master.api import enums
+from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_trial
+from trainmaster.master.api.parameters import Descending, Strings, sort_key, words
+from trainmaster.master.api.shapes import Body, Checkpoint, Pagination, Shape, Time, metrics_report
+from trainmaster.master.services.metrics.metric_reports import StoredReport
+from trainmaster.master.services.model_registry import checkpoint_uses, registered_models
+from trainmaster.master.services.model_registry.checkpoint_uses import CheckpointUse
+from trainmaster.master.services.model_registry.registered_models import ModelQuery, ModelView, VersionView, Words
+
+router = APIRouter(prefix="/api/v1", tags=["models"])
+Json = dict[str, Any]
+
+
+class Model(Shape):
+    id: int
+    name: str
+    description: str
+    notes: str
+    labels: list[str]
+    metadata: Json
+    archived: bool
+    creation_time: Time
+    last_updated_time: Time
+    num_versions: int
+    user_id: int
+    username: str
+    workspace_id: int
+
+    @classmethod
+    def of(cls, view: ModelView) -> Model:
+        row = view.row
+        return cls(
+            id=row.id,
+            name=row.name,
+            description=row.description,
+            notes=row.notes,
+            labels=row.labels,
+            metadata=row.model_metadata,
+            archived=row.archived,
+            creation_time=row.created_at,
+            last_updated_time=row.updated_at,
+            num_versions=view.num_versions,
+            user_id=row.user_id,
+            username=view.username,
+            workspace_id=row.workspace_id,
+        )
+
+
+class ModelVersion(Shape):
+    id: int
+    model: Model
+    checkpoint: Checkpoint
+    version: int
+    name: str
+    comment: str
+    notes: str
+    labels: list[str]
+    metadata: Json
+    creation_time: Time
+    last_updated_time: Time
+    user_id: int
+    username: str
+
+    @classmethod
+    def of(cls, view: VersionView) -> ModelVersion:
+        row, found = view.row, view.checkpoint
+        return cls(
+            id=row.id,
+            model=Model.of(view.model),
+            checkpoint=Checkpoint.of(found.row, found.trial, found.config),
+            version=row.version,
+            name=row.name,
+            comment=row.comment,
+            notes=row.notes,
+            labels=row.labels,
+            metadata=row.version_metadata,
+            creation_time=row.created_at,
+            last_updated_time=row.updated_at,
+            user_id=row.user_id,
+            username=view.username,
+        )
+
+
+class ModelAnswer(Shape):
+    model: Model
+
+
+class ModelsAnswer(Shape):
+    models: list[Model]
+    pagination: Pagination
+
+
+class VersionAnswer(Shape):
+    model_version: ModelVersion
+
+
+class VersionsAnswer(Shape):
+    model: Model
+    model_versions: list[ModelVersion]
+    pagination: Pagination
+
+
+class PostModel(Body):
+    name: str
+    description: str = ""
+    notes: str = ""
+    labels: list[str] = []  # noqa: RUF012
+    metadata: Json = {}  # noqa: RUF012
+    workspace_id: int | None = None
+    workspace_name: str | None = None
+
+
+class PatchModel(Body):
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: list[str] | None = None
+    metadata: Json | None = None
+    workspace_id: int | None = None
+    workspace_name: str | None = None
+
+
+class MoveModel(Body):
+    destination_workspace_id: int
+    model_name: str | None = None
+
+
+class PostVersion(Body):
+    checkpoint_uuid: str
+    model_name: str | None = None
+    name: str | None = None
+    comment: str | None = None
+    notes: str | None = None
+    labels: list[str] | None = None
+    metadata: Json | None = None
+
+
+class PatchVersion(Body):
+    checkpoint: Json | None = None  # not changed by this call
+    name: str | None = None
+    comment: str | None = None
+    notes: str | None = None
+    labels: list[str] | None = None
+    metadata: Json | None = None
+
+
+class LabelsAnswer(Shape):
+    labels: list[str]
+
+
+@router.get("/model/labels")
+def labels(
+    services: UsesServices, caller: UserCaller, workspace_id: Annotated[int, Query(alias="workspaceId")] = 0
+) -> LabelsAnswer:
+    """The most frequent first."""
+    return LabelsAnswer(labels=registered_models.labels(services.store, caller, workspace_id or None))
+
+
+@router.get("/models")
+def list_models(
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_LAST_UPDATED_TIME",
+    name: str = "",
+    description: str = "",
+    model_id: Annotated[int | None, Query(alias="id")] = None,
+    labels: Strings = [],  # noqa: B006
+    archived: bool | None = None,
+    users: Strings = [],  # noqa: B006
+    user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
+    workspace_ids: Annotated[list[int], Query(alias="workspaceIds")] = [],  # noqa: B006
+    workspace_names: Annotated[list[str], Query(alias="workspaceNames")] = [],  # noqa: B006
+) -> ModelsAnswer:
+    query = ModelQuery(
+        name=name,
+        description=description,
+        model_id=model_id,
+        labels=labels,
+        archived=archived,
+        users=users,
+        user_ids=user_ids,
+        workspace_ids=workspace_ids,
+        workspace_names=workspace_names,
+        sort_by=sort_key(sort_by, registered_models.SORTS, "last_updated_time", enums.MODELS),
+        descending=bool(descending),
+    )
+    page = registered_models.list_page(services.store, caller, query, offset, limit)
+    return ModelsAnswer(models=[Model.of(view) for view in page.items], pagination=Pagination.of(page.window))
+
+
+@router.post("/models")
+def create(body: PostModel, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+    found = Words(
+        name=body.name,
+        description=body.description,
+        notes=body.notes,
+        labels=body.labels,
+        metadata=body.metadata,
+    )
+    view = registered_models.create(services.store, caller, found, body.workspace_id, body.workspace_name)
+    return ModelAnswer(model=Model.of(view))
+
+
+@router.get("/models/{model_name}")
+def get(model_name: str, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+    """By name, or by id where a number is given."""
+    return ModelAnswer(model=Model.of(registered_models.get(services.store, model_name)))
+
+
+@router.patch("/models/{model_name}")
+def patch(model_name: str, body: PatchModel, services: UsesServices, caller: UserCaller) -> ModelAnswer:
+    found = Words(
+        name=body.name,
+        description=body.description,
+        notes=body.notes,
+        labels=body.labels,
+        metadata=body.metadata,
+    )
+    view = registered_models.patch(services.store, caller, model_name, found, body.workspace_id, body.workspace_name)
+    return ModelAnswer(model=Model.of(view))
+
+
+@router.delete("/models/{model_name}")
+def delete(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
+    registered_models.remove(services.store, caller, model_name)
+    return {}
+
+
+@router.post("/models/{model_name}/archive")
+def archive(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
+    registered_models.set_archived(services.store, caller, model_name, True)
+    return {}
+
+
+@router.post("/models/{model_name}/unarchive")
+def unarchive(model_name: str, services: UsesServices, caller: UserCaller) -> Json:
+    registered_models.set_archived(services.store, caller, model_name, False)
+    return {}
+
+
+@router.post("/models/{model_name}/move")
+def move(model_name: str, body: MoveModel, services: UsesServices, caller: UserCaller) -> Json:
+    registered_models.move(services.store, caller, model_name, body.destination_workspace_id)
+    return {}
+
+
+# -- versions -----------------------------------------------------------------------------------------------------
+
+
+@router.get("/models/{model_name}/versions")
+def list_versions(
+    model_name: str,
+    services: UsesServices,
+    caller: UserCaller,
+    descending: Descending,
+    offset: int = 0,
+    limit: int = 0,
+    sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_VERSION",
+) -> VersionsAnswer:
+    key = sort_key(sort_by, registered_models.VERSION_SORTS, "version", enums.MODEL_VERSIONS)
+    model, page = registered_models.versions(services.store, model_name, key, bool(descending), offset, limit)
+    shown = [ModelVersion.of(view) for view in page.items]
+    return VersionsAnswer(model=Model.of(model), model_versions=shown, pagination=Pagination.of(page.window))
+
+
+@router.post("/models/{model_name}/versions")
+def register(model_name: str, body: PostVersion, services: UsesServices, caller: UserCaller) -> VersionAnswer:
+    found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
+    view = registered_models.register(
+        services.store, services.clusters, caller, model_name, body.checkpoint_uuid, found
+    )
+    return VersionAnswer(model_version=ModelVersion.of(view))
+
+
+@router.get("/models/{model_name}/versions/{version}")
+def get_version(model_name: str, version: int, services: UsesServices, caller: UserCaller) -> VersionAnswer:
+    return VersionAnswer(
+        model_version=ModelVersion.of(registered_models.get_version(services.store, model_name, version))
+    )
+
+
+@router.patch("/models/{model_name}/versions/{version}")
+def patch_version(
+    model_name: str, version: int, body: PatchVersion, services: UsesServices, caller: UserCaller
+) -> VersionAnswer:
+    found = Words(name=body.name, comment=body.comment, notes=body.notes, labels=body.labels, metadata=body.metadata)
+    view = registered_models.patch_version(services.store, caller, model_name, version, found)
+    return VersionAnswer(model_version=ModelVersion.of(view))
+
+
+@router.delete("/models/{model_name}/versions/{version}")
+def delete_version(model_name: str, version: int, services: UsesServices, caller: UserCaller) -> Json:
+    registered_models.remove_version(services.store, caller, model_name, version)
+    return {}
+
+
+# -- which trials use them ----------------------------------------------------------------------------------------
+
+
+class TrialSourceInfo(Body):
+    trial_id: int
+    checkpoint_uuid: str
+    trial_source_info_type: str = "TRIAL_SOURCE_INFO_TYPE_UNSPECIFIED"
+    model_id: int | None = None
+    model_version: int | None = None
+
+
+class ReportSource(Body):
+    trial_source_info: TrialSourceInfo
+
+
+class SourceAnswer(Shape):
+    trial_id: int
+    checkpoint_uuid: str
+
+
+class MetricsAnswer(Shape):
+    metrics: list[Json]
+
+
+KindOfUse = Annotated[str, Query(alias="trialSourceInfoType")]
+MetricGroup = Annotated[str, Query(alias="metricGroup")]
+
+
+def _kind(name: str) -> str | None:
+    found = words([name], "TRIAL_SOURCE_INFO_TYPE_", checkpoint_uses.KINDS, enums.TRIAL_SOURCE) if name else []
+    return found[0] if found else None
+
+
+@router.post("/trial-source-info")
+def report_source(body: ReportSource, services: UsesServices, caller: AnyCaller) -> SourceAnswer:
+    info = body.trial_source_info
+    own_trial(caller, info.trial_id)
+    kind = _kind(info.trial_source_info_type) or "INFERENCE"
+    checkpoint_uses.note(
+        services.store, CheckpointUse(info.trial_id, info.checkpoint_uuid, kind, info.model_id, info.model_version)
+    )
+    return SourceAnswer(trial_id=info.trial_id, checkpoint_uuid=info.checkpoint_uuid)
+
+
+@router.get("/checkpoints/{checkpoint_uuid}/metrics")
+def metrics_of_checkpoint(
+    checkpoint_uuid: str, services: UsesServices, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
+) -> MetricsAnswer:
+    """What trials that use the checkpoint have reported."""
+    found = checkpoint_uses.metrics_of_checkpoint(services.store, checkpoint_uuid, _kind(use), group or None)
+    return MetricsAnswer(metrics=[_used(report, group) for report in found])
+
+
+@router.get("/models/{model_name}/versions/{version}/metrics")
+def metrics_of_version(
+    model_name: str,
+    version: int,
+    services: UsesServices,
+    caller: UserCaller,
+    use: KindOfUse = "",
+    group: MetricGroup = "",
+) -> MetricsAnswer:
+    """What trials that use the version have reported."""
+    found = checkpoint_uses.metrics_of_version(services.store, model_name, version, _kind(use), group or None)
+    return MetricsAnswer(metrics=[_used(report, group) for report in found])
+
+
+def _used(report: StoredReport, group: str) -> Json:
+    """Asked for no group, Determined's client looks for the average in reports of all groups, validations too."""
+    shown = metrics_report(report)
+    if not group and "validation_metrics" in report.metrics:
+        shown["metrics"] = {"avg_metrics": report.metrics["validation_metrics"], **report.metrics}
+    return shown

@@ -1,0 +1,497 @@
+"""The loop that makes one cluster match the database.
+
+Level-triggered: every pass compares what should be with what is and may be run again at any time. A pass submits what
+is due, ends what must end, takes in what a look at the cluster (one bulk question) told, concludes what has ended, and
+reads what ended jobs left. What a scheduler may be slow to answer, submits and looks, runs beside the passes, so that
+a blocked `sbatch` or `squeue` holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from functools import partial
+
+from trainmaster.dispatchers.base import (
+    Ambiguous,
+    Announces,
+    DispatcherError,
+    JobRef,
+    Rejected,
+    Remains,
+    Snapshot,
+    StreamPosition,
+    Transient,
+    Unreachable,
+)
+from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.master.controller.replay import Replay, Unread
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.lifecycle.allocation import Outcome
+from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.services.allocations import endings, exit_reports, pending_work
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.errors import ServiceError, Unavailable
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.scheduling import job_spec, observations, pool_health, slot_limits, submission
+from trainmaster.master.services.store import Settings, Store, Wakeups
+
+log = logging.getLogger(__name__)
+
+SUBMITTERS = 8  # submits under way at once
+BATCH = 64  # submits begun in one pass
+TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
+UNREACHABLE_DELAY = 30.0
+SUBMIT_POLL = 0.25  # seconds between two looks while submits keep others waiting
+NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
+REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
+READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
+PROMPT = 0.02  # seconds that a pass waits for a look, so that a quick answer is of use at once
+COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
+SPACING = 0.4  # seconds between the beginnings of two passes where there is news all the time
+COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
+COLLECTED_AT_ONCE = 20
+ENDED_TOGETHER = 50  # attempts of one experiment whose ends are written down in one transaction
+LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
+IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
+
+
+class ClusterLoop:
+    """Runs in a thread of its own between `start` and `stop`; only the leading master starts it."""
+
+    def __init__(
+        self, store: Store, settings: Settings, clusters: Clusters, cluster: Cluster, wakeups: Wakeups
+    ) -> None:
+        self._store, self._settings, self._clusters, self._cluster = store, settings, clusters, cluster
+        self._dispatcher = cluster.dispatcher
+        self._wakeups = wakeups
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"cluster-{cluster.name}", daemon=True)
+        self._pool = ThreadPoolExecutor(SUBMITTERS, thread_name_prefix=f"submit-{cluster.name}")
+        self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
+        self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
+        self._submitting: dict[str, Future[None]] = {}
+        self._unsettled: dict[str, str] = {}  # submits whose outcome could not be written down: why
+        self._observed_at = 0.0
+        self._asked: set[str] = set()  # vanished jobs that accounting was asked about
+        self._unread: dict[str, int] = {}  # how often a folder could not be read
+        self._unreachable = ""
+        self._waiting = False  # some are not with the scheduler yet
+        self._crowded = False  # more may be submitted as soon as a submit under way is over
+        self._due_asked = now()  # when it was asked last what is due
+        self._limited = False  # some may wait for others of their experiment to end
+        self._backlog: observations.PendingUpdates | None = None
+        self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits for what they left
+        self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
+        self._announce_at = self._collect_at = 0.0
+        self._patience = Retries()
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
+
+    def start(self) -> None:
+        if isinstance(self._dispatcher, AgentHub):
+            self._dispatcher.lead()
+        self._wakeups.subscribe("controller", self._wake)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._wake.set()
+        self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._looker.shutdown(wait=True, cancel_futures=True)
+        self._wakeups.unsubscribe("controller", self._wake)
+        if isinstance(self._dispatcher, AgentHub):
+            self._dispatcher.follow()
+
+    def _run(self) -> None:
+        recovered = False
+        while not self._stop.is_set():
+            self._wake.clear()
+            began = time.monotonic()
+            try:
+                if not recovered:
+                    submission.recover(self._store, self._cluster.name)
+                    recovered = True
+                self.reconcile()
+                self._clusters.note_pass(self._cluster, time.monotonic() - began)
+            except DATABASE_UNAVAILABLE as error:
+                log.info("a pass over cluster %s waits for the database: %s", self._cluster.name, in_short(error))
+                self._stop.wait(1.0)
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+                log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
+                self._stop.wait(1.0)
+            if self._wake.wait(self._pause()):
+                self._stop.wait(max(COMPANY, began + SPACING - time.monotonic()))
+
+    def _pause(self) -> float:
+        pause = min(IDLE_POLL, self._poll_interval())
+        if not self._waiting:
+            return pause
+        if self._crowded:
+            return SUBMIT_POLL
+        try:
+            due = submission.next_due(self._store, self._cluster.name, self._due_asked)
+        except Exception:  # the database is away; the pass itself says so
+            return pause
+        return min(pause, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else pause
+
+    def reconcile(self) -> None:
+        """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
+        self._announce()
+        todo = pending_work.pending_work(self._store, self._cluster.name)
+        if todo.unbound or todo.overdue:
+            submission.adopt_cluster(self._store, self._clusters)
+            endings.enforce_deadlines(self._store)
+            todo = pending_work.pending_work(self._store, self._cluster.name)
+        self._settle()
+        self._waiting = todo.waiting
+        if todo.waiting:
+            self._submit_due()
+        if todo.condemned:
+            endings.withdraw(self._store, self._settings, self._cluster.name)
+            self._kill()
+        if self._look_if_due() or todo.over:
+            self._conclude(self._investigated(endings.ending(self._store, self._cluster.name)))
+        self._collect()
+
+    def _announce(self) -> None:
+        """Tell jobs on a cluster elsewhere where the master is now, once that can be reached. (Where its folders are
+        this machine's own, they were told at the start.)"""
+        if self._cluster.here or time.monotonic() < self._announce_at or not isinstance(self._dispatcher, Announces):
+            return
+        self._announce_at = math.inf
+        try:
+            url = self._cluster.master_url or self._settings.master_url
+            self._cluster.announcement.note(self._dispatcher.announce(url))
+        except DispatcherError as error:
+            log.warning("jobs on %s are not told where the master is yet: %s", self._cluster.name, error)
+            self._announce_at = time.monotonic() + UNREACHABLE_DELAY
+
+    # -- submitting -------------------------------------------------------------------------------------------
+
+    def _submit_due(self) -> None:
+        room = BATCH - len(self._submitting)
+        self._crowded = room <= 0
+        if self._crowded:
+            return
+        name = self._cluster.name
+        resting = pool_health.paused_pools(self._store)
+        self._due_asked = now()
+        limits = {} if self._schedules() else slot_limits.of_experiments(self._store, name, self._submitting)
+        rooms = {number: limit.room for number, limit in limits.items()}
+        full = [number for number, left in rooms.items() if not left]
+        due = submission.due(self._store, name, room, resting=resting, under_way=self._submitting, rooms=rooms)
+        self._crowded = len(due) == room
+        for allocation_id in (*due, *pool_health.half_open_probes(self._store, name, resting, full)):
+            if allocation_id not in self._submitting:
+                self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
+        self._limited = bool(limits)
+        slot_limits.tell(self._store, name, limits, resting)
+
+    def _schedules(self) -> bool:
+        try:
+            return self._clusters.capabilities(self._cluster).schedules
+        except DispatcherError:
+            return False
+
+    def _settle(self) -> None:
+        """Forget the submits that are over. One whose outcome could not be written down, because the database went
+        away, may have happened."""
+        for allocation_id, future in list(self._submitting.items()):
+            if future.done():
+                del self._submitting[allocation_id]
+                if not future.cancelled() and (error := future.exception()) is not None:
+                    if not isinstance(error, DATABASE_UNAVAILABLE):
+                        log.error("submitting %s failed", allocation_id, exc_info=error)
+                    self._unsettled[allocation_id] = f"its outcome could not be written down: {in_short(error)}"
+        self._patience.each("writing down the submit of", self._unsettled, self._settle_one)
+
+    def _settle_one(self, allocation_id: str) -> None:
+        submission.perhaps_submitted(self._store, allocation_id, self._unsettled[allocation_id])
+        del self._unsettled[allocation_id]
+
+    def _submit(self, allocation_id: str) -> None:
+        if self._stop.is_set():
+            return
+        try:
+            schedules = self._schedules()
+            ticket = submission.begin_submit(
+                self._store,
+                self._clusters,
+                allocation_id,
+                schedules=schedules,
+                launch_error=self._settings.launch_error,
+            )
+        except Unavailable as error:
+            log.info("%s is not submitted yet: %s", allocation_id, error.message)
+            return
+        except ServiceError as error:
+            endings.rejected(self._store, self._settings, allocation_id, error.message)
+            return
+        if ticket is None:
+            return
+        try:
+            spec = job_spec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
+            avoid = pool_health.avoided_nodes(
+                self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
+            )
+            if avoid and ticket.first and not self._clusters.capabilities(self._cluster).avoids_nodes:
+                submission.cannot_avoid(self._store, ticket.allocation, avoid, self._cluster.kind)
+            ref = self._dispatcher.submit(replace(spec, exclude_nodes=avoid) if avoid else spec)
+        except Unavailable as error:
+            submission.not_submitted(self._store, allocation_id, NO_NODE_DELAY, error.message)
+        except Rejected as error:
+            endings.rejected(self._store, self._settings, allocation_id, str(error))
+        except Transient as error:
+            submission.not_submitted(self._store, allocation_id, TRANSIENT_DELAY, f"Not submitted yet: {error}")
+        except Unreachable as error:
+            submission.not_submitted(
+                self._store, allocation_id, UNREACHABLE_DELAY, f"The cluster cannot be reached: {error}"
+            )
+        except Ambiguous as error:
+            submission.perhaps_submitted(self._store, allocation_id, str(error))
+            self._wake.set()
+        except Exception as error:  # a bug in a dispatcher: whether the job was submitted is not known
+            log.exception("submitting %s failed", allocation_id)
+            submission.perhaps_submitted(self._store, allocation_id, repr(error))
+        else:
+            submission.submitted(self._store, allocation_id, ref)
+
+    # -- ending -----------------------------------------------------------------------------------------------
+
+    def _kill(self) -> None:
+        refs = [ref for _, ref in endings.to_kill(self._store, self._cluster.name) if ref is not None]
+        self._cancel(refs)
+
+    def _cancel(self, refs: list[JobRef]) -> None:
+        if not refs:
+            return
+        try:
+            self._dispatcher.cancel(refs)
+        except DispatcherError as error:
+            log.warning("cancelling %d jobs on %s failed, trying again later: %s", len(refs), self._cluster.name, error)
+        self._observed_at = 0.0  # see at once what became of it
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    def _poll_interval(self) -> float:
+        try:
+            return self._clusters.capabilities(self._cluster).poll_interval
+        except DispatcherError:
+            return IDLE_POLL
+
+    def _look_if_due(self) -> bool:
+        """Whether anything was learned of the cluster. A look itself only fills the backlog."""
+        due = self._look is None and time.monotonic() - self._observed_at >= self._poll_interval()
+        # Where nothing of ours is there, nothing is asked.
+        if due and (not self._observed_at or self._removing or observations.any_live(self._store, self._cluster.name)):
+            self._observed_at = time.monotonic()
+            self._look = self._looker.submit(self._clusters.observe, self._cluster)
+            if wait([self._look], PROMPT).not_done:
+                self._look.add_done_callback(lambda _: self._wake.set())
+        if self._look is not None and self._look.done():
+            look, self._look = self._look, None
+            self._take_look(look)
+        return self._take_backlog()  # in every pass: looks may come faster than all that one of them tells is taken
+
+    def _take_look(self, look: Future[Snapshot]) -> None:
+        try:
+            snapshot = look.result()
+            quiet = self._clusters.capabilities(self._cluster).quiet_period
+        except DispatcherError as error:
+            if str(error) != self._unreachable:
+                log.warning("cluster %s cannot be observed, all states stay: %s", self._cluster.name, error)
+            self._unreachable = str(error)
+            return
+        self._unreachable = ""
+        found = observations.take_snapshot(self._store, self._cluster.name, snapshot, quiet, self._cluster.kind)
+        self._backlog = found.backlog
+        self._remove([*found.doubles, *found.orphans])
+
+    def _remove(self, unwanted: list[JobRef]) -> None:
+        """End jobs that nobody wants. One that takes its time is not asked to leave in every pass."""
+        at = time.monotonic()
+        since = {ref: self._removing.get(ref, -math.inf) for ref in unwanted}
+        now_asked = [ref for ref in since if at - since[ref] >= endings.RESEND_KILL]
+        for ref in now_asked:
+            log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
+        self._removing = since | dict.fromkeys(now_asked, at)
+        self._cancel(now_asked)
+
+    def _take_backlog(self) -> bool:
+        if self._backlog is None or not self._backlog.news:
+            return False
+        if self._backlog.take(self._store) or self._backlog.news:
+            self._wake.set()
+        return True
+
+    def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
+        """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?
+        Returns what is known now."""
+        silent = endings.silent(found)
+        self._asked &= {allocation_id for allocation_id, _, _ in silent}
+        in_time = self._for_a_while()
+        by_id = {one[0]: one for one in sorted(silent, key=lambda one: one[0] in self._asked)}
+
+        def investigate(allocation_id: str) -> None:
+            if next(in_time):
+                self._investigate(*by_id[allocation_id])
+
+        self._patience.each("looking into the end of", by_id, investigate)
+        return endings.ending(self._store, self._cluster.name) if silent else found
+
+    def _investigate(self, allocation_id: str, ref: JobRef, said: OutcomeKind | None) -> None:
+        remains = self._read(ref.token, ref.user)
+        told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
+        if allocation_id in self._asked or (said is None and any(told)):
+            return
+        if said not in (None, OutcomeKind.FAILED):
+            return  # "failed" may hide why; every other word says it
+        try:
+            words = self._dispatcher.explain(ref)
+        except DispatcherError as error:
+            log.info("job %s cannot be explained now: %s", ref.job_id, error)
+            return
+        self._asked.add(allocation_id)
+        endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
+
+    # -- concluding -------------------------------------------------------------------------------------------
+
+    def _conclude(self, over: list[endings.Ending]) -> None:
+        """Those of one experiment end together: thousands may have been cancelled at once."""
+        ends: dict[int, dict[str, Outcome]] = {}
+        in_time = self._for_a_while()
+        decided = list(endings.verdicts(self._settings, over))
+        self._replays = {one.allocation_id: self._replays.get(one.allocation_id) for one in decided}
+        # Who left much to read is not to hold up who left little.
+        verdicts = {found.allocation_id: found for found in sorted(decided, key=self._spent)}
+
+        def conclude(allocation_id: str) -> None:
+            found = verdicts[allocation_id]
+            if not next(in_time) or (not found.complete and not self._replayed(found)):
+                return
+            found = self._charged(found)
+            if not found.leased and (remains := self._read(found.token, found.run_as)) and remains.output_tail:
+                endings.quote_output(self._store, found.allocation_id, remains.output_tail)
+                found = endings.with_cause(found, remains.not_started)
+            self._unread.pop(found.allocation_id, None)
+            if found.experiment_id is not None:
+                together = ends.setdefault(found.experiment_id, {})
+                together[found.allocation_id] = found.outcome
+                if len(together) == ENDED_TOGETHER:
+                    self._end(found.experiment_id, ends.pop(found.experiment_id))
+            else:
+                self._end_alone(found)
+
+        self._patience.each("the end of", verdicts, conclude)
+        for experiment_id, together in ends.items():
+            self._end(experiment_id, together)
+
+    def _end(self, experiment_id: int, outcomes: dict[str, Outcome]) -> None:
+        """One that cannot end holds up no other."""
+        try:
+            endings.end_together(self._store, self._settings, experiment_id, outcomes)
+        except DATABASE_UNAVAILABLE:
+            raise
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+            log.exception("attempts of experiment %d cannot be ended: %s", experiment_id, ", ".join(outcomes))
+            if len(outcomes) > 1:
+                for allocation_id, outcome in outcomes.items():
+                    self._end(experiment_id, {allocation_id: outcome})
+            return
+        if self._limited:
+            self._wake.set()
+
+    def _end_alone(self, found: endings.Verdict) -> None:
+        """An attempt of no trial."""
+        try:
+            endings.end(self._store, self._settings, found.allocation_id, found.outcome)
+        except DATABASE_UNAVAILABLE:
+            raise
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+            log.exception("the attempt %s cannot be ended", found.allocation_id)
+
+    def _for_a_while(self) -> Iterator[bool]:
+        """Whether this pass should go on with what it does; what is left, the next pass does."""
+        until = time.monotonic() + LONGEST_STEP
+        while not self._stop.is_set() and time.monotonic() < until:
+            yield True
+        self._wake.set()
+        while True:
+            yield False
+
+    def _replayed(self, found: endings.Verdict) -> bool:
+        """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
+        allocation_id = found.allocation_id
+        replay = self._replays.get(allocation_id)
+        if replay is None:
+            replay = self._replays[allocation_id] = Replay(self._store, self._settings, found)
+        try:
+            over = replay.go_on(partial(self._read, found.token, found.run_as), time.monotonic() + REPLAY_TURN)
+        except Unread:
+            tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
+            return tries >= READ_TRIES
+        if not over:
+            self._wake.set()
+        return over
+
+    def _spent(self, found: endings.Verdict) -> float:
+        replay = self._replays.get(found.allocation_id)
+        return replay.spent if replay is not None else 0.0
+
+    def _charged(self, found: endings.Verdict) -> endings.Verdict:
+        """A job that flooded its folder ended by its own fault, whoever took it down then."""
+        replay = self._replays.get(found.allocation_id)
+        if replay is None or not replay.flood:
+            return found
+        endings.note_flood(self._store, found.allocation_id, replay.flood)
+        if found.outcome.kind is not OutcomeKind.INFRASTRUCTURE:
+            return found
+        return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
+
+    def _collect(self) -> None:
+        """Remove the folders of ended jobs once the scheduler has let go of them too."""
+        if time.monotonic() < self._collect_at:
+            return
+        what = "the removal of the job folder of"
+        resting = self._patience.resting(what)
+        ended = endings.uncollected(self._store, self._cluster.name, COLLECTED_AT_ONCE, resting)
+        if len(ended) < COLLECTED_AT_ONCE:
+            self._collect_at = time.monotonic() + COLLECT_EVERY
+        folders = {allocation_id: (token, user) for allocation_id, token, user in ended}
+
+        def collect(allocation_id: str) -> None:
+            if allocation_id in folders:  # else it has come due since they were asked for
+                self._dispatcher.forget(*folders[allocation_id])
+                endings.collected(self._store, allocation_id)
+
+        self._patience.each(what, [*folders, *resting], collect)
+
+    def _read(self, token: str, user: str | None, places: Mapping[str, StreamPosition] | None = None) -> Remains | None:
+        """What a job left; of its streams only with `places`."""
+        try:
+            return self._dispatcher.collect(token, user, places, self._settings.limits.spool * 2**20)
+        except DispatcherError as error:
+            log.warning("the folder of job %s could not be read: %s", token, error)
+            return None
+
+    def _take_exit(self, allocation_id: str, record: bytes) -> bool:
+        """Whether the file is an exit record. What is half written or spoilt is none: a later pass reads it again, and
+        what others say of the job decides meanwhile."""
+        try:
+            exit_reports.take_exit(self._store, self._settings, allocation_id, json.loads(record))
+        except (ValueError, RecursionError, ServiceError) as error:
+            log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
+            return False
+        return True

@@ -1,0 +1,86 @@
+"""The loop that condenses what is read most: series into columns, logs into blocks.
+
+It takes at most a fifth of one processor, however much there is: after each step it rests four times as long as the
+step took. What it has not come to is read from the reports and lines themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.services import compaction
+from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.metrics import series_columns
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+PERIOD = 15.0  # seconds between two passes when all is done; and how old rows are at least when they are condensed
+REST = 4.0  # how many times as long as it works
+SOURCES = (series_columns.SOURCE, log_blocks.SOURCE)
+
+
+class Compactor:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._newest: dict[str, int] = {}  # ids of a pass ago
+        self._patience = Retries()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                settled = self._newest
+                self._newest = {source.name: compaction.newest(self._store, source) for source in SOURCES}
+                if settled:
+                    self._pass(settled)
+            except DATABASE_UNAVAILABLE as error:
+                log.info("the compactor waits for the database: %s", in_short(error))
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+                log.exception("condensing failed; it is tried again")
+            self._stop.wait(PERIOD)
+
+    def _pass(self, settled: Mapping[str, int]) -> None:
+        """What cannot be counted or condensed holds up nothing else."""
+        store, more = self._store, True
+        sources = {source.name: source for source in SOURCES}
+
+        def count(name: str) -> None:
+            nonlocal more
+            more |= self._rested(partial(compaction.count, store, sources[name], settled[name]))
+
+        def series(trial_id: int) -> None:
+            while self._rested(partial(series_columns.condense, store, trial_id)):
+                pass
+
+        def lines(task_id: str) -> None:
+            while self._rested(partial(log_blocks.condense, store, task_id)):
+                pass
+
+        while more and not self._stop.is_set():
+            more = False
+            self._patience.each("counting", sources, count)
+            self._patience.each("condensing the series of trial", series_columns.due(store), series)
+            self._patience.each("condensing the log of task", log_blocks.due(store), lines)
+
+    def _rested(self, step: Callable[[], bool]) -> bool:
+        """Take a step and rest after it. False when that was the last one, or the loop is to end."""
+        if self._stop.is_set():
+            return False
+        began = time.monotonic()
+        more = step()
+        return not self._stop.wait(REST * (time.monotonic() - began)) and more

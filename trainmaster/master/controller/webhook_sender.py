@@ -1,0 +1,65 @@
+"""The loop that delivers what waits in the outbox of webhooks. A few carriers: one listener that answers slowly does
+not hold up the others."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
+from trainmaster.master.services.events import webhook_deliveries
+from trainmaster.master.services.events.webhooks import OUTBOX
+from trainmaster.master.services.store import Settings, Store, Wakeups
+
+log = logging.getLogger(__name__)
+
+WORKERS = 3
+PERIOD = 30.0  # seconds between two looks when nothing wakes us
+LEAST = 0.5  # seconds: a clock that differs from the database's must not make us spin
+
+
+class WebhookSender:
+    def __init__(self, store: Store, settings: Settings, wakeups: Wakeups) -> None:
+        self._store, self._settings, self._wakeups = store, settings, wakeups
+        self._stop = threading.Event()
+        self._wakes = [threading.Event() for _ in range(WORKERS)]
+        self._threads = [
+            threading.Thread(target=self._run, args=(wake,), name=f"webhook_sender-{number}", daemon=True)
+            for number, wake in enumerate(self._wakes)
+        ]
+
+    def start(self) -> None:
+        for wake, thread in zip(self._wakes, self._threads, strict=True):
+            self._wakeups.subscribe(OUTBOX, wake)
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for wake, thread in zip(self._wakes, self._threads, strict=True):
+            wake.set()
+            thread.join()
+            self._wakeups.unsubscribe(OUTBOX, wake)
+
+    def _run(self, wake: threading.Event) -> None:
+        while not self._stop.is_set():
+            wake.clear()
+            pause = PERIOD
+            try:
+                while not self._stop.is_set() and (letter := webhook_deliveries.claim(self._store)):
+                    self._deliver(letter)
+                due = webhook_deliveries.next_due(self._store)
+                pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
+            except DATABASE_UNAVAILABLE as error:
+                log.info("webhooks wait for the database: %s", in_short(error))
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass looks anew
+                log.exception("webhooks could not be delivered; they are tried again")
+            wake.wait(pause)
+
+    def _deliver(self, letter: webhook_deliveries.DeliveryAttempt) -> None:
+        """One that cannot be delivered holds up no other; its next attempt is due after its pause."""
+        try:
+            webhook_deliveries.deliver(self._store, self._settings, letter)
+        except DATABASE_UNAVAILABLE:
+            raise
+        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+            log.exception("event %s for webhook %r could not be delivered", letter.event_id, letter.name)

@@ -1,0 +1,101 @@
+"""Which Unix account a user's jobs run as: Determined's agent user and group."""
+
+from __future__ import annotations
+
+import pwd
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
+from trainmaster.master.db.tables import User, Workspace
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.store import Store
+
+LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
+
+
+@dataclass(frozen=True)
+class Account:
+    """A Unix account and its group. The name decides; ids are checked where this machine knows the account. Of a
+    workspace's parts may be None."""
+
+    uid: int | None
+    user: str | None
+    gid: int | None
+    group: str | None
+
+
+def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
+    """The account that jobs of a user run as on a cluster: their workspace's, else their own; None is the master's."""
+    if not cluster.runs_as_users:
+        return None
+    shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
+    return shared or session.scalar(select(User.agent_user).where(User.id == user_id))
+
+
+@dataclass(frozen=True)
+class RunsAs:
+    """Whose job it is, and the account that it runs as. `cluster`: empty while it is not known where it will run."""
+
+    owner_id: int
+    workspace_id: int
+    cluster: str = ""
+    account: str | None = None
+
+
+def expected(store: Store, clusters: Clusters, pool: str, job: RunsAs) -> str | None:
+    """The account that a job will run as, before it is submitted; None while its pool is not there."""
+    served = next((one for one in clusters.pools() if one.pool.name == pool), None)
+    if served is None:
+        return None
+    with store.autocommit() as session:
+        return account_on(session, served.cluster, job.owner_id, job.workspace_id) or served.cluster.account
+
+
+def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> bool:
+    """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators may.
+    Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing to
+    gain then."""
+    if caller.owns(job.owner_id):
+        return True
+    if not caller.may_change(job.owner_id):
+        return False
+    if not clusters.run_as_users:
+        return True
+    cluster = next((one for one in clusters if one.name == job.cluster), None)
+    if cluster is None:
+        return False
+    with store.autocommit() as session:
+        return account_on(session, cluster, caller.user_id, job.workspace_id) == job.account
+
+
+def check_account(account: Account) -> None:
+    """Raises Invalid for an account that jobs cannot or must not run as."""
+    for key, name in (("agentUser", account.user), ("agentGroup", account.group)):
+        if name is not None and not NAME.fullmatch(name):
+            raise Invalid(f"{key}: {name!r} cannot be the name of a Unix account or group.")
+    for key, number in (("agentUid", account.uid), ("agentGid", account.gid)):
+        if number is not None and not 0 <= number <= LAST_ID:
+            raise Invalid(f"{key}: {number} is not an id; it must be from 0 to {LAST_ID}.")
+    if account.user == "root" or account.uid == 0 or account.group == "root" or account.gid == 0:
+        raise Invalid("Jobs never run as root; name an ordinary account and group.")
+    if account.uid is not None and account.uid < FIRST_ORDINARY_ID:
+        raise Invalid(
+            f"agentUid: {account.uid} is a system account; jobs run as ordinary ones ({FIRST_ORDINARY_ID} up)."
+        )
+    if account.user is None:
+        if account.uid is not None:
+            raise Invalid("agentUser is missing: jobs run as an account by its name, which agentUid does not say.")
+        return
+    try:
+        known = pwd.getpwnam(account.user)
+    except KeyError:
+        return  # the cluster may know it
+    if account.uid is not None and known.pw_uid != account.uid:
+        raise Invalid(f"agentUid: {account.user} has the uid {known.pw_uid} on this machine, not {account.uid}.")

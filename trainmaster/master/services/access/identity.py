@@ -1,0 +1,383 @@
+"""Who somebody is: users, their sessions, and the tokens of allocations."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from argon2 import PasswordHasher
+from argon2.exceptions import Argon2Error
+from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, delete, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, User, UserSession
+from trainmaster.master.services.access.permissions import ADMINISTRATORS, Permission
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import (
+    AccessDenied,
+    BadCredentials,
+    Forbidden,
+    NotActive,
+    NotFound,
+    Unauthenticated,
+)
+from trainmaster.master.services.store import Settings, Store, wake
+
+log = logging.getLogger(__name__)
+
+SESSIONS = "sessions"  # the subject that wakes whoever watches over what is open
+SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
+SESSION_LIFE = dt.timedelta(days=7)
+LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
+CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
+LOG_IN_AGAIN = "The session is not valid or has expired: log in again with `det user login`."
+DEACTIVATED = "The account is deactivated: ask an administrator to activate it."
+FIRST_USERS = (("admin", True), ("determined", False))
+
+_hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)  # OWASP's minimum for Argon2id
+_NOBODY = _hasher.hash("nobody")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner. For what runs in a
+    job and acts as its owner, `inside` names the attempt: it is a user without an administrator's rights.
+
+    `grants`: each permission that roles give, with the workspaces for which they do (None: everywhere); None where the
+    master does not use roles. `workspaces`: for which the request's own permission is held, None for everywhere.
+    """
+
+    user_id: int
+    username: str
+    admin: bool
+    allocation_id: str | None = None
+    task_id: str | None = None
+    trial_id: int | None = None
+    grants: Mapping[Permission, frozenset[int] | None] | None = None
+    workspaces: frozenset[int] | None = None
+    session_id: int | None = None  # of a user's session or access token
+    inside: str | None = None
+
+    def may_change(self, owner_id: int) -> bool:
+        """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
+        return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
+
+    def owns(self, owner_id: int) -> bool:
+        """Whether a thing of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
+        guards what others' jobs load, and what opens others' jobs."""
+        return self.allocation_id is None and (self.admin or self.user_id == owner_id)
+
+    def holds(self, permission: Permission, workspace_id: int | None = None) -> bool:
+        """In a workspace, or everywhere."""
+        if self.allocation_id is not None:
+            return False
+        if self.admin or self.grants is None:
+            return self.admin or permission not in ADMINISTRATORS
+        if permission not in self.grants:
+            return False
+        where = self.grants[permission]
+        return where is None or workspace_id in where
+
+    def holds_somewhere(self, permission: Permission) -> bool:
+        """In some workspace at least."""
+        return self.holds(permission) or (self.allocation_id is None and permission in (self.grants or ()))
+
+    def require(self, permission: Permission, workspace_id: int | None = None) -> None:
+        """Raises Forbidden."""
+        if self.holds(permission, workspace_id):
+            return
+        if self.grants is None:
+            raise Forbidden("Only an administrator may do this.")
+        where = "" if workspace_id is None else f" in workspace {workspace_id}"
+        raise AccessDenied(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
+
+    def where(self, permission: Permission) -> frozenset[int] | None:
+        """The workspaces for which it is held; None for everywhere."""
+        return None if self.grants is None else self.grants.get(permission, frozenset())
+
+    def sees(self, workspace_id: int) -> bool:
+        return self.workspaces is None or workspace_id in self.workspaces
+
+    def check(self, workspace_id: int) -> None:
+        """Raises Forbidden where the request's permission is not held."""
+        if not self.sees(workspace_id):
+            raise AccessDenied(f"Your roles do not allow this in workspace {workspace_id}.")
+
+
+def client_hash(password: str) -> str:
+    """What a Determined client sends instead of `password` (SHA-512, hex); the empty password stays empty."""
+    return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
+
+
+def ensure_first_users(session: Session, passwords: Mapping[str, str]) -> bool:
+    """Create `admin` and `determined` in an empty database. True when they were created."""
+    if session.scalar(select(User.id).limit(1)) is not None:
+        return False
+    hashes = {name: _hasher.hash(client_hash(passwords[name])) for name, _ in FIRST_USERS}
+    session.add_all(User(username=name, admin=admin, password_hash=hashes[name]) for name, admin in FIRST_USERS)
+    session.flush()
+    return True
+
+
+def generate_password() -> str:
+    """18 characters that satisfy Determined's complexity rule (upper, lower, digit)."""
+    while True:
+        word = secrets.token_urlsafe(13)
+        if any(c.isupper() for c in word) and any(c.islower() for c in word) and any(c.isdigit() for c in word):
+            return word
+
+
+def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
+    """A new bearer token. `origin`: of the page where a browser's user typed this, as the browser says. Raises
+    BadCredentials for a wrong name or password (the same sentence for both), NotActive."""
+    sent = password if is_hashed else client_hash(password)
+    with store.transaction() as session:
+        user = session.scalar(select(User).where(User.username == username.strip().lower()))
+        # The same work for an unknown name as for a wrong password: the time taken must not tell which.
+        stored = (user.password_hash if user else None) or _NOBODY
+        if not _verify(stored, sent) or user is None or user.password_hash is None:
+            raise BadCredentials("The user name or the password is wrong.")
+        if not user.active:  # told to who knows the password only
+            raise NotActive(DEACTIVATED)
+        token = secrets.token_urlsafe(32)
+        ends = now() + SESSION_LIFE
+        session.add(UserSession(user_id=user.id, token_hash=digest(token), expires_at=ends, origin=origin))
+        user.last_auth_at = now()
+    return token, user
+
+
+def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool) -> None:
+    """Raises Forbidden for another password than the user's."""
+    with store.autocommit() as session:
+        stored = session.scalar(select(User.password_hash).where(User.id == user_id))
+    sent = password if is_hashed else client_hash(password)
+    if not _verify(stored or _NOBODY, sent) or stored is None:
+        raise Forbidden("The present password is wrong.")
+
+
+def new_mark(settings: Settings, username: str) -> str:
+    """What a client shows at later log-ins of the same user, so that others' wrong passwords do not hold it back. It
+    opens nothing."""
+    key = secrets.token_urlsafe(12)
+    return f"{key}.{_mark_of(settings, username, key)}"
+
+
+def known_mark(settings: Settings, username: str, shown: str) -> str:
+    """The mark, if it is one of this user's; else an empty text."""
+    key, _, mac = shown.partition(".")
+    good = bool(key) and hmac.compare_digest(mac.encode(errors="replace"), _mark_of(settings, username, key).encode())
+    return key if good else ""
+
+
+def _mark_of(settings: Settings, username: str, key: str) -> str:
+    text = f"client mark\0{username.strip().lower()}\0{key}".encode(errors="replace")
+    return hmac.new(settings.secret, text, hashlib.sha256).hexdigest()
+
+
+def log_out(store: Store, token: str) -> None:
+    """Ends the session. An access token is revoked, not logged out: other programs may use the same one."""
+    mine = (UserSession.token_hash == digest(token), UserSession.kind == SESSION)
+    with store.transaction() as session:
+        session.execute(delete(UserSession).where(*mine))
+        wake(session, SESSIONS)
+
+
+def get_user(store: Store, user_id: int) -> User:
+    with store.transaction() as session:
+        user = session.get(User, user_id)
+        if user is None:
+            raise NotFound(f"There is no user {user_id}.")
+        return user
+
+
+def get_user_by_name(store: Store, username: str) -> User:
+    with store.transaction() as session:
+        user = session.scalar(select(User).where(User.username == username.strip().lower()))
+        if user is None:
+            raise NotFound(f"There is no user {username!r}.")
+        return user
+
+
+def hash_password(password: str, *, is_hashed: bool) -> str:
+    """What is stored of a password; `is_hashed`: it comes as Determined's clients send it."""
+    return _hasher.hash(password if is_hashed else client_hash(password))
+
+
+def session_token(settings: Settings, allocation_id: str, token: str) -> str:
+    """The secret of an allocation's job. Derived, not stored: staging a job twice gives it the same one."""
+    mac = hmac.new(settings.secret, f"{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+    return f"alloc:{allocation_id}:{mac}"
+
+
+def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
+    """By which programs in an attempt's job act as its owner, without an administrator's rights and as long as the
+    attempt lives. Derived as the job's own."""
+    mac = hmac.new(settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
+    return f"owner:{allocation_id}:{mac}"
+
+
+def authenticate(store: Store, settings: Settings, token: str) -> Caller:
+    """Who presents `token`: a user's session, a job, or a program in one that acts as its owner. Raises
+    Unauthenticated, NotActive."""
+    if token.startswith("alloc:"):
+        return _authenticate_job(store, settings, token)
+    if token.startswith("owner:"):
+        return _authenticate_owner(store, settings, token)
+    return _user_of(store, UserSession.token_hash == digest(token))
+
+
+def by_session(store: Store, session_id: int) -> Caller:
+    """Whose session it is, while it is good. Raises Unauthenticated, NotActive."""
+    return _user_of(store, UserSession.id == session_id)
+
+
+def origin_of(store: Store, session_id: int) -> str:
+    """Of the page on which a browser's user logged in; empty for sessions of programs."""
+    with store.autocommit() as session:
+        return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
+
+
+@dataclass(frozen=True)
+class Alive:
+    """Numbers of users who are active and of sessions that are good, and attempts that have not ended."""
+
+    users: frozenset[int]
+    sessions: frozenset[int]
+    attempts: frozenset[str]
+
+
+def still_there(
+    store: Store, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()
+) -> Alive:
+    """Of these, those that still count."""
+    good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
+    live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
+    with store.transaction() as session:
+        active = frozenset(session.scalars(select(User.id).where(User.id.in_(users), User.active)))
+        running = frozenset(session.scalars(select(Allocation.id).where(*live))) if attempts else frozenset()
+        return Alive(active, frozenset(session.scalars(select(UserSession.id).where(*good))), running)
+
+
+def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
+    with store.autocommit() as session:
+        row = session.execute(
+            select(User, UserSession).join(UserSession, UserSession.user_id == User.id).where(which)
+        ).first()
+    if row is None:
+        raise Unauthenticated(LOG_IN_AGAIN)
+    if refusal := _refusal(row.User, row.UserSession):
+        what = "access token" if row.UserSession.kind == ACCESS_TOKEN else "session"
+        log.info("refused the %s %d of %s: %s", what, row.UserSession.id, row.User.username, refusal)
+        if not row.User.active:
+            raise NotActive(DEACTIVATED)
+        raise Unauthenticated(LOG_IN_AGAIN)
+    return Caller(row.User.id, row.User.username, row.User.admin, session_id=row.UserSession.id)
+
+
+def _refusal(user: User, session: UserSession) -> str:
+    """Why a bearer token does not count; empty when it does."""
+    if not user.active:
+        return "the user is deactivated"
+    if session.revoked:
+        return "it is revoked"
+    return "it has expired" if session.expires_at < now() else ""
+
+
+def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
+    name = _allocation_in(token)
+    row = _attempts(store, [name]).get(name)
+    if row is None or not _is_of(settings, token, row):
+        raise Unauthenticated("The job's token is not valid.")
+    if not _still_heard(row):
+        raise Unauthenticated("The job's attempt has ended, and its token with it.")
+    return _caller_of(row)
+
+
+def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
+    name = _allocation_in(token)
+    row = _attempts(store, [name]).get(name)
+    if row is None or not hmac.compare_digest(owner_token(settings, row.id, row.token).encode(), token.encode()):
+        raise Unauthenticated("The token of the job's owner is not valid.")
+    if row.ended_at is not None:
+        raise Unauthenticated("The job's attempt has ended, and with it the token by which it acted as its owner.")
+    if not row.active:
+        raise Unauthenticated(LOG_IN_AGAIN)
+    return Caller(row.owner_id, row.username, False, inside=row.id)
+
+
+def authenticate_jobs(store: Store, settings: Settings, tokens: Collection[str]) -> dict[str, Caller]:
+    """Those of them that are good, asked for with one query: many jobs come at the same time."""
+    rows = _attempts(store, {_allocation_in(token) for token in tokens})
+    found = ((token, rows.get(_allocation_in(token))) for token in tokens)
+    return {
+        token: _caller_of(row)
+        for token, row in found
+        if row is not None and _is_of(settings, token, row) and _still_heard(row)
+    }
+
+
+def _allocation_in(token: str) -> str:
+    parts = token.split(":")
+    return parts[1] if len(parts) == 3 else ""
+
+
+def _attempts(store: Store, names: Collection[str]) -> dict[str, Any]:
+    with store.autocommit() as session:
+        return {row.id: row for row in session.execute(_ATTEMPTS, {"names": list(names)})}
+
+
+def _is_of(settings: Settings, token: str, row: Any) -> bool:
+    return hmac.compare_digest(session_token(settings, row.id, row.token).encode(), token.encode())
+
+
+def _still_heard(row: Any) -> bool:
+    return row.ended_at is None or now() - row.ended_at <= LAST_WORDS
+
+
+def _caller_of(row: Any) -> Caller:
+    return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
+
+
+def digest(token: str) -> bytes:
+    """What is stored of a token."""
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+
+
+def _verify(stored: str, sent: str) -> bool:
+    try:
+        return _hasher.verify(stored, sent)
+    except Argon2Error:
+        return False
+
+
+def webhook_key(secret: bytes) -> str:
+    """What signs webhooks' messages where the configuration names no key: the same after every start."""
+    return hmac.new(secret, b"webhooks", hashlib.sha256).hexdigest()
+
+
+def random_secret() -> bytes:
+    return os.urandom(32)
+
+
+# Every job's first call asks it: it is put together once.
+_ATTEMPTS = (
+    select(
+        Allocation.id,
+        Allocation.token,
+        Allocation.ended_at,
+        Allocation.task_id,
+        Allocation.trial_id,
+        Allocation.owner_id,
+        User.username,
+        User.active,
+    )
+    .join(User, User.id == Allocation.owner_id)
+    .where(Allocation.id == any_(bindparam("names", type_=ARRAY(Text))))
+)

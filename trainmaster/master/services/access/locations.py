@@ -1,0 +1,76 @@
+"""In which workspace a thing stands, by the word that stands for it in an address."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+
+from sqlalchemy import ColumnElement, Select, func, select
+
+from trainmaster.master.db.model_registry import Model, Template
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, Workspace
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.store import Store
+
+_OF_EXPERIMENT = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
+_OF_TRIAL = _OF_EXPERIMENT.join(Trial, Trial.experiment_id == Experiment.id)
+_OF_CHECKPOINT = _OF_EXPERIMENT.join(Checkpoint, Checkpoint.experiment_id == Experiment.id)
+
+
+def _task(task_id: ColumnElement[str] | str) -> Select[int]:
+    """Of a trial's task, now or before it was continued, or of one that belongs to no experiment."""
+    alone = select(Standalone.workspace_id).where(Standalone.task_id == task_id)
+    before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
+    return select(
+        func.coalesce(
+            _OF_TRIAL.where(Trial.task_id == task_id).scalar_subquery(),
+            alone.scalar_subquery(),
+            _OF_TRIAL.where(Trial.id == before).scalar_subquery(),
+        )
+    )
+
+
+def _standalone(key: str) -> Select[int]:
+    return select(Standalone.workspace_id).where(Standalone.task_id == key)
+
+
+def _model(key: str) -> Select[int]:
+    number = key.isdecimal() and len(key) < 10
+    return select(Model.workspace_id).where(Model.id == int(key) if number else Model.name == key)
+
+
+QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
+    "workspace_id": lambda key: select(Workspace.id).where(Workspace.id == int(key)),
+    "project_id": lambda key: select(Project.workspace_id).where(Project.id == int(key)),
+    "experiment_id": lambda key: _OF_EXPERIMENT.where(Experiment.id == int(key)),
+    "trial_id": lambda key: _OF_TRIAL.where(Trial.id == int(key)),
+    "task_id": _task,
+    "allocation_id": lambda key: _task(select(Allocation.task_id).where(Allocation.id == key).scalar_subquery()),
+    **{f"{word}_id": _standalone for word in ("command", "notebook", "shell", "tensorboard")},
+    "uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
+    "checkpoint_uuid": lambda key: _OF_CHECKPOINT.where(Checkpoint.uuid == uuid.UUID(key)),
+    "model_name": _model,
+    "template_name": lambda key: select(Template.workspace_id).where(Template.name == key),
+}
+ALL = "0"  # in the place of a workspace's or a project's number: of all that the caller sees
+
+
+def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
+    """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when the address
+    names no such thing, or a new template. Raises NotFound when there is none of that name, Invalid when it cannot be
+    one's name: what is read in another way here than by the endpoint must not pass."""
+    for name, key in names.items():
+        if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
+            continue
+        word = name.removesuffix("_id").removesuffix("_name").replace("_", " ")
+        try:
+            query = QUERIES[name](key)
+        except ValueError:
+            raise Invalid(f"{key!r} is not the number or UUID of a {word}.") from None
+        with store.autocommit() as session:
+            home = session.scalar(query)
+        if home is None and name != "template_name":  # which may be the name of one that is to be made
+            raise NotFound(f"There is no {word} {key}.")
+        return home
+    return None

@@ -1,0 +1,124 @@
+"""Holding back those who guess passwords.
+
+What is counted are attempts that did not succeed: of a name from an address, of a name from anywhere, and from an
+address under any names. Each count is free up to a number, and then doubles a wait with every attempt. The second and
+third leave alone whoever has logged in under this name from this address before.
+
+An address does not tell a guesser from the person who is guessed at: a login node and a portal have one for everybody.
+So whoever has logged in gets a mark, which the client keeps and shows at the next log-in (`client_mark`); attempts with
+it are counted by themselves. Nobody else's wrong passwords hold them back, from whichever address they come.
+(OWASP: device cookies.)
+
+The counts live in memory. A guess then costs the database nothing, and a master that is started again, or a second one
+beside it, gives a guesser a few dozen attempts more, which does not matter: good passwords take millions.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+FORGOTTEN = 900.0  # seconds after the last attempt
+KEPT = 20_000  # counts, and as many pairs of names and addresses that are known to be good
+
+
+@dataclass(frozen=True)
+class BackoffRule:
+    """`free` attempts cost nothing; then the wait is one second, two, four ... up to `longest` seconds."""
+
+    free: int
+    longest: float
+
+    def wait(self, attempts: int) -> float:
+        over = attempts - self.free
+        return 0.0 if over <= 0 else min(2.0 ** min(over - 1, 30), self.longest)
+
+
+PAIR = BackoffRule(5, 300.0)
+NAME = BackoffRule(30, 60.0)
+ADDRESS = BackoffRule(100, 30.0)
+
+
+@dataclass
+class _Count:
+    attempts: int = 0
+    last: float = -math.inf
+
+
+Key = tuple[str, str]
+
+
+class PasswordGuesses:
+    """Thread-safe. `clock` gives seconds that never run backwards."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[Key, _Count] = OrderedDict()
+        self._good: OrderedDict[Key, None] = OrderedDict()
+
+    def begin(self, name: str, address: str, mark: str = "") -> float:
+        """The seconds to wait before this attempt may be made; 0 when it may. It counts as failed until `succeeded`.
+        `mark`: one of this name's, already checked; empty where the client shows none."""
+        with self._lock:
+            now = self._clock()
+            rules = self._rules(name, address, mark)
+            waits = {key: self._left(key, rule, now) for key, rule in rules.items()}
+            left = max(waits.values())
+            if left > 0:
+                return left
+            for key, rule in rules.items():
+                count = self._counted(key, now)
+                count.attempts, count.last = count.attempts + 1, now
+                if count.attempts == rule.free + 1:
+                    log.warning("attempts to log in as %r from %s are held back", name, address)
+            return 0.0
+
+    def succeeded(self, name: str, address: str, mark: str = "") -> None:
+        """The attempt that was begun was no guess."""
+        with self._lock:
+            for key in self._rules(name, address, mark):
+                if key[1] and key[0]:
+                    self._counts.pop(key, None)
+                elif count := self._counts.get(key):
+                    count.attempts -= 1
+            self._good[name, address] = None
+            self._good.move_to_end((name, address))
+            while len(self._good) > KEPT:
+                self._good.popitem(last=False)
+
+    def withdrawn(self, name: str, address: str, mark: str = "") -> None:
+        """The attempt that was begun was not made."""
+        with self._lock:
+            for key in self._rules(name, address, mark):
+                if count := self._counts.get(key):
+                    count.attempts -= 1
+
+    def _rules(self, name: str, address: str, mark: str) -> dict[Key, BackoffRule]:
+        if mark:
+            return {(name, f"mark {mark}"): PAIR}
+        if (name, address) in self._good:
+            return {(name, address): PAIR}
+        return {(name, address): PAIR, (name, ""): NAME, ("", address): ADDRESS}
+
+    def _left(self, key: Key, rule: BackoffRule, now: float) -> float:
+        count = self._counts.get(key)
+        if count is None or now - count.last > FORGOTTEN:
+            return 0.0
+        return max(count.last + rule.wait(count.attempts) - now, 0.0)
+
+    def _counted(self, key: Key, now: float) -> _Count:
+        count = self._counts.get(key)
+        if count is None or now - count.last > FORGOTTEN:
+            count = self._counts[key] = _Count()
+        self._counts.move_to_end(key)
+        while len(self._counts) > KEPT:
+            self._counts.popitem(last=False)
+        return count

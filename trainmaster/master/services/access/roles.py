@@ -1,0 +1,220 @@
+"""Who holds which role where, and what follows from it.
+
+Nobody gives or takes more than they hold themselves: whoever assigns a role needs, there, all that it allows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, or_, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db import changes
+from trainmaster.master.db.access import Group, RoleAssignment
+from trainmaster.master.db.tables import User, Workspace
+from trainmaster.master.services.access import groups
+from trainmaster.master.services.access.groups import GroupView
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import CLUSTER_ADMIN, CLUSTER_WIDE, ROLES, Permission, Role
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from trainmaster.master.services.store import Store, wake
+
+log = logging.getLogger(__name__)
+
+Grants = Mapping[Permission, frozenset[int] | None]
+_EVERYWHERE: Grants = dict.fromkeys(Permission)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A role for a user or a group; without a workspace everywhere."""
+
+    role_id: int
+    user_id: int | None = None
+    group_id: int | None = None
+    workspace_id: int | None = None
+
+    @classmethod
+    def of(cls, row: RoleAssignment) -> Assignment:
+        return cls(row.role_id, row.user_id, row.group_id, row.workspace_id)
+
+    def __str__(self) -> str:
+        whom = f"user {self.user_id}" if self.user_id is not None else f"group {self.group_id}"
+        where = "everywhere" if self.workspace_id is None else f"in workspace {self.workspace_id}"
+        return f"the role {ROLES[self.role_id].name} for {whom} {where}"
+
+
+def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
+    """What a user's roles allow, and where (None: everywhere). Administrators may do everything."""
+    if admin:
+        return _EVERYWHERE
+    with store.autocommit() as session:
+        rows = list(session.scalars(select(RoleAssignment).where(_reaches(user_id))))
+    found: dict[Permission, set[int] | None] = {}
+    for row in rows:
+        role = ROLES.get(row.role_id)
+        for permission in role.permissions if role else ():
+            if row.workspace_id is None:
+                found[permission] = None
+            elif permission not in CLUSTER_WIDE:
+                where = found.setdefault(permission, set())
+                if where is not None:
+                    where.add(row.workspace_id)
+    return {key: None if where is None else frozenset(where) for key, where in found.items()}
+
+
+def own(store: Store, caller: Caller) -> list[Assignment]:
+    """The caller's, directly and by groups. Administrators are shown as what they are: cluster administrators."""
+    found = _listed(store, _reaches(caller.user_id))
+    return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
+
+
+def of_user(store: Store, caller: Caller, user_id: int) -> list[Assignment]:
+    """Those of a user and of the user's groups, as far as the caller sees them."""
+    with store.transaction() as session:
+        if session.get(User, user_id) is None:
+            raise NotFound(f"There is no user {user_id}.")
+    return _seen(store, caller, _listed(store, _reaches(user_id)))
+
+
+def of_group(store: Store, caller: Caller, group_id: int) -> list[Assignment]:
+    groups.get(store, caller, group_id)
+    return _seen(store, caller, _listed(store, RoleAssignment.group_id == group_id))
+
+
+def of_roles(store: Store, caller: Caller, role_ids: Sequence[int]) -> list[Assignment]:
+    return _seen(store, caller, _listed(store, RoleAssignment.role_id.in_(role_ids)))
+
+
+@dataclass(frozen=True)
+class Members:
+    """Who holds a role in a workspace."""
+
+    assignments: Sequence[Assignment]
+    users: Sequence[User]
+    groups: Sequence[GroupView]
+
+
+def of_workspace(store: Store, workspace_id: int, name: str = "") -> Members:
+    """`name`: only users and groups with this in their names."""
+    rows = _listed(store, RoleAssignment.workspace_id == workspace_id)
+    with store.transaction() as session:
+        if session.get(Workspace, workspace_id) is None:
+            raise NotFound(f"There is no workspace {workspace_id}.")
+        people = select(User).where(User.id.in_([row.user_id for row in rows]))
+        teams = select(Group).where(Group.id.in_([row.group_id for row in rows]))
+        if name:
+            people = people.where(User.username.icontains(name, autoescape=True))
+            teams = teams.where(Group.name.icontains(name, autoescape=True))
+        users = list(session.scalars(people.order_by(User.username)))
+        found = groups.views(session, list(session.scalars(teams.order_by(Group.name))))
+    known = {user.id for user in users}, {view.row.id for view in found}
+    return Members([row for row in rows if row.user_id in known[0] or row.group_id in known[1]], users, found)
+
+
+def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
+    """All or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
+    with store.transaction() as session:
+        for one in _in_order(wanted):
+            _check(session, caller, one)
+            if session.scalar(select(RoleAssignment.id).where(*_same(one))) is not None:
+                raise AlreadyExists(f"row already exists: The role {ROLES[one.role_id].name} is assigned there.")
+            session.add(
+                RoleAssignment(
+                    role_id=one.role_id, user_id=one.user_id, group_id=one.group_id, workspace_id=one.workspace_id
+                )
+            )
+            session.flush()
+            log.info("%s gave %s", caller.username, one)
+        wake(session, changes.SUBJECT)
+
+
+def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
+    """All or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
+    with store.transaction() as session:
+        for one in _in_order(wanted):
+            _check(session, caller, one)
+            row = session.scalar(select(RoleAssignment).where(*_same(one)))
+            if row is None:
+                raise NotFound(f"The role {ROLES[one.role_id].name} is not assigned there.")
+            session.delete(row)
+            session.flush()
+            log.info("%s took %s", caller.username, one)
+        wake(session, changes.SUBJECT)
+
+
+def assignable(workspace_id: int | None) -> list[Role]:
+    """Roles that can be given in a workspace, or, without one, all."""
+    return [role for role in ROLES.values() if workspace_id is None or not role.anywhere_only]
+
+
+def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
+    """In the order of the roles' numbers; of roles that there are."""
+    gathered: dict[int, list[Assignment]] = defaultdict(list)
+    for one in found:
+        if one.role_id in ROLES:
+            gathered[one.role_id].append(one)
+    return dict(sorted(gathered.items()))
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _reaches(user_id: int) -> ColumnElement[bool]:
+    return or_(RoleAssignment.user_id == user_id, RoleAssignment.group_id.in_(groups.of_user(user_id)))
+
+
+def _listed(store: Store, which: ColumnElement[bool]) -> list[Assignment]:
+    with store.autocommit() as session:
+        rows = session.scalars(select(RoleAssignment).where(which).order_by(RoleAssignment.id))
+        return [Assignment.of(row) for row in rows]
+
+
+def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
+    """Those that reach the caller, and those that the caller could give."""
+    with store.autocommit() as session:
+        mine = set(session.scalars(groups.of_user(caller.user_id)))
+    return [
+        one
+        for one in found
+        if one.user_id == caller.user_id
+        or one.group_id in mine
+        or caller.holds(Permission.ASSIGN_ROLES, one.workspace_id)
+    ]
+
+
+def _in_order(wanted: Sequence[Assignment]) -> list[Assignment]:
+    """As they are locked: two requests never wait for each other."""
+    return sorted(wanted, key=lambda one: (one.user_id or 0, one.group_id or 0))
+
+
+def _same(one: Assignment) -> list[ColumnElement[bool]]:
+    r = RoleAssignment
+    return [
+        r.role_id == one.role_id,
+        r.user_id.is_not_distinct_from(one.user_id),
+        r.group_id.is_not_distinct_from(one.group_id),
+        r.workspace_id.is_not_distinct_from(one.workspace_id),
+    ]
+
+
+def _check(session: Session, caller: Caller, one: Assignment) -> None:
+    """Under the lock of whom it is for, so that nobody gets a role twice."""
+    role = ROLES.get(one.role_id)
+    if role is None:
+        raise NotFound(f"There is no role {one.role_id}.")
+    if role.anywhere_only and one.workspace_id is not None:
+        raise Invalid(f"The role {role.name} holds everywhere and cannot be given for one workspace.")
+    caller.require(Permission.ASSIGN_ROLES, one.workspace_id)
+    if lacking := sorted(p for p in role.permissions if not caller.holds(p, one.workspace_id)):
+        raise Forbidden(f"The role {role.name} gives {lacking[0].name}, which you do not have there yourself.")
+    if one.workspace_id is not None and session.get(Workspace, one.workspace_id) is None:
+        raise NotFound(f"There is no workspace {one.workspace_id}.")
+    if one.user_id is not None and session.get(User, one.user_id, with_for_update=True) is None:
+        raise NotFound(f"There is no user {one.user_id}.")
+    if one.group_id is not None and session.get(Group, one.group_id, with_for_update=True) is None:
+        raise NotFound(f"There is no group {one.group_id}.")

@@ -1,0 +1,69 @@
+"""What admits a browser without showing its session: tickets, good once and for seconds, and passes to one task's
+services."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hmac
+import secrets
+
+from sqlalchemy import delete, func
+
+from trainmaster.master.db.tables import Ticket
+from trainmaster.master.services.access import identity
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Forbidden, Unauthenticated
+from trainmaster.master.services.store import Settings, Store
+
+LIFE = 30.0  # seconds
+STREAM = "stream"  # purposes: to follow what changes ...
+_SPENT = "The ticket is not valid: it is good once, for {:.0f} s, and for what it was made for."
+
+
+def service_of(task_id: str) -> str:
+    """... and to enter a task's services."""
+    return f"service:{task_id}"
+
+
+def issue(store: Store, caller: Caller, purpose: str) -> str:
+    """A ticket for the caller's session. Raises Forbidden for who has none, as jobs."""
+    if caller.session_id is None:
+        raise Forbidden("Tickets are for the sessions of users.")
+    ticket = secrets.token_urlsafe(32)
+    with store.transaction() as session:
+        session.execute(delete(Ticket).where(Ticket.expires_at < func.now()))
+        ends = now() + dt.timedelta(seconds=LIFE)
+        row = Ticket(
+            ticket_hash=identity.digest(ticket), session_id=caller.session_id, purpose=purpose, expires_at=ends
+        )
+        session.add(row)
+    return ticket
+
+
+def redeem(store: Store, ticket: str, purpose: str) -> int:
+    """The session that the ticket was made for; it is spent, whatever it is shown for. Raises Unauthenticated."""
+    mine = delete(Ticket).where(Ticket.ticket_hash == identity.digest(ticket))
+    with store.transaction() as session:
+        row = session.execute(mine.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
+    if row is None or row.purpose != purpose or row.expires_at < now():
+        raise Unauthenticated(_SPENT.format(LIFE))
+    return int(row.session_id)
+
+
+def pass_for(settings: Settings, session_id: int, task_id: str) -> str:
+    """Admits a session's user to the services of one task, as long as the session lasts."""
+    return f"{session_id}.{_mac(settings, session_id, task_id)}"
+
+
+def session_in(settings: Settings, shown: str, task_id: str) -> int | None:
+    """The session that a pass to the task is of; None for anything else."""
+    number, _, mac = shown.partition(".")
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        return None
+    good = hmac.compare_digest(_mac(settings, int(number), task_id).encode(), mac.encode())
+    return int(number) if good else None
+
+
+def _mac(settings: Settings, session_id: int, task_id: str) -> str:
+    return hmac.new(settings.secret, f"pass\0{session_id}\0{task_id}".encode(), "sha256").hexdigest()

@@ -1,0 +1,48 @@
+"""Where the nodes of a job wait for each other: the rendezvous, and whatever else Determined's harness gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, BarrierEntry
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.store import Store, wake
+
+Json = dict[str, Any]
+
+
+def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
+    """Contribute to a barrier of `peers`; the contributions of all once they are there, else None.
+
+    Asking again with the same `request` changes nothing and gives the same answer.
+    """
+    with store.transaction() as session:
+        if session.get(Allocation, allocation_id, with_for_update=True) is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        row = {"allocation_id": allocation_id, "kind": kind, "request_uuid": request, "data": data}
+        session.execute(insert(BarrierEntry).values(**row).on_conflict_do_nothing())
+        together = _together(session, allocation_id, kind, request, peers)
+        if len(together) < peers:
+            return None
+        wake(session, f"allocation:{allocation_id}")
+        return together
+
+
+def missing(store: Store, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
+    """Of a barrier that is not complete, the ranks that have not come; empty where its contributions name no ranks."""
+    with store.transaction() as session:
+        ranks = {data.get("rank") for data in _together(session, allocation_id, kind, request, peers)}
+    return [rank for rank in range(peers) if rank not in ranks] if all(isinstance(rank, int) for rank in ranks) else []
+
+
+def _together(session: Session, allocation_id: str, kind: str, request: str, peers: int) -> list[Json]:
+    """What those who wait in the same barrier as `request` have contributed so far."""
+    mine = select(BarrierEntry).where(BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
+    rows = list(session.scalars(mine.order_by(BarrierEntry.id)))
+    position = next(i for i, found in enumerate(rows) if found.request_uuid == request)
+    first = position - position % max(peers, 1)
+    return [found.data for found in rows[first : first + max(peers, 1)]]

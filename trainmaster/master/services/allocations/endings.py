@@ -1,0 +1,331 @@
+"""How attempts end: which may be over, what they left, how they are closed, and what must be made to end."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, or_, select, update
+
+from trainmaster.dispatchers.base import JobRef, JobState, NotStarted
+from trainmaster.master.db.tables import Allocation, ReportStream, Trial
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, verdict
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.orchestration.task_orchestrator import locked_task
+from trainmaster.master.services.store import Settings, Store
+
+OUTPUT_LINES = 50  # of a job that failed before its runtime came up
+KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be on its way out
+RESEND_KILL = 30.0  # seconds between two requests to end the same job
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An attempt of which something says that it has ended: a few among thousands that run or wait. `taken`: how much
+    of each of its streams has been taken in."""
+
+    allocation: Allocation
+    experiment_id: int | None
+    taken: Mapping[str, int] | None
+
+    @property
+    def ref(self) -> JobRef | None:
+        """None while the scheduler's number is not known."""
+        row = self.allocation
+        return JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id is not None else None
+
+
+def ending(store: Store, cluster: str) -> list[Ending]:
+    taken = select(func.jsonb_object_agg(ReportStream.stream, ReportStream.acked)).where(
+        ReportStream.allocation_id == Allocation.id
+    )
+    query = (
+        select(Allocation, Trial.experiment_id, taken.scalar_subquery())
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .where(Allocation.dispatcher == cluster, Allocation.ended_at.is_(None), possibly_over())
+        .order_by(Allocation.created_at)
+    )
+    with store.autocommit() as session:
+        return [Ending(*row) for row in session.execute(query)]
+
+
+def possibly_over() -> ColumnElement[bool]:
+    """Of a live attempt: whether something says that it has ended."""
+    return (Allocation.submission != SubmissionState.NEW.value) & or_(
+        Allocation.exits != {},
+        Allocation.absent_since.is_not(None),
+        Allocation.observed_state.in_([state.value for state in ENDS]),
+        Allocation.observed["never_since"].is_not(None),
+    )
+
+
+def silent(endings: Sequence[Ending]) -> list[tuple[str, JobRef, OutcomeKind | None]]:
+    """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
+    (allocation, job, how the scheduler says that it ended). What they left in their folders comes first."""
+    found = []
+    for one in endings:
+        attempt = attempt_of(one.allocation)
+        over = attempt.said is not None or attempt.absent_since is not None
+        if over and len(attempt.exits) < attempt.num_nodes and one.ref is not None:
+            found.append((one.allocation.id, one.ref, attempt.said))
+    return found
+
+
+def note_explanation(store: Store, allocation_id: str, state: JobState, text: str, exit_code: int | None) -> None:
+    """What accounting says of a job that left the queue."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.ended_at is None and state.terminal:
+            allocation.observed_state = state.value
+            allocation.observed = {**(allocation.observed or {}), "text": text, "ended_seen_at": epoch(now())}
+            allocation.exit_code = exit_code
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
+    runtime came up; when it did not, what the scheduler captured of the job is all there is to read. `taken`: records
+    of each stream that have been taken in; `written`: those that the exit records of its nodes count."""
+
+    allocation_id: str
+    experiment_id: int | None
+    token: str
+    run_as: str | None
+    outcome: Outcome
+    complete: bool
+    leased: bool
+    num_nodes: int
+    taken: Mapping[str, int]
+    written: Mapping[str, int]
+
+
+def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
+    """Attempts whose end is certain by now, one after the other."""
+    time = epoch(now())
+    for one in endings:
+        row = one.allocation
+        outcome = verdict(attempt_of(row), time, settings.lost_after)
+        if outcome is not None:
+            leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
+            complete = _complete(row, taken, written)
+            yield Verdict(
+                *(row.id, one.experiment_id, row.token, row.run_as, outcome),
+                *(complete, leased, row.num_nodes, taken, written),
+            )
+
+
+def _written(row: Allocation) -> dict[str, int]:
+    written: dict[str, int] = {}
+    for record in row.exits.values():
+        written.update(record.get("spool") or {})
+    return written
+
+
+def _complete(row: Allocation, taken: Mapping[str, int], written: Mapping[str, int]) -> bool:
+    if len(row.exits) < row.num_nodes:
+        return row.lease_job is None  # a job that never leased has reported nothing
+    return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
+
+
+def note_flood(store: Store, allocation_id: str, sentence: str) -> None:
+    """In the log of its task."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id)
+        log_store.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
+
+
+def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
+    """Close an attempt and let its trial and experiment, or its task, go on from there, in one transaction."""
+    with store.autocommit() as session:
+        query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
+        row = session.execute(query.where(Allocation.id == allocation_id)).first()
+    if row is None:
+        return
+    if row.experiment_id is not None:
+        end_together(store, settings, row.experiment_id, {allocation_id: outcome})
+        return
+    with store.transaction() as session, locked_task(session, settings, row.task_id) as orchestrator:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+        if allocation.ended_at is None:
+            orchestrator.attempt_ended(allocation, outcome)
+
+
+def end_together(store: Store, settings: Settings, experiment_id: int, outcomes: Mapping[str, Outcome]) -> None:
+    """The same for several attempts (by id) of one experiment: all or none of them."""
+    mine = Allocation.id.in_(outcomes)
+    of_trials = select(Trial).where(Trial.id.in_(select(Allocation.trial_id).where(mine))).order_by(Trial.id)
+    of_attempts = select(Allocation).where(mine).order_by(Allocation.id)
+    fresh = {"populate_existing": True}
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        found = orchestrator.session.scalars(of_trials.with_for_update(key_share=True), execution_options=fresh)
+        by_id = {trial.id: trial for trial in found}
+        for allocation in orchestrator.session.scalars(of_attempts.with_for_update(), execution_options=fresh).all():
+            if allocation.ended_at is None and allocation.trial_id is not None:
+                _end(orchestrator, allocation, by_id[allocation.trial_id], outcomes[allocation.id])
+
+
+def _end(orchestrator: ExperimentOrchestrator, allocation: Allocation, trial: Trial, outcome: Outcome) -> None:
+    if outcome.exit_code is not None:
+        allocation.exit_code = outcome.exit_code
+    saved = trial.checkpoint_count > allocation.checkpoints_before
+    orchestrator.allocation_ended(allocation, trials.AllocationEnded(outcome.kind, outcome.text, saved))
+
+
+def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> None:
+    end(
+        store,
+        settings,
+        allocation_id,
+        Outcome(OutcomeKind.REJECTED, f"The scheduler refuses the job: {why.rstrip('.')}"),
+    )
+
+
+def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
+    """A job that failed before its runtime came up ended by what its output says, where that is known."""
+    if why is None or found.outcome.kind is not OutcomeKind.FAILED:
+        return found
+    kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
+    return replace(found, outcome=replace(found.outcome, kind=kind, text=why.text))
+
+
+def quote_output(store: Store, allocation_id: str, output: str) -> None:
+    """What the scheduler captured of a job whose runtime never came up, into the trial's log."""
+    lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id)
+        log_store.append(
+            session,
+            allocation.task_id,
+            allocation_id,
+            [log_store.NewLogLine(line, "ERROR", source="scheduler") for line in lines],
+        )
+
+
+def withdraw(store: Store, settings: Settings, cluster: str) -> None:
+    """End what must end and certainly never reached a scheduler."""
+    query = select(Allocation.id).where(
+        Allocation.dispatcher.in_((cluster, "")),
+        Allocation.ended_at.is_(None),
+        Allocation.kill_at.is_not(None),
+        Allocation.submission == SubmissionState.NEW.value,
+    )
+    with store.transaction() as session:
+        ids = list(session.scalars(query))
+    for allocation_id in ids:
+        end(store, settings, allocation_id, Outcome(OutcomeKind.STOPPED, "It was withdrawn before it was submitted"))
+
+
+def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
+    """Attempts that must end and have not: (allocation, its job if the scheduler's id is known)."""
+    horizon = now() - dt.timedelta(seconds=RESEND_KILL)
+    query = select(Allocation).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.kill_at.is_not(None),
+        Allocation.submission == SubmissionState.SUBMITTED.value,
+        Allocation.kill_sent_at.is_(None) | (Allocation.kill_sent_at < horizon),
+    )
+    with store.transaction() as session:
+        rows = list(session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)))
+        for row in rows:
+            row.kill_sent_at = now()
+            row.state = later(AllocationState(row.state), AllocationState.TERMINATING).value
+    return [
+        (row.id, JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id else None) for row in rows
+    ]
+
+
+def enforce_deadlines(store: Store) -> None:
+    """An attempt that was asked to leave and is still there after its time is ended."""
+    with store.transaction() as session:
+        query = select(Allocation).where(
+            Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
+        )
+        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update(skip_locked=True)):
+            allocation.kill_at = now()
+            text = f"It did not leave in time ({allocation.preempt_reason}) and is ended now."
+            log_store.say(session, allocation.task_id, text, "WARNING", allocation.id)
+
+
+def uncollected(
+    store: Store, cluster: str, limit: int, besides: Collection[str] = ()
+) -> list[tuple[str, str, str | None]]:
+    """Ended attempts whose job folder still has to be read and removed: (allocation, token, account). None of those in
+    `besides`."""
+    query = select(Allocation.id, Allocation.token, Allocation.run_as).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at < now() - dt.timedelta(seconds=KEEP_FOLDER),
+        ~Allocation.collected,
+        Allocation.id.not_in(besides),
+    )
+    with store.autocommit() as session:
+        return [
+            (row.id, row.token, row.run_as) for row in session.execute(query.order_by(Allocation.ended_at).limit(limit))
+        ]
+
+
+def collected(store: Store, allocation_id: str) -> None:
+    with store.transaction() as session:
+        session.execute(update(Allocation).where(Allocation.id == allocation_id).values(collected=True))
+
+
+def attempt_of(allocation: Allocation) -> Attempt:
+    """The facts of a row as the pure verdict wants them."""
+    seen = allocation.observed or {}
+    state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
+    received = [record["received_at"] for record in allocation.exits.values()]
+    return Attempt(
+        num_nodes=allocation.num_nodes,
+        leased=allocation.lease_job is not None,
+        held=state is JobState.HELD and allocation.lease_job is not None,
+        heartbeat_at=epoch(allocation.heartbeat_at) if allocation.heartbeat_at else None,
+        # Determined's harness acknowledges to the master alone: the runtime, which writes the record, does not hear it.
+        exits={
+            int(rank): _exit_record(int(rank), record, acked=allocation.preempt_acked)
+            for rank, record in allocation.exits.items()
+        },
+        first_exit_at=min(received) if received else None,
+        said=ENDS.get(state),
+        said_text=str(seen.get("text") or ""),
+        ended_seen_at=seen.get("ended_seen_at"),
+        never_since=seen.get("never_since"),
+        absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
+        preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
+        kill_asked=allocation.kill_at is not None,
+        runs="training" if allocation.trial_id is not None else "program",
+    )
+
+
+ENDS = {
+    JobState.COMPLETED: OutcomeKind.COMPLETED,
+    JobState.FAILED: OutcomeKind.FAILED,
+    JobState.CANCELLED: OutcomeKind.CANCELLED,
+    JobState.WALLTIME: OutcomeKind.WALLTIME,
+    JobState.OUT_OF_MEMORY: OutcomeKind.OUT_OF_MEMORY,
+    JobState.PREEMPTED: OutcomeKind.PREEMPTED,
+    JobState.INFRASTRUCTURE: OutcomeKind.INFRASTRUCTURE,
+}
+
+
+def _exit_record(rank: int, record: Mapping[str, Any], *, acked: bool) -> ExitRecord:
+    preempted = record.get("preempted")
+    return ExitRecord(
+        node_rank=rank,
+        exit_code=int(record.get("exit_code") or 0),
+        signal=record.get("signal"),
+        oom=bool(record.get("oom")),
+        preempted=str(preempted.get("reason")) if isinstance(preempted, Mapping) else None,
+        acked=acked or bool(record.get("preempt_acked")),
+        began=bool(record.get("began", True)),
+        message=str(record.get("message") or ""),
+        node_name=str(record.get("node_name") or ""),
+        evidence=str(record.get("evidence") or ""),
+        failed_rank=record.get("failed_rank"),
+        failed_at=record.get("failed_at"),
+    )

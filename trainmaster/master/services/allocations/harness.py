@@ -1,0 +1,66 @@
+"""What Determined's harness in a container tells of itself and asks for, beside what our own runtime does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+
+from trainmaster.master.db.tables import Allocation, AllocationNode, Task
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.store import Store
+
+Json = dict[str, Any]
+MOST = 10_000  # containers of one attempt
+
+
+@dataclass(frozen=True)
+class RendezvousInfo:
+    addresses: list[str]
+    rank: int
+    slots: list[int]
+
+
+def note_accelerators(store: Store, allocation_id: str, data: Mapping[str, Any]) -> None:
+    """Which devices a container of an attempt has; said again it replaces what the container said before."""
+    with store.transaction() as session:
+        row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
+        others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
+        row.accelerators = [*others[: MOST - 1], {**data, "allocationId": allocation_id, "taskId": row.task_id}]
+
+
+def accelerators(store: Store, task_id: str) -> list[Json]:
+    """Of all attempts of a task. Raises NotFound."""
+    with store.transaction() as session:
+        if session.get(Task, task_id) is None:
+            raise NotFound(f"There is no task {task_id}.")
+        query = select(Allocation.accelerators, Allocation.pool).where(Allocation.task_id == task_id)
+        found = session.execute(query.order_by(Allocation.attempt)).all()
+    return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
+
+
+def rendezvous(store: Store, allocation_id: str, resources_id: str) -> RendezvousInfo | None:
+    """Where all nodes of an attempt are, once they have all come; None before. `resources_id` is a node's name, its
+    rank or its number among the containers."""
+    with store.transaction() as session:
+        row = _locked(session.get(Allocation, allocation_id), allocation_id)
+        query = (
+            select(AllocationNode)
+            .where(AllocationNode.allocation_id == allocation_id)
+            .order_by(AllocationNode.node_rank)
+        )
+        nodes = list(session.scalars(query))
+    if row.leased_at is None or len(nodes) < row.num_nodes:
+        return None
+    mine = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
+    return RendezvousInfo(
+        [next(iter(node.addresses), node.name) for node in nodes], mine.node_rank, list(mine.slot_ids)
+    )
+
+
+def _locked(row: Allocation | None, allocation_id: str) -> Allocation:
+    if row is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    return row

@@ -1,0 +1,373 @@
+"""What jobs say to the master while they run: preemption, reports."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.exc import DataError
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.services import bounds
+from trainmaster.master.services.allocations import job_log
+from trainmaster.master.services.allocations.job_log import Json, StreamBatch
+from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
+from trainmaster.master.services.files.user_files import check_id
+from trainmaster.master.services.metrics import metric_reports
+from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentOrchestrator,
+    locked_experiment_in,
+)
+from trainmaster.master.services.store import Settings, Store
+
+HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
+
+
+@dataclass(frozen=True)
+class ReportAnswer:
+    acked: int
+    preempt: str | None
+    gone: bool  # the attempt has ended for us: leave
+
+
+def preemption(store: Store, allocation_id: str) -> str | None:
+    """Why the attempt should leave; None while it should not."""
+    with store.autocommit() as session:
+        row = session.execute(
+            select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(
+                Allocation.id == allocation_id
+            )
+        ).first()
+    if row is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    if row.ended_at is not None:
+        return row.preempt_reason or "the attempt is over"
+    return row.preempt_reason or "asked to" if row.preempt_at is not None else None
+
+
+def acknowledge_preemption(store: Store, allocation_id: str) -> None:
+    with store.transaction() as session:
+        _locked(session, allocation_id).preempt_acked = True
+
+
+def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
+    """The job itself says that it must leave (the scheduler warned it): all its ranks shall hear of it."""
+    with store.transaction() as session:
+        allocation = _locked(session, allocation_id)
+        job_log.note_pending_preemption(session, allocation, reason)
+
+
+def take_reports(
+    store: Store,
+    settings: Settings,
+    allocation_id: str,
+    stream: str,
+    first: int,
+    records: Sequence[Json],
+    *,
+    replayed: bool = False,
+) -> ReportAnswer:
+    """Take in records number `first`.. of a stream, each exactly once, in order, in one transaction with every
+    decision that they lead to. `replayed`: read from the job folder after the job has gone.
+
+    Raises Invalid for records that cannot be stored, NotFound."""
+    piece = StreamBatch(stream, first, records)
+
+    def take(listen: bool) -> ReportAnswer:
+        return _take_reports(store, settings, allocation_id, piece, replayed=replayed, listen=listen)
+
+    try:
+        return job_log.heeding(store, take)
+    except (DataError, TypeError, ValueError, OverflowError) as error:
+        # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
+        raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
+
+
+def _take_reports(
+    store: Store, settings: Settings, allocation_id: str, piece: StreamBatch, *, replayed: bool, listen: bool
+) -> ReportAnswer:
+    of_lines = piece.stream != "core"
+    with store.transaction() as session:
+        facts = {"ids": [allocation_id], "ranks": [piece.rank]}
+        head = session.execute(job_log.HEAD, facts).first()
+        if head is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        allocation, experiment_id = head.Allocation, head.experiment_id
+        if listen and of_lines:
+            job_log.listen(head, [piece])
+        if not of_lines and piece.records and experiment_id is not None and allocation.trial_id is not None:
+            with locked_experiment_in(session, settings, experiment_id) as orchestrator:
+                acked = _take_core(session, orchestrator, allocation_id, allocation.trial_id, piece)
+            session.flush()
+            session.refresh(allocation)
+            if not replayed:
+                _sign_of_life(allocation)
+        else:
+            if not replayed:
+                _sign_of_life(allocation)
+            session.flush()  # as at the exit, its lock comes before the stream's; the log's must be the last one
+            acked = job_log.take_lines(session, allocation, piece, head.names or {})
+        gone = allocation.ended_at is not None or allocation.kill_at is not None
+        preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
+    return ReportAnswer(acked, preempt, gone)
+
+
+def set_trial_status(store: Store, trial_id: int, status: str) -> None:
+    with store.transaction() as session:
+        session.execute(update(Trial).where(Trial.id == trial_id).values(runner_state=status[:200]))
+
+
+@dataclass(frozen=True)
+class RecordContext:
+    """Where the records of one report go."""
+
+    session: Session
+    orchestrator: ExperimentOrchestrator
+    trial: Trial
+    allocation: Allocation
+
+
+# -- records of a stream ----------------------------------------------------------------------------------------
+
+
+def _take_core(
+    session: Session, orchestrator: ExperimentOrchestrator, allocation_id: str, trial_id: int, piece: StreamBatch
+) -> int:
+    fresh, acked = job_log.unseen(session, allocation_id, piece)
+    if not fresh:
+        return acked
+    trial = session.get_one(Trial, trial_id, with_for_update=True, populate_existing=True)
+    allocation = session.get_one(Allocation, allocation_id, with_for_update=True, populate_existing=True)
+    intake = RecordContext(session, orchestrator, trial, allocation)
+    reports: list[metric_reports.MetricReport] = []
+    for record in fresh:
+        bounds.check_tree(record, "A record")
+        kind = record.get("kind")
+        if kind == "metrics":
+            reports.append(_report(record))
+        if kind == "metrics" or not record:
+            continue  # an empty record stands for a line that arrived under its number before
+        store_reports(orchestrator, trial, allocation.attempt, reports)
+        reports = []
+        try:
+            _TAKE.get(str(kind), _take_unknown)(intake, record)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Invalid(f"A record of kind {kind!r} does not fit: {error!r}.") from None
+    store_reports(orchestrator, trial, allocation.attempt, reports)
+    return acked
+
+
+def _report(record: Json) -> metric_reports.MetricReport:
+    measured = record.get("metrics")
+    if not isinstance(measured, dict):
+        raise Invalid("A metrics record must have an object `metric_reports`.")
+    try:
+        steps = int(record.get("steps_completed") or 0)
+        at = from_epoch(float(record["t"])) if "t" in record else now()
+    except (TypeError, ValueError, OverflowError, OSError) as error:
+        raise Invalid(f"A metrics record does not fit: {error}.") from None
+    return metric_reports.MetricReport(
+        group=str(record.get("group", "")),
+        steps=steps,
+        metrics=finite(measured),
+        batch_metrics=finite(record.get("batch_metrics")),
+        at=at,
+    )
+
+
+def store_reports(
+    orchestrator: ExperimentOrchestrator, trial: Trial, run_id: int, reports: Sequence[metric_reports.MetricReport]
+) -> None:
+    """Reports of one run, in order: stored, and the validations among them given to the searcher."""
+    if not reports:
+        return
+    experiment = orchestrator.row
+    name, smaller = experiment.searcher_metric, experiment.smaller_is_better
+    spoiled = _no_number(trial.latest_validation, name)
+    fresh = metric_reports.take(orchestrator.session, trial, run_id, reports, name, smaller)
+    value = trial.searcher_metric
+    if value is not None and metric_reports.better(value, experiment.best_metric, smaller):
+        experiment.best_metric, experiment.best_trial_id = value, trial.id
+    for report in fresh:
+        if report.group == "validation":
+            orchestrator.validated(trial, dict(report.metrics), report.steps)
+    shown = _no_number(trial.latest_validation, name)
+    if shown and not spoiled:
+        text = f"The searcher's metric {name!r} is {shown}: it counts as the worst value, and never as the best."
+        orchestrator.say(trial.task_id, text, "WARNING")
+
+
+def _no_number(validation: Json | None, name: str) -> str | None:
+    """The searcher's metric of a validation, as trials keep it, where that is NaN or infinite."""
+    shown = validation["metrics"]["avgMetrics"].get(name) if validation else None
+    return shown if isinstance(shown, str) and shown in metric_reports.SPECIAL else None
+
+
+def _take_progress(intake: RecordContext, record: Json) -> None:
+    fraction = float(record.get("progress") or 0.0)
+    if math.isfinite(fraction):
+        intake.orchestrator.progressed(intake.trial, min(max(fraction, 0.0), 1.0))
+
+
+def _take_status(intake: RecordContext, record: Json) -> None:
+    intake.trial.runner_state = str(record.get("state", ""))[:200]
+
+
+def _take_metadata(intake: RecordContext, record: Json) -> None:
+    kept = {**(intake.trial.run_metadata or {}), **dict(record.get("metadata") or {})}
+    bounds.check_metadata(kept)
+    intake.trial.run_metadata = kept
+
+
+def _take_early_exit(intake: RecordContext, record: Json) -> None:
+    early_exit(intake.orchestrator, intake.trial, str(record.get("reason", "")))
+
+
+def early_exit(orchestrator: ExperimentOrchestrator, trial: Trial, reason: str) -> None:
+    """The training code ends its own trial. Raises Invalid for a reason that does not exist."""
+    if reason in ("EXITED_REASON_INVALID_HP", "EXITED_REASON_INIT_INVALID_HP"):
+        why = "the training code says that these hyperparameters are invalid"
+        orchestrator.trial_event(trial, trials.Stop(trials.StopCause.INVALID_HP, why))
+    elif reason == "EXITED_REASON_USER_REQUESTED_STOP":
+        orchestrator.trial_event(trial, trials.Stop(trials.StopCause.USER_STOP, "the training code asked to stop"))
+    else:
+        raise Invalid(f"There is no exit reason {reason!r}.")
+
+
+def _take_ack(intake: RecordContext, record: Json) -> None:  # noqa: ARG001
+    intake.allocation.preempt_acked = True
+
+
+def _take_checkpoint(intake: RecordContext, record: Json) -> None:
+    resources = {str(path): int(size) for path, size in dict(record.get("resources") or {}).items()}
+    steps = int(record.get("steps_completed") or 0)
+    row = Checkpoint(
+        uuid=check_id(intake.orchestrator.settings, str(record["uuid"])),
+        allocation_id=intake.allocation.id,
+        report_time=from_epoch(float(record["t"])) if "t" in record else now(),
+        steps_completed=steps,
+        resources=resources,
+        ckpt_metadata={"steps_completed": steps, **dict(record.get("metadata") or {})},
+        storage=_storage(intake, record),
+    )
+    add_checkpoint(intake.orchestrator, intake.trial, row)
+
+
+def _storage(intake: RecordContext, record: Json) -> Json:
+    """That of the experiment; for files that a job says it keeps anywhere else one that nobody looks into."""
+    said = record.get("storage")
+    config = intake.orchestrator.row.config
+    found = believed(config, said) if isinstance(said, dict) or said is None else None
+    if found is not None:
+        return found
+    if isinstance(said, dict) and is_bucket(said):
+        return dict(said)
+    intake.orchestrator.say(
+        intake.trial.task_id,
+        f"Checkpoint {record['uuid']} is kept in a storage that the experiment's configuration does not name: this "
+        "master neither reads nor removes its files.",
+        "WARNING",
+    )
+    return dict(ELSEWHERE)
+
+
+def add_checkpoint(orchestrator: ExperimentOrchestrator, trial: Trial, checkpoint: Checkpoint) -> None:
+    """A finished checkpoint of a trial; reporting it again changes nothing."""
+    session = orchestrator.session
+    known = session.get(Checkpoint, checkpoint.uuid)
+    if known is not None:
+        if known.trial_id != trial.id:
+            text = f"Checkpoint {checkpoint.uuid} is another trial's, and is left out: each needs an id of its own."
+            orchestrator.say(trial.task_id, text, "WARNING")
+        return
+    checkpoint.trial_id, checkpoint.experiment_id, checkpoint.task_id = trial.id, trial.experiment_id, trial.task_id
+    checkpoint.state, checkpoint.storage_id = "COMPLETED", number_of(session, checkpoint.storage)
+    checkpoint.size = sum(checkpoint.resources.values())
+    shown = trial.latest_validation
+    if shown and shown["totalBatches"] == checkpoint.steps_completed:
+        checkpoint.validation = shown["metrics"]["avgMetrics"]
+        value = metric_reports.number((checkpoint.validation or {}).get(orchestrator.row.searcher_metric))
+        checkpoint.metric = value if value is not None and math.isfinite(value) else None
+    session.add(checkpoint)
+    trial.latest_checkpoint = checkpoint.uuid
+    trial.checkpoint_count += 1
+    trial.checkpoint_size += checkpoint.size
+    orchestrator.row.checkpoint_count += 1
+    orchestrator.row.checkpoint_size += checkpoint.size
+    session.flush()
+
+
+def _take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
+    checkpoint = intake.orchestrator.session.get(Checkpoint, uuid.UUID(str(record["uuid"])))
+    if checkpoint is None or checkpoint.trial_id != intake.trial.id or checkpoint.state == "DELETED":
+        return
+    for row in (intake.trial, intake.orchestrator.row):
+        row.checkpoint_count -= 1
+        row.checkpoint_size -= checkpoint.size
+    checkpoint.state, checkpoint.resources, checkpoint.size = "DELETED", {}, 0
+    if intake.trial.latest_checkpoint == checkpoint.uuid:
+        intake.trial.latest_checkpoint = latest_checkpoint(intake.orchestrator.session, intake.trial.id)
+
+
+def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
+    """That a trial would go on from."""
+    query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
+    return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
+
+
+def _take_unreadable(intake: RecordContext, record: Json) -> None:
+    why = str(record.get("why") or "it is no report")[:200]
+    intake.orchestrator.say(intake.trial.task_id, f"A report could not be taken in and is left out: {why}", "WARNING")
+
+
+def _take_unknown(intake: RecordContext, record: Json) -> None:
+    """A newer runtime's word: said in the log, never fatal for the records around it."""
+    kind = str(record.get("kind"))[:60]
+    intake.orchestrator.say(intake.trial.task_id, f"A report of an unknown kind was left out: {kind!r}", "WARNING")
+
+
+_TAKE = {
+    "progress": _take_progress,
+    "status": _take_status,
+    "metadata": _take_metadata,
+    "early_exit": _take_early_exit,
+    "ack_preempt": _take_ack,
+    "checkpoint": _take_checkpoint,
+    "checkpoint_deleted": _take_checkpoint_deleted,
+    "unreadable": _take_unreadable,
+}
+
+
+# -- inside -----------------------------------------------------------------------------------------------------
+
+
+def _locked(session: Session, allocation_id: str) -> Allocation:
+    found = session.get(Allocation, allocation_id, with_for_update=True)
+    if found is None:
+        raise NotFound(f"There is no allocation {allocation_id}.")
+    return found
+
+
+def _sign_of_life(allocation: Allocation) -> None:
+    seen = allocation.heartbeat_at
+    if seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN:
+        allocation.heartbeat_at = now()
+
+
+def finite(value: Any) -> Any:
+    """The same JSON with NaN and infinities as the strings that stand for them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value

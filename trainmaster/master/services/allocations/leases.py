@@ -1,0 +1,244 @@
+"""The lease: which job, and which run of it, may do an attempt's work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, Row, Text, any_, bindparam, case, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobState
+from trainmaster.master.db.tables import (
+    Allocation,
+    AllocationNode,
+    Checkpoint,
+    Experiment,
+    ModelDefinition,
+    Trial,
+    User,
+)
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
+from trainmaster.master.services.access.identity import owner_token
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import Conflict, Invalid, NotFound
+from trainmaster.master.services.files import archives
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration.task_orchestrator import TENSORBOARD
+from trainmaster.master.services.scheduling import job_spec, task_spec
+from trainmaster.master.services.scheduling.observations import DOUBLES
+from trainmaster.master.services.store import Settings, Store, wake
+
+Json = dict[str, Any]
+STARTED_AGAIN = "The scheduler lost the job's first run and started the job again."
+
+
+@dataclass(frozen=True)
+class LeaseRequest:
+    """What the runtime of one node says of itself. `run_id`: this process and no other, whatever its job's number."""
+
+    job_id: str
+    run_id: str
+    node_rank: int
+    num_nodes: int
+    node_name: str
+    slot_ids: Sequence[int]
+    addresses: Sequence[str]  # as the job says
+    peer: str = ""  # where it speaks from, as seen here
+
+
+def lease(
+    store: Store, settings: Settings, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]
+) -> Json:
+    """Bind the allocation to the first job that asks, and each of its nodes to the first run there; returns its work.
+    Asking again with the same `run_id` changes nothing. `slot_types`: by pool.
+
+    Raises Conflict for any other job, for another run of the same job, and for an attempt that is over: that job must
+    leave.
+    """
+    with store.transaction() as session:
+        found = session.execute(_LOCKED, {"ids": [allocation_id]}).first()
+        if found is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        allocation: Allocation = found.Allocation
+        if refusal := _refusal(allocation, request):
+            raise Conflict(refusal)
+        if refusal := _miscount(allocation, request):
+            raise Invalid(refusal)
+        new = bool(_join(session, {allocation_id: request}))
+        if new or _run_of(session, allocation_id, request.node_rank) == request.run_id:
+            joined = _grant(session, allocation, request)
+            slot_type = slot_types.get(allocation.pool, "cpu")
+            if allocation.trial_id is None:
+                work = task_spec.work_for(session, allocation, slot_type)
+            else:
+                work = _work_of_trial(found, slot_type)
+            work["owner_token"] = _owner_token(settings, allocation, work)
+            if new:
+                notes = log_store.Notes()
+                _tell(notes, allocation, request, joined)
+                notes.write(session)
+            return work
+        _judge_as_lost(session, allocation, request)
+    raise Conflict(
+        f"Job {request.job_id} was started again by its scheduler; the attempt {allocation_id} ends with its first run."
+    )
+
+
+def lease_together(
+    store: Store, settings: Settings, requests: Mapping[str, LeaseRequest], slot_types: Mapping[str, str]
+) -> dict[str, Json]:
+    """The same for trials that ask at the same time, in one transaction: six statements for all of them. Left out are
+    those that have to ask by themselves: who is refused, has asked before or has several nodes, and whose attempt
+    somebody else holds at the moment.
+    """
+    works: dict[str, Json] = {}
+    notes = log_store.Notes()
+    with store.transaction() as session:
+        rows = session.execute(_FREE, {"ids": sorted(requests)}).all()
+        found = {row.Allocation.id: row for row in rows if _is_usual(row, requests[row.Allocation.id])}
+        for name in sorted(_join(session, {name: requests[name] for name in found})):
+            allocation, request = found[name].Allocation, requests[name]
+            joined = _grant(session, allocation, request)
+            work = works[name] = _work_of_trial(found[name], slot_types.get(allocation.pool, "cpu"))
+            work["owner_token"] = _owner_token(settings, allocation, work)
+            _tell(notes, allocation, request, joined)
+        notes.write(session)
+    return works
+
+
+def _is_usual(found: Row[Any], request: LeaseRequest) -> bool:
+    allocation = found.Allocation
+    if found.Trial is None or request.num_nodes != 1:
+        return False
+    return not _refusal(allocation, request) and not _miscount(allocation, request)
+
+
+def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
+    """Why the job must leave; empty when it need not."""
+    if allocation.ended_at is not None or allocation.kill_at is not None:
+        return f"The attempt {allocation.id} is over; job {request.job_id} has nothing to do."
+    if allocation.lease_job not in (None, request.job_id):
+        return f"Job {allocation.lease_job} already runs the attempt {allocation.id}; job {request.job_id} is a double."
+    if allocation.lease_job is None and request.job_id in (allocation.observed or {}).get(DOUBLES, ()):
+        return f"Job {request.job_id} is a double of job {allocation.native_id} and is being removed."
+    return ""
+
+
+def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
+    """Why this cannot be one of the job's nodes; empty when it can. How many there are its scheduler says; before that
+    has been seen there is a slot for each of them; and the first lease decides."""
+    if allocation.leased_at is not None:
+        if request.num_nodes != allocation.num_nodes:
+            return f"Job {request.job_id} has {allocation.num_nodes} nodes, not {request.num_nodes}."
+    else:
+        known = len((allocation.observed or {}).get("nodes") or ())
+        most = known or max(allocation.slots, 1)
+        if request.num_nodes > most:
+            return f"Job {request.job_id} cannot have {request.num_nodes} nodes: it was given {most}."
+    if request.node_rank >= request.num_nodes:
+        return f"A job of {request.num_nodes} nodes has none of rank {request.node_rank}."
+    return ""
+
+
+def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
+    """The attempts on whose nodes these runs are the first."""
+    rows = [
+        {
+            "allocation_id": allocation_id,
+            "node_rank": request.node_rank,
+            "run_id": request.run_id,
+            "name": request.node_name,
+            "slot_ids": list(request.slot_ids),
+            "addresses": list(request.addresses),
+            "peer": request.peer,
+        }
+        for allocation_id, request in requests.items()
+    ]
+    return set(session.connection().scalars(_NEW_NODES, rows)) if rows else set()
+
+
+def _run_of(session: Session, allocation_id: str, node_rank: int) -> str:
+    query = select(AllocationNode.run_id).where(
+        AllocationNode.allocation_id == allocation_id, AllocationNode.node_rank == node_rank
+    )
+    return session.scalars(query).one()
+
+
+def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> int:
+    """How many nodes have joined by now."""
+    if allocation.lease_job is None:
+        # Of two jobs under one token the scheduler's listing may have shown us the other one: this is the one to end.
+        allocation.lease_job = allocation.native_id = request.job_id
+        allocation.leased_at = now()
+    # Presenting the token proves that the submit happened, whatever the call that made it said.
+    allocation.submission = SubmissionState.SUBMITTED.value
+    allocation.num_nodes = request.num_nodes
+    allocation.heartbeat_at = now()
+    allocation.absent_since = None
+    joined = 1
+    if request.num_nodes > 1:
+        here = select(func.count()).select_from(AllocationNode).where(AllocationNode.allocation_id == allocation.id)
+        joined = session.scalar(here) or 0
+    state = AllocationState.RUNNING if joined >= request.num_nodes else AllocationState.STARTING
+    allocation.state = later(AllocationState(allocation.state), state).value
+    wake(session, f"allocation:{allocation.id}")
+    return joined
+
+
+def _tell(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
+    nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
+    # Scripts count how often a trial has run by the beginning of this sentence.
+    who = "New trial runner: attempt" if allocation.trial_id is not None else "Attempt"
+    text = f"{who} {allocation.attempt} runs on {request.node_name} as job {request.job_id}{nodes}."
+    notes.say(allocation.task_id, text, allocation_id=allocation.id)
+
+
+def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
+    if found.Trial is None:
+        raise NotFound(f"The trial of the attempt {found.Allocation.id} has been deleted.")
+    work: Json = job_spec.work_for(found.Experiment, found.Trial, found.Allocation, slot_type, found.username)
+    work["trial"]["steps_completed"] = found.steps or 0
+    work["files"] = archives.listed(found.archive)
+    return work
+
+
+def _owner_token(settings: Settings, allocation: Allocation, work: Json) -> str:
+    """Empty for a TensorBoard: no code of its owner runs in it."""
+    return "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
+
+
+def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseRequest) -> None:
+    """A second run of a job under its number: a requeue, or a controller that forgot the first run and killed it.
+    Either way the first run is over, and if it left no word, this is the only news of that."""
+    if str(request.node_rank) in allocation.exits or allocation.observed_state == JobState.PREEMPTED:
+        return
+    allocation.observed_state = JobState.PREEMPTED.value
+    allocation.observed = {**(allocation.observed or {}), "text": STARTED_AGAIN, "ended_seen_at": epoch(now())}
+    log_store.say(session, allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
+
+
+_NEW_NODES = insert(AllocationNode).on_conflict_do_nothing().returning(AllocationNode.allocation_id)
+# Attempts, with what their work is made of where it is a trial's.
+_LEASE = (
+    select(
+        Allocation,
+        Trial,
+        Experiment,
+        User.username,
+        Checkpoint.steps_completed.label("steps"),
+        case((Experiment.context_size <= archives.SMALL, ModelDefinition.archive)).label("archive"),
+    )
+    .join(User, User.id == Allocation.owner_id)
+    .outerjoin(Trial, Trial.id == Allocation.trial_id)
+    .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+    .outerjoin(Checkpoint, Checkpoint.uuid == Trial.latest_checkpoint)
+    .outerjoin(ModelDefinition, ModelDefinition.experiment_id == Experiment.id)
+    .where(Allocation.id == any_(bindparam("ids", type_=ARRAY(Text))))
+    .order_by(Allocation.id)
+)
+_LOCKED = _LEASE.with_for_update(of=Allocation)
+_FREE = _LEASE.with_for_update(of=Allocation, skip_locked=True)

@@ -1,0 +1,45 @@
+"""What a pass of the controller finds to do: one question for the steps that most passes need not take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select
+
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.states import SubmissionState
+from trainmaster.master.services.allocations.endings import possibly_over
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True)
+class PendingWork:
+    """Whether there are live attempts of a cluster (or of none yet) of each kind."""
+
+    unbound: bool  # no cluster has been chosen for them
+    overdue: bool  # they were asked to leave and have not left in time
+    waiting: bool  # they are not with the scheduler yet
+    condemned: bool  # they must end
+    over: bool  # something says that they have ended
+
+
+def pending_work(store: Store, cluster: str) -> PendingWork:
+    with store.autocommit() as session:
+        return PendingWork(*session.execute(_AGENDA, {"cluster": cluster, "now": now()}).one())
+
+
+def _any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return func.coalesce(func.bool_or(and_(*conditions)), False)
+
+
+# Every pass asks it: it is put together once.
+_MINE = Allocation.dispatcher == bindparam("cluster")
+_NEW = Allocation.submission == SubmissionState.NEW.value
+_AGENDA = select(
+    _any(Allocation.dispatcher == ""),
+    _any(Allocation.kill_at.is_(None), Allocation.preempt_deadline < bindparam("now")),
+    _any(_MINE, _NEW, Allocation.kill_at.is_(None)),
+    _any(Allocation.kill_at.is_not(None)),
+    _any(_MINE, possibly_over()),
+).where(Allocation.ended_at.is_(None), or_(_MINE, Allocation.dispatcher == ""))

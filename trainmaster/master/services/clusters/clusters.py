@@ -1,0 +1,340 @@
+"""The clusters this master drives, as services see them: which pools there are, and who serves which."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sqlalchemy import func, select
+
+from trainmaster.dispatchers.base import (
+    Capabilities,
+    Dispatcher,
+    DispatcherError,
+    ExternalJob,
+    Pool,
+    Snapshot,
+)
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.states import SubmissionState
+from trainmaster.master.services.errors import Invalid, Unavailable
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+POOLS_FRESH = 10.0  # seconds for which a listing of pools is good enough
+EXTERNAL_FRESH = 15.0  # the same for other people's jobs
+
+
+@dataclass(frozen=True)
+class DerivedPool:
+    """A pool of the administrator's own making on top of a partition."""
+
+    name: str
+    partition: str
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class PoolSettings:
+    """What the administrator says of the jobs of a pool, beside what every experiment's configuration holds."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
+    work_dir: str = ""  # where commands, notebooks and shells start that say nothing of it
+    network_mode: str = ""  # of Docker's containers; empty: as the cluster has it
+    shm_size: int | None = None  # bytes of /dev/shm where a configuration says nothing of it; None: the engine's own
+
+
+@dataclass
+class Announcement:
+    """Whether this master has left its address beside a cluster's job folders, and to whom that file belongs there.
+    Jobs are told of the file only then: before that, it may be anybody's."""
+
+    made: bool = False
+    owner: int | None = None  # uid
+
+    def note(self, owner: int | None) -> None:
+        self.owner = owner
+        self.made = True
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One configured resource manager."""
+
+    name: str
+    dispatcher: Dispatcher
+    job_root: Path
+    master_url: str = ""  # the master as this cluster's jobs reach it; empty: as everybody does
+    container_runtime: str = "none"
+    derived: Sequence[DerivedPool] = ()
+    default_compute: str | None = None
+    default_aux: str | None = None
+    walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
+    here: bool = True  # job folders are on file systems of this machine
+    runs_as_users: bool = False  # jobs run as the account that their owner is linked to
+    job_user: str | None = None  # account of jobs that name none, where it is not the master's own
+    account: str = "root"  # by which one logs in to jobs that name none
+    shows_external: bool = False  # its snapshots hold other people's jobs
+    project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
+    settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others
+    announcement: Announcement = field(default_factory=Announcement, compare=False)
+
+    def settings_of(self, pool: str, partition: str) -> PoolSettings:
+        """What holds for the jobs of a pool on a partition."""
+        for name in (pool.lower(), partition.lower(), ""):
+            if name in self.settings:
+                return self.settings[name]
+        return PoolSettings()
+
+    @property
+    def kind(self) -> str:
+        return self.dispatcher.kind
+
+    @property
+    def master_url_file(self) -> Path:
+        """Where jobs read the master's present address when they cannot reach it."""
+        return self.job_root / "master-url"
+
+
+@dataclass(frozen=True)
+class ServedPool:
+    """A pool and the cluster that serves it. `partition` is the cluster's own name for it."""
+
+    cluster: Cluster
+    pool: Pool
+    partition: str
+
+
+def live_jobs(store: Store) -> dict[str, int]:
+    """Per resource manager: attempts that its scheduler may know of."""
+    query = (
+        select(Allocation.dispatcher, func.count())
+        .where(Allocation.ended_at.is_(None), Allocation.submission != SubmissionState.NEW.value)
+        .group_by(Allocation.dispatcher)
+    )
+    with store.transaction() as session:
+        return {name: int(count) for name, count in session.execute(query)}
+
+
+class Clusters:
+    """Thread-safe. A cluster that cannot be asked keeps its last listing."""
+
+    def __init__(self, clusters: Sequence[Cluster]) -> None:
+        self._clusters = {cluster.name: cluster for cluster in clusters}
+        self._retired: list[Dispatcher] = []
+        self._lock = threading.Lock()
+        self._pools: dict[str, Sequence[Pool]] = {}
+        self._asked: dict[str, float] = {}
+        self._problems: dict[str, str] = {}
+        self._capabilities: dict[str, Capabilities] = {}
+        self._looking: dict[str, threading.Lock] = {}
+        self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
+        self._passes: dict[str, float] = {}
+        self._looks: dict[str, float] = {}
+        self._namesakes: set[tuple[str, str]] = set()  # pools of which the log has said that they are hidden
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(tuple(self._clusters.values()))
+
+    def replace(self, clusters: Sequence[Cluster]) -> None:
+        """From now on these. Dispatchers that are no longer used stay open until `close_retired`."""
+        kept = {id(cluster.dispatcher) for cluster in clusters}
+        with self._lock:
+            gone = [one for one in self._clusters.values() if id(one.dispatcher) not in kept]
+            self._retired += [cluster.dispatcher for cluster in gone]
+            self._clusters = {cluster.name: cluster for cluster in clusters}
+            for cluster in gone:
+                for known in (
+                    self._pools,
+                    self._asked,
+                    self._problems,
+                    self._capabilities,
+                    self._passes,
+                    self._looks,
+                    self._external,
+                ):
+                    known.pop(cluster.name, None)
+
+    def close_retired(self) -> None:
+        """Close the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
+        with self._lock:
+            retired, self._retired = self._retired, []
+        for dispatcher in retired:
+            dispatcher.close()
+
+    def close(self) -> None:
+        """Close all dispatchers; jobs go on."""
+        self.close_retired()
+        for cluster in self:
+            cluster.dispatcher.close()
+
+    def get(self, name: str) -> Cluster:
+        return self._clusters[name]
+
+    @property
+    def run_as_users(self) -> bool:
+        """Whether jobs run, on any cluster, as accounts of the people who ask for them."""
+        return any(cluster.runs_as_users for cluster in self)
+
+    @property
+    def first(self) -> Cluster:
+        return next(iter(self._clusters.values()))
+
+    def capabilities(self, cluster: Cluster) -> Capabilities:
+        """What `probe` found, asked once. Raises DispatcherError while the cluster cannot be asked."""
+        with self._lock:
+            found = self._capabilities.get(cluster.name)
+        if found is None:
+            found = cluster.dispatcher.probe()
+            with self._lock:
+                self._capabilities[cluster.name] = found
+        return found
+
+    def note_pass(self, cluster: Cluster, seconds: float) -> None:
+        """The controller's last pass over `cluster` took so long."""
+        self._passes[cluster.name] = seconds
+
+    def last_pass(self, cluster: Cluster) -> float | None:
+        """Seconds of the controller's last pass; None where another master leads."""
+        return self._passes.get(cluster.name)
+
+    def last_look(self, cluster: Cluster) -> float | None:
+        """Seconds that the last look at the cluster took; None before the first."""
+        return self._looks.get(cluster.name)
+
+    def observe(self, cluster: Cluster) -> Snapshot:
+        """What the cluster lists now; one look at a time. Raises DispatcherError."""
+        with self._look_at(cluster):
+            return self._observed(cluster)
+
+    def external_jobs(self) -> list[ExternalJob]:
+        """Other people's jobs, where a cluster shows them. A question of its own only where no look is recent: on a
+        master that does not lead, or while nothing of ours is there."""
+        found: list[ExternalJob] = []
+        for cluster in self:
+            if cluster.shows_external:
+                found += self._recent_external(cluster)
+        return found
+
+    def _recent_external(self, cluster: Cluster) -> Sequence[ExternalJob]:
+        at, jobs = self._external.get(cluster.name, (float("-inf"), ()))
+        lock = self._look_at(cluster)
+        # Nobody waits here for a cluster that is slow to answer somebody else.
+        if time.monotonic() - at < EXTERNAL_FRESH or not lock.acquire(blocking=False):
+            return jobs
+        try:
+            return self._observed(cluster).external
+        except DispatcherError:
+            self._external[cluster.name] = time.monotonic(), jobs
+            return jobs
+        finally:
+            lock.release()
+
+    def _observed(self, cluster: Cluster) -> Snapshot:
+        began = time.monotonic()
+        snapshot = cluster.dispatcher.observe()
+        ended = time.monotonic()
+        self._looks[cluster.name] = ended - began
+        self._external[cluster.name] = ended, snapshot.external
+        return snapshot
+
+    def _look_at(self, cluster: Cluster) -> threading.Lock:
+        with self._lock:
+            return self._looking.setdefault(cluster.name, threading.Lock())
+
+    def problem(self, cluster: Cluster) -> str | None:
+        """Why the last question to the cluster failed, if it did."""
+        return self._problems.get(cluster.name)
+
+    def pools(self, *, fresh: float = POOLS_FRESH) -> list[ServedPool]:
+        """All pools, derived ones included, in the order of configuration. Of two with one name the first is meant."""
+        found: dict[str, ServedPool] = {}
+        for cluster in self:
+            for served in self._of(cluster, fresh):
+                first = found.setdefault(served.pool.name, served)
+                if first.cluster is not cluster:
+                    self._warn_of_namesake(served, first)
+        return list(found.values())
+
+    def _warn_of_namesake(self, hidden: ServedPool, first: ServedPool) -> None:
+        key = (hidden.cluster.name, hidden.pool.name)
+        if key not in self._namesakes:
+            self._namesakes.add(key)
+            log.warning(
+                "the pool %r of %s has the name of one of %s and cannot be chosen: give one of them another name",
+                hidden.pool.name,
+                hidden.cluster.name,
+                first.cluster.name,
+            )
+
+    def resolve(self, name: str, slots: int) -> ServedPool:
+        """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are, Unavailable
+        while a cluster that may have it does not answer."""
+        served = self.pools()
+        if name:
+            for candidate in served:
+                if candidate.pool.name == name:
+                    return candidate
+            self._refuse_while_unknown(f"Whether there is a resource pool {name!r} cannot be told now")
+            names = [candidate.pool.name for candidate in served]
+            close = difflib.get_close_matches(name, names, 1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise Invalid(
+                f"There is no resource pool {name!r}.{hint} Pools: {', '.join(names) or 'none can be listed now'}."
+            )
+        for candidate in served:
+            wanted = candidate.cluster.default_compute if slots else candidate.cluster.default_aux
+            if wanted and candidate.pool.name == wanted:
+                return candidate
+        defaults = [candidate for candidate in served if candidate.pool.is_default] or served
+        if not defaults:
+            self._refuse_while_unknown("No resource pool can be listed now")
+            raise Invalid("There is no resource pool: the clusters of this master have none.")
+        return defaults[0]
+
+    def _refuse_while_unknown(self, what: str) -> None:
+        """A cluster whose pools were never listed may have what is not found. Raises Unavailable."""
+        unknown = [
+            f"{name} does not answer ({problem.rstrip('.')})"
+            for name, problem in self._problems.items()
+            if name not in self._pools
+        ]
+        if unknown:
+            raise Unavailable(f"{what}: {'; '.join(unknown)}. Try again later.")
+
+    def _of(self, cluster: Cluster, fresh: float) -> list[ServedPool]:
+        pools = self._listed(cluster, fresh)
+        served = [ServedPool(cluster, pool, pool.name) for pool in pools]
+        by_name = {pool.name: pool for pool in pools}
+        for derived in cluster.derived:
+            if base := by_name.get(derived.partition):
+                pool = replace(
+                    base, name=derived.name, is_default=False, description=derived.description or base.description
+                )
+                served.append(ServedPool(cluster, pool, derived.partition))
+        return served
+
+    def _listed(self, cluster: Cluster, fresh: float) -> Sequence[Pool]:
+        with self._lock:
+            known = self._pools.get(cluster.name)
+            if known is not None and time.monotonic() - self._asked.get(cluster.name, 0.0) < fresh:
+                return known
+            self._asked[cluster.name] = time.monotonic()
+        try:
+            found = cluster.dispatcher.pools()
+        except DispatcherError as error:
+            if self._problems.get(cluster.name) != str(error):
+                log.warning("pools of %s cannot be listed: %s", cluster.name, error)
+            self._problems[cluster.name] = str(error)
+            return known or ()
+        self._problems.pop(cluster.name, None)
+        with self._lock:
+            self._pools[cluster.name] = found
+        return found

@@ -1,0 +1,56 @@
+"""What `series_columns` and `log_blocks` share: counting what is new, and saying who has enough of it.
+
+Rows are counted in the order of their ids, some thousands at a time, up to an id that was the newest a while ago: rows
+that young are still merged with others, and a transaction that drew a lower id may not have ended. The count only says
+when it is worth the while; what is condensed follows from the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import TextClause, select, update
+
+from trainmaster.master.db.compacted import counted
+from trainmaster.master.services.store import Store
+
+RANGE = 32_768  # ids counted at once
+ENOUGH = 4096  # rows of a trial or task that are worth being condensed; the partial indices of `pending` say it too
+
+
+@dataclass(frozen=True)
+class CompactionSource:
+    """`newest` asks for the highest id; `count` adds to what is pending of each owner of rows after `:after`, up to
+    `:upto`."""
+
+    name: str
+    newest: TextClause
+    count: TextClause
+
+
+def newest(store: Store, source: CompactionSource) -> int:
+    with store.autocommit() as session:
+        return int(session.execute(source.newest).scalar_one() or 0)
+
+
+def count(store: Store, source: CompactionSource, settled: int) -> bool:
+    """Count the next rows up to `settled`. Returns whether that leaves some."""
+    if counted_upto(store, source) >= settled:
+        return False  # without a lock: most often there is nothing new
+    with store.transaction() as session:
+        query = select(counted.c.id).where(counted.c.source == source.name).with_for_update()
+        after: int = session.execute(query).scalar_one()
+        upto = min(settled, after + RANGE)
+        if upto <= after:
+            return False
+        span: Mapping[str, Any] = {"after": after, "upto": upto}
+        session.execute(source.count, span)
+        session.execute(update(counted).where(counted.c.source == source.name).values(id=upto))
+    return upto < settled
+
+
+def counted_upto(store: Store, source: CompactionSource) -> int:
+    with store.autocommit() as session:
+        return int(session.execute(select(counted.c.id).where(counted.c.source == source.name)).scalar_one())

@@ -1,0 +1,180 @@
+"""What lines in a task's log lead to: log policies of the experiment, and webhooks that wait for a pattern.
+
+It happens before the lines themselves are stored, in a transaction of its own, and only where something matches: the
+locks of a trial must not be taken after those of its log. So whoever stores lines asks for what is waited for along
+with what they ask anyway (`waiting`), and where `heard` finds it, starts anew after `act`. A master that ends in
+between is told the same lines again, and everything here can be done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, ScalarSelect, Text, bindparam, func, or_, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import InstrumentedAttribute
+
+from trainmaster.config.patterns import BadPattern, compiled
+from trainmaster.master.db.tables import Experiment, Project, Story, Trial
+from trainmaster.master.db.webhooks import Webhook, WebhookMatch, WebhookTrigger
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.events import webhooks
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.store import Store
+
+Json = dict[str, Any]
+SHOWN = 200  # characters of a line in sentences
+
+
+@dataclass(frozen=True)
+class WatchedLine:
+    """A line on its way into the log of a task, and the node that wrote it."""
+
+    text: str
+    node: str = ""
+
+    @property
+    def shown(self) -> str:
+        """As it may stand in a sentence, which is stored."""
+        return self.text.replace("\0", "\ufffd")
+
+
+@dataclass(frozen=True)
+class LogMatch:
+    trial_id: int
+    policies: Sequence[tuple[Mapping[str, Any], WatchedLine]]
+    triggers: Sequence[tuple[int, WatchedLine]]
+
+
+def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
+    """What is waited for in a task's log, as `heard` wants it; NULL where it is no trial's."""
+    trigger, hook = WebhookTrigger, Webhook
+    told = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
+    told = told.correlate_except(WebhookMatch)
+    triggers = (
+        select(func.jsonb_agg(func.jsonb_build_array(trigger.id, trigger.condition["regex"].astext)))
+        .join(hook, hook.id == trigger.webhook_id)
+        .where(
+            trigger.kind == webhooks.TASK_LOG,
+            or_(hook.workspace_id.is_(None), hook.workspace_id == Project.workspace_id),
+            ~told.exists(),
+        )
+        .correlate_except(trigger, hook)
+        .scalar_subquery()
+    )
+    return (
+        select(func.jsonb_build_array(Trial.id, Experiment.config["log_policies"], triggers))
+        .join(Experiment, Experiment.id == Trial.experiment_id)
+        .join(Project, Project.id == Experiment.project_id)
+        .where(Trial.task_id == task_id)
+        .scalar_subquery()
+    )
+
+
+def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine]]) -> LogMatch | None:
+    """What `lines` say that is waited for. They are asked for only where anything is."""
+    trial_id, policies, triggers = waited or (0, None, None)
+    if not (policies or triggers):
+        return None
+    found = _matches(trial_id, policies or (), triggers or (), lines())
+    return found if found.policies or found.triggers else None
+
+
+def heed(store: Store, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
+    """Do what `lines` lead to. They are asked for only where somebody waits for any."""
+    with store.autocommit() as session:
+        waited = session.scalar(_WAITING, {"task_id": task_id})
+    if (found := heard(waited, lines)) is not None:
+        act(store, task_id, found)
+
+
+_WAITING = select(waiting(bindparam("task_id", type_=Text)))
+
+
+def _matches(
+    trial_id: int,
+    policies: Sequence[Mapping[str, Any]],
+    triggers: Sequence[Sequence[Any]],
+    lines: Iterable[WatchedLine],
+) -> LogMatch:
+    """The first line for each, in no more than one look at each line."""
+    wanted = [policy for policy in policies if policy.get("pattern")]
+    waiting = [(int(number), str(pattern)) for number, pattern in triggers]
+    by_policy: list[tuple[Mapping[str, Any], WatchedLine]] = []
+    by_trigger: list[tuple[int, WatchedLine]] = []
+    for line in lines:
+        for policy in [policy for policy in wanted if _fits(str(policy["pattern"]), line.text)]:
+            # A node is excluded for each line that says so; everything else happens once.
+            if policy.get("action") != "exclude_node":
+                wanted.remove(policy)
+            if (policy, line) not in by_policy:
+                by_policy.append((policy, line))
+        for pair in [pair for pair in waiting if _fits(pair[1], line.text)]:
+            waiting.remove(pair)
+            by_trigger.append((pair[0], line))
+    return LogMatch(trial_id, by_policy, by_trigger)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    try:
+        return compiled(pattern).search(text) is not None
+    except BadPattern:  # of a configuration that an earlier version took in
+        return False
+
+
+def act(store: Store, task_id: str, found: LogMatch) -> None:
+    notes = log_store.Notes()
+    with store.transaction() as session:
+        trial = session.get(Trial, found.trial_id, with_for_update=True)
+        if trial is None:
+            return
+        for policy, line in found.policies:
+            for said in _apply(trial, policy, line):
+                why = f"the log says: {line.shown[:SHOWN]}"
+                name = _name(policy)
+                story = Story(
+                    experiment_id=trial.experiment_id, trial_id=trial.id, at=now(), subject="trial", event="LogPolicy"
+                )
+                story.why = f"{name}: {said}; {why}"
+                session.add(story)
+                notes.say(task_id, f"The log policy {name} has matched: {said}", "WARNING")
+        _tell(session, trial, task_id, found.triggers)
+        session.flush()
+        notes.write(session)
+
+
+def _apply(trial: Trial, policy: Mapping[str, Any], line: WatchedLine) -> Iterable[str]:
+    """Make a policy count for a trial; what is new, in words."""
+    name, action = _name(policy), policy.get("action")
+    if action == "cancel_retries" and trial.no_retries is None:
+        trial.no_retries = f"the log policy {name} allows no restart after such a line"
+        yield "if this attempt fails, no other follows"
+    elif action == "exclude_node" and line.node and line.node not in trial.blocked_nodes:
+        trial.blocked_nodes = [*trial.blocked_nodes, line.node]
+        yield f"therefore will not schedule on {line.node}"
+    elif action is None and trial.log_policy != name:
+        yield "it is shown with the trial"
+    trial.log_policy = name
+
+
+def _tell(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[int, WatchedLine]]) -> None:
+    if not matched:
+        return
+    config = session.get_one(Experiment, trial.experiment_id).config
+    for trigger_id, line in matched:
+        trigger = session.get(WebhookTrigger, trigger_id, with_for_update={"key_share": True})
+        if trigger is None:
+            continue
+        hook = session.get_one(Webhook, trigger.webhook_id)
+        if not webhooks.wanted_by(config, [hook]):
+            continue
+        row = {"trigger_id": trigger_id, "task_id": task_id}
+        new = session.execute(insert(WebhookMatch).values(**row).on_conflict_do_nothing()).rowcount
+        if new:
+            webhooks.log_matched(session, trigger, hook, trial, webhooks.MatchedLine(task_id, line.node, line.shown))
+
+
+def _name(policy: Mapping[str, Any]) -> str:
+    return str(policy.get("name") or policy.get("pattern") or "")

@@ -1,0 +1,121 @@
+"""What somebody who follows projects, models and model versions must be told.
+
+Nothing is kept of what happened: what a follower knows is compared with what is there for them now. So a connection
+that broke, a row that left what they may see and one that came into it need no care of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, or_, select
+
+from trainmaster.master.db import changes
+from trainmaster.master.db.model_registry import Model, ModelVersion
+from trainmaster.master.db.tables import Project
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.ranges import Ranges
+from trainmaster.master.services.store import Store
+
+SUBJECT = changes.SUBJECT
+CHUNK = 500  # rows read at once
+Thing = Project | Model | ModelVersion
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class EntityKind:
+    """A kind of thing that can be followed. `workspace`: the column that says where it stands."""
+
+    table: type[Any]
+    workspace: ColumnElement[int]
+    permission: Permission
+    joined: Callable[[Select[Any]], Select[Any]] = lambda query: query
+
+
+PROJECTS = EntityKind(Project, Project.__table__.c.workspace_id, Permission.VIEW_PROJECT)
+MODELS = EntityKind(Model, Model.__table__.c.workspace_id, Permission.VIEW_MODEL_REGISTRY)
+VERSIONS = EntityKind(
+    ModelVersion,
+    Model.__table__.c.workspace_id,
+    Permission.VIEW_MODEL_REGISTRY,
+    lambda query: query.join(Model, Model.id == ModelVersion.model_id),
+)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Which things: those of which any of `columns` has one of the ids; none without ids."""
+
+    columns: Mapping[ColumnElement[Any], Ids]
+
+    def where(self) -> ColumnElement[bool]:
+        return or_(False, *(column.in_(ids) for column, ids in self.columns.items() if ids))
+
+
+@dataclass(frozen=True)
+class Change:
+    """A thing as it is, the workspace where it stands, and the number of its last change."""
+
+    row: Thing
+    workspace_id: int
+    seq: int
+
+
+@dataclass
+class Follower:
+    """What one who follows things of a kind has been told: the things that they know, up to which change."""
+
+    kind: EntityKind
+    wanted: Subscription
+    known: Ranges
+    since: int
+    _due: Mapping[int, int] = field(default_factory=dict)
+
+    def look(self, store: Store, caller: Caller) -> Ranges:
+        """What is no longer there for the caller; `news` then gives what is new or has changed."""
+        seen = {key: seq for key, seq in self._all(store, caller, self._query(self.kind.table.id, self.kind.table.seq))}
+        gone = self.known.without(seen)
+        # One without a number is being changed at this moment: the next look finds it.
+        due = {key: seq for key, seq in seen.items() if seq is not None and (seq > self.since or key not in self.known)}
+        self.known = Ranges.of(key for key, seq in seen.items() if seq is not None or key in self.known)
+        self.since = max([self.since, *due.values()])
+        self._due = due
+        return gone
+
+    def news(self, store: Store, caller: Caller) -> Iterator[list[Change]]:
+        """In the order of their changes, some at a time. What has gone since the look is left out."""
+        due, self._due = self._due, {}
+        order = sorted(due, key=lambda key: due[key])
+        for start in range(0, len(order), CHUNK):
+            ids = order[start : start + CHUNK]
+            query = self._query(self.kind.table, self.kind.workspace).where(self.kind.table.id.in_(ids))
+            found = [Change(row, where, due[row.id]) for row, where in self._all(store, caller, query)]
+            yield sorted(found, key=lambda one: one.seq)
+
+    def _query(self, *what: Any) -> Select[Any]:
+        return self.kind.joined(select(*what).select_from(self.kind.table)).where(self.wanted.where())
+
+    def _all(self, store: Store, caller: Caller, query: Select[Any]) -> list[Any]:
+        where = caller.where(self.kind.permission)
+        if where is not None:
+            query = query.where(self.kind.workspace.in_(where))
+        with store.autocommit() as session:
+            return list(session.execute(query).all())
+
+
+def give_numbers(store: Store) -> None:
+    """To all changes that have none yet. Before each look: what has no number is not seen."""
+    with store.autocommit() as session:
+        waiting = changes.pending(session)
+    if waiting:
+        with store.transaction() as session:
+            changes.number(session)
+
+
+def last_number(store: Store) -> int:
+    with store.autocommit() as session:
+        return changes.highest(session)

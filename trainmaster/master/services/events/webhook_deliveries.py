@@ -1,0 +1,192 @@
+"""From the outbox to those who listen: each attempt is counted before it is made, so that none is made twice."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import hmac
+import http.client
+import logging
+import socket
+import ssl
+import time
+import uuid
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from sqlalchemy import delete, func, select, update
+
+from trainmaster.master.db.webhooks import Webhook, WebhookDelivery
+from trainmaster.master.services import addresses
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.events import webhooks
+from trainmaster.master.services.store import Settings, Store
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 10.0  # seconds for one attempt
+PAUSES = (5, 30, 120, 600, 3600)  # seconds before each further attempt; after the last the event is given up
+LEAST = 400  # statuses from here on are refusals
+
+
+class NotDelivered(Exception):
+    """One sentence for whoever made the webhook, whatever went wrong: it is not to tell what else answers on the
+    master's network. `detail` is for the master's log. `final`: asking again would get the same answer."""
+
+    def __init__(self, where: str, detail: str, *, final: bool = False) -> None:
+        super().__init__(
+            f"{where} did not take the message. It must answer with a status below 300, and be on the internet or in "
+            "webhooks.allow_networks of the master's configuration; the master's log says more"
+        )
+        self.detail, self.final = detail, final
+
+
+@dataclass(frozen=True)
+class DeliveryAttempt:
+    """One attempt that has been counted and is still to be made."""
+
+    id: int
+    webhook_id: int
+    name: str
+    url: str
+    body: str
+    event_id: uuid.UUID
+    attempt: int
+
+
+def claim(store: Store) -> DeliveryAttempt | None:
+    """The next attempt that is due, counted; nobody else gets it. If it is never made (the master ends), the next one
+    follows after its pause."""
+    d = WebhookDelivery
+    due = select(d.id).where(d.due_at <= func.now()).order_by(d.due_at, d.id).limit(1).with_for_update(skip_locked=True)
+    with store.transaction() as session:
+        key = session.scalar(due)
+        if key is None:
+            return None
+        row = session.get_one(d, key)
+        hook = session.get_one(Webhook, row.webhook_id)
+        pause = PAUSES[min(row.attempts, len(PAUSES) - 1)]
+        row.attempts += 1
+        row.due_at = now() + dt.timedelta(seconds=pause + TIMEOUT)
+        return DeliveryAttempt(row.id, hook.id, hook.name, hook.url, row.body, row.event_id, row.attempts)
+
+
+def next_due(store: Store) -> float | None:
+    """Seconds until the next attempt; None when nothing waits."""
+    with store.autocommit() as session:
+        first = session.scalar(select(func.min(WebhookDelivery.due_at)))
+    return None if first is None else max((first - now()).total_seconds(), 0.0)
+
+
+def deliver(store: Store, settings: Settings, letter: DeliveryAttempt) -> None:
+    """Make an attempt and write down how it went."""
+    try:
+        post(settings, letter.url, letter.body.encode())
+    except NotDelivered as error:
+        _failed(store, letter, error)
+        return
+    with store.transaction() as session:
+        session.execute(
+            update(Webhook)
+            .where(Webhook.id == letter.webhook_id, Webhook.failed_at.is_not(None))
+            .values(failed_at=None, failure="")
+        )
+        session.execute(delete(WebhookDelivery).where(WebhookDelivery.id == letter.id))
+
+
+def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> None:
+    """Send an event without meaning, now. Raises Invalid with what went wrong, NotFound, Forbidden."""
+    hook = webhooks.get(store, caller, webhook_id)
+    try:
+        post(settings, hook.url, webhooks.body_of(hook, webhooks.test_event(), uuid.uuid4()).encode())
+    except NotDelivered as error:
+        log.info("the test of webhook %r by %s failed: %s", hook.name, caller.username, error.detail)
+        raise Invalid(f"The webhook {hook.name!r} cannot be told anything: {error}.") from None
+
+
+def post(settings: Settings, url: str, body: bytes) -> None:
+    """Signed as Determined signs. Redirects are not followed. Raises NotDelivered."""
+    parts = urlsplit(url)
+    stamp = str(int(time.time()))
+    headers = {
+        "Content-Type": "application/json; charset=UTF-8",
+        "User-Agent": "trainmaster",
+        "X-Determined-AI-Signature-Timestamp": stamp,
+        "X-Determined-AI-Signature": signature(settings.webhook_key, stamp, body),
+    }
+    assert parts.hostname
+    where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        address = _allowed(settings, parts.hostname, port)
+        with contextlib.closing(_connection(parts.scheme, parts.hostname, port, address)) as connection:
+            connection.request("POST", path, body=body, headers=headers)
+            status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as error:
+        raise NotDelivered(where, f"{where} does not answer ({error or type(error).__name__})") from None
+    if status >= 300:
+        final = LEAST <= status < 500 and status not in (408, 425, 429)
+        raise NotDelivered(where, f"{where} answers with status {status}", final=final)
+
+
+def _allowed(settings: Settings, host: str, port: int) -> str:
+    """The address that is connected to: the first of the host's that webhooks may go to. Raises OSError when there is
+    none."""
+    found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    for text in found:
+        address = addresses.canonical(text)
+        if address is None:
+            continue
+        if addresses.within(address, settings.webhook_networks) or addresses.is_public(address):
+            return text
+    raise OSError(f"none of its addresses ({', '.join(found)}) is on the internet or in webhooks.allow_networks")
+
+
+def _connection(scheme: str, host: str, port: int, address: str) -> http.client.HTTPConnection:
+    """To the host at the address that was looked at: what its name means next does not matter."""
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=TIMEOUT, context=ssl.create_default_context())
+        if scheme == "https"
+        else http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+    )
+    # http.client asks this for its socket; TLS goes on to check the certificate against the host's name.
+    connection._create_connection = lambda _, *more: socket.create_connection(  # type: ignore[attr-defined]
+        (address, port), *more
+    )
+    return connection
+
+
+def signature(key: str, stamp: str, body: bytes) -> str:
+    return hmac.new(key.encode(), f"{stamp},".encode() + body, hashlib.sha256).hexdigest()
+
+
+def _failed(store: Store, letter: DeliveryAttempt, error: NotDelivered) -> None:
+    over = error.final or letter.attempt > len(PAUSES)
+    level = logging.WARNING if over else logging.INFO
+    what = "given up" if over else "tried again later"
+    log.log(
+        level,
+        "event %s for webhook %r, attempt %d: %s; %s",
+        letter.event_id,
+        letter.name,
+        letter.attempt,
+        error.detail,
+        what,
+    )
+    with store.transaction() as session:
+        session.execute(
+            update(Webhook).where(Webhook.id == letter.webhook_id).values(failed_at=now(), failure=f"{error}; {what}.")
+        )
+        if over:
+            session.execute(delete(WebhookDelivery).where(WebhookDelivery.id == letter.id))
+        else:
+            pause = PAUSES[letter.attempt - 1]
+            session.execute(
+                update(WebhookDelivery)
+                .where(WebhookDelivery.id == letter.id, WebhookDelivery.attempts == letter.attempt)
+                .values(due_at=now() + dt.timedelta(seconds=pause))
+            )

@@ -1,0 +1,339 @@
+"""Webhooks: who is told of what. An event is written into the outbox in the transaction that caused it; `webhook_deliveries`
+sends what is there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.patterns import BadPattern, compiled
+from trainmaster.master.db.tables import Experiment, Project, Trial, User, Workspace
+from trainmaster.master.db.webhooks import Webhook, WebhookDelivery, WebhookTrigger
+from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clock import epoch, now
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from trainmaster.master.services.events import slack
+from trainmaster.master.services.store import Store, wake
+
+KINDS = ("DEFAULT", "SLACK")
+MODES = ("WORKSPACE", "SPECIFIC")
+STATE_CHANGE, TASK_LOG, CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
+STATES = ("COMPLETED", "CANCELED", "ERROR")  # that can be heard of
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+OUTBOX = "webhooks"  # the subject that wakes whoever delivers
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trigger:
+    kind: str
+    condition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class WebhookRequest:
+    """A webhook as somebody wants it; without `workspace_id` it hears of all workspaces."""
+
+    name: str
+    url: str
+    kind: str
+    mode: str
+    triggers: Sequence[Trigger]
+    workspace_id: int | None = None
+
+
+@dataclass(frozen=True)
+class WebhookView:
+    """`editable`: whether the caller may change it."""
+
+    row: Webhook
+    triggers: Sequence[WebhookTrigger]
+    editable: bool
+
+
+@dataclass(frozen=True)
+class MatchedLine:
+    """A line in the log of a task, and the node that wrote it."""
+
+    task_id: str
+    node: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WebhookEvent:
+    """Something to tell; `slack` is the message for people."""
+
+    kind: str
+    condition: Json
+    data: Json
+    slack: Json
+
+
+def list_all(store: Store, caller: Caller) -> list[WebhookView]:
+    """Those for all workspaces, and those of the caller's: with roles where they allow to see webhooks, without roles
+    where the workspace is the caller's own. Administrators see all."""
+    query = select(Webhook).order_by(Webhook.id)
+    if caller.workspaces is not None:
+        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(caller.workspaces)))
+    elif caller.grants is None and not caller.admin:
+        mine = select(Workspace.id).where(Workspace.user_id == caller.user_id)
+        query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(mine)))
+    with store.transaction() as session:
+        rows = list(session.scalars(query))
+        found: dict[int, list[WebhookTrigger]] = {row.id: [] for row in rows}
+        theirs = select(WebhookTrigger).where(WebhookTrigger.webhook_id.in_(found)).order_by(WebhookTrigger.id)
+        for trigger in session.scalars(theirs):
+            found[trigger.webhook_id].append(trigger)
+        editable = _editable(session, caller, {row.workspace_id for row in rows})
+    return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
+
+
+def create(store: Store, caller: Caller, wish: WebhookRequest) -> WebhookView:
+    """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
+    the empty name is never taken."""
+    _check(wish)
+    with store.transaction() as session:
+        if wish.workspace_id is not None and session.get(Workspace, wish.workspace_id) is None:
+            raise NotFound(f"There is no workspace {wish.workspace_id}.")
+        if not _editable(session, caller, {wish.workspace_id}):
+            where = "all workspaces" if wish.workspace_id is None else f"workspace {wish.workspace_id}"
+            raise Forbidden(
+                f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, and "
+                "administrators for all."
+                if caller.grants is None
+                else f"None of your roles allows to make a webhook for {where}."
+            )
+        here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
+        same = select(Webhook.id).where(Webhook.name == wish.name, here)
+        if wish.name and wish.workspace_id is not None and session.scalar(same) is not None:
+            raise AlreadyExists(f"The webhook {wish.name!r} already exists there.")
+        bounds.check_count(session, "things", "There are {} webhooks there", here)
+        row = Webhook(
+            name=wish.name, url=wish.url, kind=wish.kind, mode=wish.mode, workspace_id=wish.workspace_id, failure=""
+        )
+        session.add(row)
+        session.flush()
+        triggers = [
+            WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
+            for trigger in wish.triggers
+        ]
+        session.add_all(triggers)
+        session.flush()
+        return WebhookView(row, triggers, editable=True)
+
+
+def set_url(store: Store, caller: Caller, webhook_id: int, url: str) -> None:
+    """What still waits for the old address goes to the new one."""
+    _check_url(url)
+    with store.transaction() as session:
+        row = find(session, caller, webhook_id)
+        row.url, row.failed_at, row.failure = url, None, ""
+
+
+def remove(store: Store, caller: Caller, webhook_id: int) -> None:
+    with store.transaction() as session:
+        session.delete(find(session, caller, webhook_id))
+
+
+def get(store: Store, caller: Caller, webhook_id: int) -> Webhook:
+    with store.transaction() as session:
+        return find(session, caller, webhook_id)
+
+
+def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
+    """Under its row lock. Raises NotFound, Forbidden."""
+    row = session.get(Webhook, webhook_id, with_for_update=True)
+    if row is None:
+        raise NotFound(f"There is no webhook {webhook_id}.")
+    if not _editable(session, caller, {row.workspace_id}):
+        raise Forbidden(f"Webhook {webhook_id} is not of a workspace in which you may change webhooks.")
+    return row
+
+
+def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | None]) -> AbstractSet[int | None]:
+    """Those of `workspaces` (None: all of them together) whose webhooks the caller may change."""
+    if caller.grants is not None or caller.admin:
+        return {each for each in workspaces if caller.holds(Permission.EDIT_WEBHOOKS, each)}
+    mine = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
+    return set(session.scalars(mine))
+
+
+# -- what happens --------------------------------------------------------------------------------------------------
+
+
+def experiment_ended(session: Session, row: Experiment) -> None:
+    """Leave word that an experiment is in its last state."""
+    heard = select(WebhookTrigger.webhook_id).where(
+        WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition["state"].astext == row.state
+    )
+    hooks = _listeners(session, heard, row.config, row.project_id)
+    if not hooks:
+        return
+    facts = _experiment(session, row)
+    tell(
+        session,
+        hooks,
+        WebhookEvent(STATE_CHANGE, {"state": row.state}, {"experiment": facts}, slack.of_experiment(facts)),
+    )
+
+
+def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
+    """What training code wants people to know. Raises NotFound, Forbidden, Invalid."""
+    level = str(data.get("level") or "INFO")
+    if level not in LEVELS:
+        raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id)
+        if row is None:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        caller.check(session.get_one(Project, row.project_id).workspace_id)
+        _own(session, caller, row)
+        if trial_id is not None:
+            trial = session.get(Trial, trial_id)
+            if trial is None or trial.experiment_id != row.id:
+                raise NotFound(f"Experiment {row.id} has no trial {trial_id}.")
+        hooks = _listeners(
+            session, select(WebhookTrigger.webhook_id).where(WebhookTrigger.kind == CUSTOM), row.config, row.project_id
+        )
+        said = slack.Alert(level, str(data.get("title") or ""), str(data.get("description") or ""))
+        facts = _experiment(session, row)
+        if trial_id is not None:
+            facts["trial_id"] = trial_id
+        custom = {"title": said.title, "description": said.description, "level": level}
+        told: Json = {"experiment": facts, "custom_data": custom}
+        message = slack.of_experiment(facts, trial_id, said)
+        tell(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, told, message))
+
+
+def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: MatchedLine) -> None:
+    """Leave word of a line in the log of a trial's task."""
+    facts = {"task_log": {"task_id": line.task_id, "node_name": line.node, "triggering_log": line.text}}
+    who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
+    pattern = str(trigger.condition.get("regex") or "")
+    message = slack.of_log(who, line.node, line.text, pattern, f"View full logs with `det trial logs {trial.id}`")
+    tell(session, [hook], WebhookEvent(TASK_LOG, dict(trigger.condition), facts, message))
+
+
+def test_event() -> WebhookEvent:
+    """An event without meaning, as Determined's."""
+    return WebhookEvent(STATE_CHANGE, {"state": "COMPLETED"}, {"data": "test"}, slack.of_test())
+
+
+def tell(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
+    """Into the outbox, for delivery after this transaction."""
+    found = [
+        WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
+        for hook in hooks
+    ]
+    if found:
+        session.add_all(found)
+        wake(session, OUTBOX)
+
+
+def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
+    """What is sent: Determined's JSON, or a message for Slack."""
+    if hook.kind == "SLACK":
+        return json.dumps(event.slack)
+    return json.dumps(
+        {
+            "event_id": str(key),
+            "event_type": event.kind,
+            "timestamp": int(epoch(now())),
+            "condition": event.condition,
+            "event_data": event.data,
+        }
+    )
+
+
+def wanted_by(config: Mapping[str, Any], hooks: Iterable[Webhook]) -> list[Webhook]:
+    """Those that hear of an experiment with this configuration: of its workspace's unless it excludes them, and those
+    it names."""
+    said = ((config.get("integrations") or {}).get("webhooks")) or {}
+    if said.get("exclude"):
+        return []
+    ids, names = set(said.get("webhook_id") or ()), set(said.get("webhook_name") or ())
+    return [hook for hook in hooks if hook.mode == "WORKSPACE" or hook.id in ids or hook.name in names]
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _listeners(session: Session, heard: Any, config: Mapping[str, Any], project_id: int) -> list[Webhook]:
+    home = select(Project.workspace_id).where(Project.id == project_id).scalar_subquery()
+    query = select(Webhook).where(
+        Webhook.id.in_(heard), or_(Webhook.workspace_id.is_(None), Webhook.workspace_id == home)
+    )
+    return wanted_by(config, session.scalars(query.order_by(Webhook.id)))
+
+
+def _experiment(session: Session, row: Experiment) -> Json:
+    project = session.get_one(Project, row.project_id)
+    workspace = session.get_one(Workspace, project.workspace_id)
+    owner = session.get_one(User, row.owner_id)
+    end = row.end_time or now()
+    return {
+        "id": row.id,
+        "state": row.state,
+        "name": row.name,
+        "username": owner.username,
+        "slots_per_trial": row.config["resources"]["slots_per_trial"],
+        "duration": int((end - row.start_time).total_seconds()),
+        "resource_pool": row.resource_pool,
+        "workspace": workspace.name,
+        "project": project.name,
+    }
+
+
+def _own(session: Session, caller: Caller, row: Experiment) -> None:
+    if caller.allocation_id is not None:
+        mine = session.scalar(select(Trial.experiment_id).where(Trial.id == (caller.trial_id or 0)))
+        if mine != row.id:
+            raise Forbidden(f"This token does not belong to experiment {row.id}.")
+    elif not caller.may_change(row.owner_id):
+        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+
+
+def _check(wish: WebhookRequest) -> None:
+    _check_url(wish.url)
+    if not wish.triggers:
+        raise Invalid("A webhook needs at least one trigger, or it would never hear of anything.")
+    for trigger in wish.triggers:
+        if trigger.kind == STATE_CHANGE and trigger.condition.get("state") not in STATES:
+            raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
+        if trigger.kind == TASK_LOG:
+            _check_pattern(trigger.condition.get("regex"))
+        if trigger.kind == CUSTOM and wish.mode != "SPECIFIC":
+            raise Invalid(
+                "A custom trigger only works on a webhook with mode 'SPECIFIC', which experiments name under "
+                f"integrations.webhooks; this one has {wish.mode!r}."
+            )
+
+
+def _check_pattern(pattern: object) -> None:
+    if not isinstance(pattern, str) or not pattern:
+        raise Invalid("A trigger on log lines needs a condition regex.")
+    try:
+        compiled(pattern)
+    except BadPattern as error:
+        raise Invalid(f"{pattern!r} is no regular expression: {error}.") from None
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fine = False
+    if not fine or any(ord(c) <= 32 or ord(c) > 126 for c in url):
+        raise Invalid(f"{url!r} is no address that can be told something; write for example https://host/path.")

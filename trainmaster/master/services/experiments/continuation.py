@@ -1,0 +1,130 @@
+"""Going on with an experiment that has ended: its one trial, or what of a random or grid search has not completed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from trainmaster.config.experiment import ExperimentConfig, incomplete
+from trainmaster.config.merge import merge
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.source import read
+from trainmaster.config.validation import check, in_order
+from trainmaster.master.db.tables import Experiment, Project, Trial
+from trainmaster.master.lifecycle import experiment as lifecycle
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.search import Create, Search, SearchError
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
+from trainmaster.master.services.experiments.creation import refusal
+from trainmaster.master.services.experiments.search_limits import refuse_excess
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.organisation import site_policies
+from trainmaster.master.services.store import Settings, Store
+
+SOURCE = "overrideConfig"
+CONTINUED = ("single", "random", "grid")
+_FIXED = ("name", "project", "workspace")  # PATCH and move change these
+
+
+def go_on(
+    store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, overrides: str
+) -> None:
+    """Its trials train again from their latest checkpoints, the one of `single` under the configuration with
+    `overrides` (YAML) in it.
+
+    Raises Invalid, Conflict, NotFound, Forbidden.
+    """
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = orchestrator.row
+        if not caller.may_change(row.owner_id):
+            raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        if overrides.strip() and not (caller.admin or caller.user_id == row.owner_id):
+            raise Forbidden(
+                f"Experiment {row.id} runs as the account of its owner, who alone can continue it under another "
+                "configuration; fork it instead."
+            )
+        workspace_id = orchestrator.session.get_one(Project, row.project_id).workspace_id
+        caller.check(workspace_id)
+        _check(orchestrator, overrides)
+        config = _overridden(row, overrides) if row.searcher_type == "single" else dict(row.config)
+        refuse_excess(settings.limits, config)
+        site_policies.refuse(orchestrator.session, workspace_id, config)
+        served = clusters.resolve(config["resources"]["resource_pool"] or "", config["resources"]["slots_per_trial"])
+        config["resources"]["resource_pool"] = row.resource_pool = served.pool.name
+        row.config = config
+        row.searcher_metric = config["searcher"]["metric"]
+        row.smaller_is_better = bool(config["searcher"].get("smaller_is_better", True))
+        _reopen(orchestrator)
+        orchestrator.story("experiment", "Continue", State.PAUSED, State.ACTIVE, f"asked by {caller.username}")
+        orchestrator.experiment_event(lifecycle.Activate())
+
+
+def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
+    """Whether it can go on. Raises Conflict, Invalid."""
+    row, name = orchestrator.row, orchestrator.row.searcher_type
+    if not State(row.state).terminal:
+        raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
+    if row.unmanaged:
+        raise Invalid(f"Experiment {row.id} runs elsewhere: whoever runs it starts it again.")
+    if name not in CONTINUED:
+        raise Invalid(
+            f"Unsupported searcher type provided: '{name}'. Only experiments with the searcher "
+            f"{', '.join(CONTINUED)} can be continued."
+        )
+    if name != "single" and overrides.strip() not in ("", "{}"):
+        raise Invalid(
+            f"override config is provided and experiment is not single searcher, got '{name}' instead: a search goes "
+            "on under its own configuration."
+        )
+    if row.archived:
+        raise Conflict(f"Experiment {row.id} is archived; unarchive it first.")
+    if name != "single" and row.state == State.COMPLETED:
+        left = select(Trial.id).where(Trial.experiment_id == row.id, Trial.state != State.COMPLETED.value)
+        if orchestrator.session.scalar(left.limit(1)) is None:
+            raise Conflict("experiment has been completed, cannot continue this experiment: all of its trials have.")
+
+
+def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
+    try:
+        document = read(overrides, SOURCE)
+        given, complaints = check(ExperimentConfig, document.data, document)
+        if given is None:
+            raise ConfigError(in_order(complaints), SOURCE)
+        changes = given.given()
+        merged = merge(changes, row.config)
+        whole, complaints = check(ExperimentConfig, merged, document)
+        complaints = complaints or incomplete(merged, document)
+        if whole is None or complaints:
+            raise ConfigError(complaints, SOURCE)
+    except ConfigError as error:
+        raise refusal(error) from None
+    for key in _FIXED:
+        if key in changes and changes[key] != row.config.get(key):
+            raise Invalid(f"{SOURCE}: {key} cannot be changed by continuing.")
+    if whole.searcher is None or whole.searcher.name != "single":
+        raise Invalid(f"{SOURCE}: the searcher must stay single.")
+    return whole.to_json()
+
+
+def _reopen(orchestrator: ExperimentOrchestrator) -> None:
+    """As if it had been paused: what follows is what follows `activate`. The one trial of `single` goes on in any case,
+    those of a search as far as they have not completed."""
+    row, session = orchestrator.row, orchestrator.session
+    row.state, row.reason, row.end_time, row.shutdown = State.PAUSED.value, "", None, None
+    row.live_trials, row.progress, row.gc_due = 0, 0.0, False
+    try:
+        if row.searcher_type != "single":
+            orchestrator.continue_search()
+            return
+        search, actions = Search.start(row.config["searcher"], row.config["hyperparameters"], row.seed)
+    except SearchError as error:
+        raise Invalid(f"{SOURCE}: searcher: {error}") from None
+    row.search = search.snapshot()
+    trial = session.scalars(select(Trial).where(Trial.experiment_id == row.id).with_for_update()).one()
+    orchestrator.reopen(trial)
+    (created,) = [action for action in actions if isinstance(action, Create)]
+    trial.request_id, trial.hparams = created.request_id, created.hparams
+    session.flush()

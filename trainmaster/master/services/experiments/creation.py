@@ -1,0 +1,246 @@
+"""Creating experiments: from a user's file to rows that the controller acts on."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.experiment import ExperimentConfig, parse_experiment, parse_unfinished, without_effect
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.master.db.tables import Experiment, Job, Project, Trial, Workspace
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.search import SearchError
+from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.experiments import warm_start
+from trainmaster.master.services.experiments.experiments import SiteDefaults
+from trainmaster.master.services.experiments.search_limits import refuse_excess
+from trainmaster.master.services.files import archives
+from trainmaster.master.services.files.context_archive import ContextFile, pack
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment_in
+from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
+from trainmaster.master.services.organisation.projects import open_for
+from trainmaster.master.services.scheduling.feasibility import refuse_impossible
+from trainmaster.master.services.store import Settings, Store
+
+UNCATEGORIZED = 1  # the project of experiments that name none
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a user asks for. `project_id` goes before the names in the file; without `files` a fork has its parent's."""
+
+    text: str
+    files: Sequence[ContextFile] = ()
+    activate: bool = True
+    parent_id: int | None = None
+    project_id: int | None = None
+    template: str = ""
+    validate_only: bool = False
+    source: str = "experiment.yaml"
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """An order with everything that others decide about it."""
+
+    config: dict[str, Any]
+    served: ServedPool
+    project_id: int
+    workspace_id: int
+
+
+def create(
+    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order
+) -> Experiment:
+    """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
+    plan = _plan(store, clusters, defaults, caller, order)
+    refuse_excess(settings.limits, plan.config)
+    refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
+    archive = pack(order.files, settings.limits.context * 2**20)
+    source = order.parent_id if not order.files else None
+    with store.transaction() as session:
+        live = (Experiment.owner_id == caller.user_id, Experiment.end_time.is_(None))
+        bounds.check_count(session, "experiments", "You have {} experiments that have not ended", *live)
+        size = len(archive) if source is None else archives.size(session, source)
+        job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=caller.user_id)
+        session.add(job)
+        session.flush()
+        row = _row(plan, order, job, caller, size)
+        row.warm_start = warm_start.source_of(session, caller, plan.config["searcher"])
+        session.add(row)
+        session.flush()
+        if source is None:
+            archives.put(session, row.id, archive)
+        else:
+            archives.inherit(session, row.id, source)
+        with locked_experiment_in(session, settings, row.id) as orchestrator:
+            try:
+                orchestrator.begin()
+            except SearchError as error:
+                raise Invalid(f"{order.source}: searcher: {error}") from None
+        _tell_in_first_log(session, row.id, without_effect(order.text, source=order.source))
+        if order.validate_only:
+            session.rollback()
+    return row
+
+
+def refusal(error: ConfigError) -> Invalid:
+    """A wrong configuration as a refused request, with every complaint for programs too."""
+    return Invalid(str(error), [_complaint(c) for c in error.complaints])
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order) -> _Plan:
+    """Parse, find project and pool, merge what the workspace and the site add. Raises Invalid with every complaint."""
+    # Project and pool decide which defaults apply, so they are read before those are merged.
+    shared = _template(store, caller, order.template)
+    first = _parsed(parse_unfinished, order, [*shared, *defaults.of_pool("")])
+    with store.transaction() as session:
+        if order.parent_id is not None:
+            parent = session.get(Experiment, order.parent_id)
+            if parent is None:
+                raise NotFound(f"There is no experiment {order.parent_id} to fork from.")
+            home = session.get_one(Project, parent.project_id).workspace_id
+            caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
+        project = project_for(session, caller, first, order.project_id)
+        workspace = session.get_one(Workspace, project.workspace_id)
+        governing = site_policies.of_workspace(session, workspace.id)
+        resources = site_policies.govern(first, governing).resources
+        usual = workspace.compute_pool if resources.slots_per_trial else workspace.aux_pool
+        served = clusters.resolve(resources.resource_pool or usual, resources.slots_per_trial)
+        pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
+    storage = {"checkpoint_storage": workspace.checkpoint_storage} if workspace.checkpoint_storage else {}
+    fragments = [*shared, *([storage] if storage else []), *defaults.of_pool(served.pool.name)]
+    parse = partial(parse_experiment, invariants=[policy.invariant for policy in governing if policy.invariant])
+    config = site_policies.govern(_parsed(parse, order, fragments), governing)
+    resolved = _with_secrets(store, caller, config.to_json(), order.parent_id)
+    if resolved["reproducibility"]["experiment_seed"] is None:
+        resolved["reproducibility"]["experiment_seed"] = random.SystemRandom().getrandbits(31)
+    defaults.check(resolved)
+    resolved["resources"]["resource_pool"] = served.pool.name
+    resolved["name"] = resolved.get("name") or pet_name("Experiment")
+    return _Plan(resolved, served, project.id, workspace.id)
+
+
+def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[str]) -> None:
+    """What the user should know of their file stands where they look first."""
+    first = select(Trial.task_id).where(Trial.experiment_id == experiment_id).order_by(Trial.id).limit(1)
+    if remarks and (task_id := session.scalar(first)) is not None:
+        for remark in remarks:
+            log_store.say(session, task_id, remark, "WARNING")
+
+
+def _template(store: Store, caller: Caller, name: str) -> list[dict[str, Any]]:
+    if not name:
+        return []
+    with store.transaction() as session:
+        row = templates.find(session, name)
+        caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
+        return [templates.for_experiments(row)]
+
+
+def _parsed(
+    parse: Callable[..., ExperimentConfig], order: Order, defaults: Sequence[Mapping[str, Any]]
+) -> ExperimentConfig:
+    try:
+        return parse(order.text, source=order.source, defaults=defaults)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
+def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
+    """A configuration that was copied from where experiments are shown holds masks; its parent's owner means what
+    they stand for."""
+    if not masks(config):
+        return config
+    with store.transaction() as session:
+        parent = session.get(Experiment, parent_id) if parent_id is not None else None
+    if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # roles give no passwords
+        config = unmasked(config, parent.config)
+    if left := masks(config):
+        raise Invalid(
+            f"{left[0]} holds {MASK}, which experiments are shown with instead of the real value: write that, or fork "
+            "an experiment of yours."
+        )
+    return config
+
+
+def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int) -> Experiment:
+    config, searcher = plan.config, plan.config["searcher"]
+    return Experiment(
+        job_id=job.job_id,
+        owner_id=caller.user_id,
+        project_id=plan.project_id,
+        parent_id=order.parent_id,
+        state=(State.ACTIVE if order.activate else State.PAUSED).value,
+        reason="",
+        name=config["name"],
+        description=config.get("description"),
+        notes="",
+        labels=list(config.get("labels") or []),
+        config=config,
+        original_config=order.text,
+        resource_pool=plan.served.pool.name,
+        searcher_type=searcher["name"],
+        searcher_metric=searcher["metric"],
+        smaller_is_better=bool(searcher.get("smaller_is_better", True)),
+        seed=config["reproducibility"]["experiment_seed"],
+        context_size=context_size,
+        start_time=now(),
+        num_trials=0,
+        live_trials=0,
+        progress=0.0,
+        archived=False,
+        checkpoint_count=0,
+        checkpoint_size=0,
+    )
+
+
+def project_for(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
+    """Where an experiment of the caller goes. Raises NotFound, Forbidden, Invalid."""
+    if project_id:
+        return open_for(session, caller, project_id)
+    names = (config.workspace or "", config.project or "")
+    if not any(names):
+        return open_for(session, caller, UNCATEGORIZED)
+    query = select(Project.id).join(Workspace, Workspace.id == Project.workspace_id)
+    found = session.scalar(query.where(Workspace.name == names[0], Project.name == names[1]))
+    if found is None:
+        raise Invalid(
+            f"There is no project {names[1]!r} in a workspace {names[0]!r}; create it, or leave both keys out."
+        )
+    return open_for(session, caller, found)
+
+
+def _complaint(complaint: Any) -> dict[str, Any]:
+    return {
+        "path": list(complaint.path),
+        "message": complaint.message,
+        "line": complaint.line,
+        "column": complaint.column,
+        "suggestion": complaint.suggestion,
+    }
+
+
+def pet_name(what: str) -> str:
+    """For what its author gave no name."""
+    adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
+    animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
+    return f"{what} ({secrets.choice(adjectives)}-{secrets.choice(animals)})"

@@ -1,0 +1,182 @@
+"""What an experiment's owner changes about it: words, numbers, where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.access import trees
+from trainmaster.dispatchers.base import DispatcherError
+from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.master.db.tables import Experiment, Project
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
+from trainmaster.master.services.files import user_files
+from trainmaster.master.services.files.user_files import NoPlace, UserFiles
+from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
+from trainmaster.master.services.organisation import site_policies
+from trainmaster.master.services.organisation.projects import open_for
+from trainmaster.master.services.removal.removal import EVERYTHING
+from trainmaster.master.services.scheduling import queue_control
+from trainmaster.master.services.scheduling.queue_control import QueueChange
+from trainmaster.master.services.store import Settings, Store, wake
+
+
+@dataclass(frozen=True)
+class ExperimentChange:
+    """What is to be set; None leaves it. `storage` and `resources` hold keys of these sections of the configuration;
+    the value None takes `max_slots` away."""
+
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: Sequence[str] | None = None
+    storage: Mapping[str, int] | None = None
+    resources: Mapping[str, float | None] | None = None
+
+
+def patch(
+    store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, change: ExperimentChange
+) -> None:
+    """Raises Invalid, NotFound, Forbidden."""
+    resources = dict(change.resources or {})
+    _check(change, resources)
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = _own(orchestrator, caller)
+        config = dict(row.config)
+        if change.name is not None:
+            row.name = config["name"] = change.name
+        if change.description is not None:
+            row.description = config["description"] = change.description
+        if change.notes is not None:
+            row.notes = change.notes
+        if change.labels is not None:
+            row.labels = config["labels"] = _distinct(change.labels)
+        if change.storage is not None:
+            config["checkpoint_storage"] = {**config["checkpoint_storage"], **change.storage}
+            row.gc_due = True
+            wake(orchestrator.session, "janitor")
+        config["resources"] = {**config["resources"], **resources}
+        if resources:
+            home = orchestrator.session.get_one(Project, row.project_id).workspace_id
+            site_policies.refuse(orchestrator.session, home, config)
+        row.config = config
+        job_id, over, pool = str(row.job_id), row.end_time is not None, row.resource_pool
+    live = {key: resources[key] for key in ("priority", "weight") if resources.get(key) is not None}
+    slots = int(config["resources"]["slots_per_trial"])
+    if live and not over and isinstance(clusters.resolve(pool, slots).cluster.dispatcher, AgentHub):
+        priority = int(live["priority"] or 0) if "priority" in live else None
+        wanted = QueueChange(job_id, priority=priority, weight=live.get("weight"))
+        queue_control.change(store, settings, clusters, caller, [wanted])
+
+
+def set_archived(store: Store, settings: Settings, caller: Caller, experiment_id: int, archived: bool) -> None:
+    """Only what has ended can be archived."""
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = _own(orchestrator, caller)
+        if archived and not State(row.state).terminal:
+            raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be archived.")
+        row.archived = archived
+
+
+def add_label(store: Store, settings: Settings, caller: Caller, experiment_id: int, label: str) -> list[str]:
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        return _relabel(_own(orchestrator, caller), [*orchestrator.row.labels, label])
+
+
+def remove_label(store: Store, settings: Settings, caller: Caller, experiment_id: int, label: str) -> list[str]:
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        return _relabel(_own(orchestrator, caller), [known for known in orchestrator.row.labels if known != label])
+
+
+def labels(store: Store, caller: Caller, project_id: int | None) -> list[str]:
+    """Labels in use, the most frequent first."""
+    used = select(func.jsonb_array_elements_text(Experiment.labels).label("label"))
+    if project_id is not None:
+        used = used.where(Experiment.project_id == project_id)
+    if caller.workspaces is not None:
+        mine = select(Project.id).where(Project.workspace_id.in_(caller.workspaces))
+        used = used.where(Experiment.project_id.in_(mine))
+    label = used.subquery().c.label
+    query = select(label).group_by(label).order_by(func.count().desc(), label)
+    with store.transaction() as session:
+        return list(session.scalars(query))
+
+
+def move(store: Store, settings: Settings, caller: Caller, experiment_id: int, project_id: int) -> None:
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = _own(orchestrator, caller)
+        project = _target(orchestrator.session, caller, project_id)
+        if row.archived:
+            raise Conflict(f"Experiment {row.id} is archived; unarchive it before moving it.")
+        row.project_id = project.id
+
+
+def remove_tensorboard_files(
+    store: Store, settings: Settings, files: UserFiles, caller: Caller, experiment_id: int
+) -> None:
+    """The event files that its trials copied to the checkpoint storage."""
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = _own(orchestrator, caller)
+        if not State(row.state).terminal:
+            raise Conflict(f"Experiment {row.id} is {row.state}: its TensorBoard files can go when it has ended.")
+        try:
+            place = user_files.events_of(orchestrator.session, settings, row)
+        except NoPlace as error:
+            raise Invalid(str(error)) from None
+    try:
+        files.remove(place, [EVERYTHING])
+    except NoPlace as error:
+        raise Conflict(str(error)) from None
+    except (trees.Unfinished, DispatcherError) as error:
+        raise Conflict(f"{place.folder} is not removed yet: {error}. Ask again.") from None
+    except OSError as error:
+        raise Conflict(f"{place.folder} could not be removed: {error.strerror}.") from None
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _own(orchestrator: ExperimentOrchestrator, caller: Caller) -> Experiment:
+    row = orchestrator.row
+    if not caller.may_change(row.owner_id):
+        raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+    return row
+
+
+def _target(session: Session, caller: Caller, project_id: int) -> Project:
+    return open_for(session, caller, project_id)
+
+
+def _relabel(row: Experiment, labels: Sequence[str]) -> list[str]:
+    found = _distinct(labels)
+    row.labels = found
+    row.config = {**row.config, "labels": found}
+    return found
+
+
+def _distinct(labels: Sequence[str]) -> list[str]:
+    found = list(dict.fromkeys(label.strip() for label in labels))
+    if "" in found:
+        raise Invalid("A label must not be empty.")
+    return found
+
+
+def _check(change: ExperimentChange, resources: Mapping[str, Any]) -> None:
+    if change.name is not None and not change.name.strip():
+        raise Invalid("An experiment's name must not be empty.")
+    for key, value in (change.storage or {}).items():
+        if value < 0:
+            raise Invalid(f"{key} is a number of checkpoints from 0 on, not {value}.")
+    if (priority := resources.get("priority")) is not None and priority not in queue_control.PRIORITIES:
+        raise Invalid(f"A priority is a number from 1 (served first) to 99, not {priority:g}.")
+    if (weight := resources.get("weight")) is not None and not 0 < weight <= queue_control.MAX_WEIGHT:
+        raise Invalid(f"A weight is a number above 0, not {weight:g}.")
+    if (slots := resources.get("max_slots")) is not None and slots < 0:
+        raise Invalid(f"max_slots is a number from 0 on, not {slots:g}.")

@@ -1,0 +1,58 @@
+"""Finds the checkpoint that the trials of a new experiment start from: `source_trial_id` or `source_checkpoint_uuid` of
+its searcher."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.errors import Invalid
+
+
+def source_of(session: Session, caller: Caller, searcher: Mapping[str, Any]) -> uuid.UUID | None:
+    """The checkpoint that new trials load before their first step; None where the searcher names none. Raises Invalid,
+    Forbidden."""
+    if (number := searcher.get("source_trial_id")) is not None:
+        return _latest_of(session, caller, int(number))
+    if (key := searcher.get("source_checkpoint_uuid")) is not None:
+        return _checked(session, caller, str(key))
+    return None
+
+
+def _latest_of(session: Session, caller: Caller, trial_id: int) -> uuid.UUID:
+    where = "searcher.source_trial_id"
+    trial = session.get(Trial, trial_id)
+    if trial is None:
+        raise Invalid(f"{where}: there is no trial {trial_id}.")
+    _check_view(session, caller, trial.experiment_id)
+    if trial.latest_checkpoint is None:
+        raise Invalid(f"{where}: trial {trial_id} has no checkpoint.")
+    return trial.latest_checkpoint
+
+
+def _checked(session: Session, caller: Caller, key: str) -> uuid.UUID:
+    where = "searcher.source_checkpoint_uuid"
+    try:
+        found = session.get(Checkpoint, uuid.UUID(key))
+    except ValueError:
+        raise Invalid(f"{where}: {key!r} is not the UUID of a checkpoint.") from None
+    if found is None:
+        raise Invalid(f"{where}: there is no checkpoint {key}.")
+    if found.experiment_id is not None:
+        _check_view(session, caller, found.experiment_id)
+    if found.state != "COMPLETED":
+        raise Invalid(f"{where}: checkpoint {key} is {found.state}; only one that is COMPLETED can be loaded.")
+    return found.uuid
+
+
+def _check_view(session: Session, caller: Caller, experiment_id: int) -> None:
+    home = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
+    workspace_id = session.scalar(home.where(Experiment.id == experiment_id))
+    caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, workspace_id)

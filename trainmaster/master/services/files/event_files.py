@@ -1,0 +1,98 @@
+"""Where TensorBoard's event files of experiments and trials lie: beside the checkpoints, in storage that is a file
+system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Experiment, Project, Trial
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.files.user_files import events_folder
+from trainmaster.master.services.store import Settings
+
+Json = dict[str, Any]
+MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
+
+
+def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> Path | None:
+    """Of one experiment, with a folder `trial/<id>` for each trial; None in storage that is no file system."""
+    found = events_folder(settings, storage, experiment_id)
+    return Path(found) if found else None
+
+
+def shown(
+    session: Session, settings: Settings, caller: Caller, experiment_ids: Sequence[int], trial_ids: Sequence[int]
+) -> Json:
+    """What a TensorBoard is told: the numbers, and the folder of each by its name. Raises Invalid, NotFound,
+    Forbidden."""
+    if not experiment_ids and not trial_ids:
+        raise Invalid("Say what to show: experimentIds or trialIds.")
+    folders: dict[str, str] = {}
+    unmounted: list[str] = []  # names of those that the user's own mounts bring
+    for number in experiment_ids:
+        row = session.get(Experiment, number)
+        if row is None:
+            raise NotFound(f"There is no experiment {number}.")
+        folder, ours = _folder(session, settings, caller, row)
+        before, folder = set(folders), folder / "trial"
+        if row.num_trials <= MOST_TRIALS:
+            folders[f"exp_{number}"] = str(folder)  # whole: trials that are yet to come are shown as well
+        else:
+            folders |= {f"exp_{number}_trial_{trial}": str(folder / str(trial)) for trial in _best(session, row)}
+        unmounted += [] if ours else sorted(set(folders) - before)
+    for number in trial_ids:
+        trial = session.get(Trial, number)
+        if trial is None:
+            raise NotFound(f"There is no trial {number}.")
+        row = session.get_one(Experiment, trial.experiment_id)
+        folder, ours = _folder(session, settings, caller, row)
+        name = f"exp_{row.id}_trial_{number}"
+        folders[name] = str(folder / "trial" / str(number))
+        unmounted += [] if ours else [name]
+    numbers = {"experiment_ids": list(experiment_ids), "trial_ids": list(trial_ids)}
+    return {**numbers, "folders": folders, "unmounted": unmounted}
+
+
+def mounts(given: Iterable[Mapping[str, Any]], shows: Mapping[str, Any]) -> list[Json]:
+    """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory` storage
+    is a path in containers, and a mount of the user's brings it."""
+    there = [dict(mount) for mount in given]
+    roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
+    known = {mount["container_path"] for mount in there}
+    return there + [
+        {"host_path": root, "container_path": root, "read_only": True, "propagation": "rprivate"}
+        for root in sorted(roots - known)
+    ]
+
+
+def _root(folder: Path) -> Path:
+    """The storage above a folder of event files: it is there before the first of them is written."""
+    return folder.parents[[parent.name for parent in folder.parents].index("tensorboard") + 2]
+
+
+def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> tuple[Path, bool]:
+    """Where its event files lie, and whether we mount that. Raises Invalid, Forbidden."""
+    home = session.get_one(Project, row.project_id).workspace_id
+    caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
+    storage = row.config["checkpoint_storage"]
+    folder = folder_of(settings, storage, row.id)
+    if folder is None:
+        raise Invalid(
+            f"Experiment {row.id} keeps its files in {storage.get('type')!r} storage; TensorBoards here read from "
+            "shared_fs and directory only."
+        )
+    return folder, storage["type"] == "shared_fs"
+
+
+def _best(session: Session, row: Experiment) -> list[int]:
+    column = Trial.__table__.c.searcher_metric
+    order = column.asc() if row.smaller_is_better else column.desc()
+    query = select(Trial.id).where(Trial.experiment_id == row.id).order_by(order.nulls_last(), Trial.id)
+    return list(session.scalars(query.limit(MOST_TRIALS)))

@@ -1,0 +1,194 @@
+"""Files of users in checkpoint storage: where the master looks for them, whose they must be, and what it does there.
+
+What the database says of a checkpoint came from a job or a caller, so it is compared with the experiment's checked
+configuration each time it is used. The work is done by `access.trees`, which follows no link: in this process, or by
+the helper as the job's user where the jobs of a cluster run elsewhere or as others.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.access import trees
+from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
+from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.files.declared_storage import believed, root_of
+from trainmaster.master.services.store import Settings
+
+GO = 60.0  # seconds for one go at a folder
+STORAGE_OF_ITS_OWN = "checkpoints"  # in the data folder: where checkpoints lie when no configuration says it
+
+
+class NoPlace(Exception):
+    """The master leaves these files alone; the message is a sentence that says why."""
+
+
+class NotBelieved(NoPlace):
+    """They lie where no checked configuration says."""
+
+
+@dataclass(frozen=True)
+class StorageFolder:
+    """A folder of users' files."""
+
+    folder: str
+    cluster: str  # whose job wrote it; empty: a program that runs elsewhere
+    user: str | None  # account of that job; None: the one that the cluster's jobs run as
+    since: float | None = None  # epoch seconds: it cannot be older
+
+
+def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
+    """The id of a checkpoint. Raises Invalid for what is no UUID, or names something else: TensorBoard's event files
+    lie in a folder that is called as the cluster."""
+    try:
+        found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
+    except ValueError:
+        raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
+    if not found.int or str(found) == _canonical(settings.cluster_id):
+        raise Invalid(f"{key} cannot be the id of a checkpoint: make a UUID at random for each.")
+    return found
+
+
+def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> StorageFolder:
+    """Raises NoPlace."""
+    config = session.scalar(select(Experiment.config).where(Experiment.id == row.experiment_id))
+    trial = session.get(Trial, row.trial_id) if row.trial_id is not None else None
+    # Rows may be older than the checks at the API.
+    known: Any = row.storage
+    storage = believed(config, known) if config and trial and known and isinstance(known, Mapping) else None
+    if storage is None or trial is None:
+        raise NotBelieved(
+            f"Checkpoint {row.uuid} lies where the configuration of its experiment does not say: the master leaves its "
+            "files alone."
+        )
+    root = root_of(storage)
+    if root is None:
+        raise NoPlace(
+            f"Checkpoint {row.uuid} lies in {storage['type']!r} storage, which this master cannot remove from."
+        )
+    try:
+        check_id(settings, row.uuid)
+    except Invalid as error:
+        raise NoPlace(error.message) from None
+    cluster, user = _account(session, row.experiment_id, row.allocation_id, trial.id)
+    return StorageFolder(f"{root}/{row.uuid}", cluster, user, trial.start_time.timestamp())
+
+
+def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
+    """The event files of an experiment's trials. Raises NoPlace."""
+    storage = row.config["checkpoint_storage"] or {}  # None where nothing is kept
+    folder = events_folder(settings, storage, row.id)
+    if folder is None:
+        raise NoPlace(f"This master cannot remove from {storage.get('type')!r} storage.")
+    return StorageFolder(folder, *_account(session, row.id, None, None))
+
+
+def events_folder(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> str | None:
+    """With a folder `trial/<id>` for each trial; None in storage that is no file system."""
+    root = root_of(storage)
+    return root and f"{root}/{settings.cluster_id}/tensorboard/experiment/{experiment_id}"
+
+
+class UserFiles:
+    """Does the work. Thread-safe."""
+
+    def __init__(self, settings: Settings, clusters: Clusters) -> None:
+        self._settings, self._clusters = settings, clusters
+
+    def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
+        """Remove what matches, and the folder when it is empty then. Returns what is left: bytes by path, folders
+        with a slash at the end. Raises NoPlace, trees.Unfinished, OSError, DispatcherError."""
+        try:
+            there = self._far(place)
+            if there is not None:
+                return there.remove(place.folder, patterns, place.since)
+            return trees.remove(place.folder, patterns, self.rules(place)._replace(until=time.monotonic() + GO))
+        except trees.Untouched as error:
+            raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
+        except Rejected as error:
+            raise NoPlace(str(error)) from None
+
+    def open(self, place: StorageFolder) -> tuple[int, trees.Rules]:
+        """A descriptor of the folder as this machine sees it; whoever asks closes it. Raises NoPlace, OSError."""
+        rules = self.rules(place)
+        try:
+            return trees.open_folder(place.folder, rules), rules
+        except trees.Untouched as error:
+            raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
+
+    def rules(self, place: StorageFolder) -> trees.Rules:
+        """Raises NoPlace where nobody knows whose the files are."""
+        data = self._settings.data
+        cluster = self._cluster(place.cluster)
+        name = place.user or (cluster and cluster.job_user)
+        try:
+            owner = pwd.getpwnam(name).pw_uid if name else os.geteuid()
+        except KeyError:
+            raise NoPlace(
+                f"{place.folder} should belong to {name}, which is no account of the master's machine: the master "
+                "leaves it alone."
+            ) from None
+        if name and owner == 0:
+            raise NoPlace(f"{place.folder} would be a folder of root's jobs, and there are none: it is left alone.")
+        own = STORAGE_OF_ITS_OWN
+        return trees.Rules(
+            owner=owner,
+            since=place.since,
+            fence=trees.identity(str(data)) if data else None,
+            gate=trees.identity(str(data / own)) if data else None,
+        )
+
+    def _far(self, place: StorageFolder) -> HeldFiles | None:
+        cluster = self._cluster(place.cluster)
+        if cluster is None or not isinstance(cluster.dispatcher, HoldsFiles):
+            return None
+        return cluster.dispatcher.files(place.user)
+
+    def _cluster(self, name: str) -> Cluster | None:
+        return next((cluster for cluster in self._clusters if cluster.name == name), None)
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _account(
+    session: Session, experiment_id: int | None, allocation_id: str | None, trial_id: int | None
+) -> tuple[str, str | None]:
+    """The cluster and the account of the job that wrote something: that attempt's, or the newest one's there is."""
+    query = select(Allocation.dispatcher, Allocation.run_as).where(Allocation.dispatcher != "")
+    if trial_id is not None:
+        query = query.where(Allocation.trial_id == trial_id)
+    else:
+        query = query.join(Trial, Trial.id == Allocation.trial_id).where(Trial.experiment_id == experiment_id)
+    rank = (Allocation.id == (allocation_id or "")).desc()
+    found = session.execute(query.order_by(rank, Allocation.created_at.desc()).limit(1)).first()
+    if found is not None:
+        return found.dispatcher, found.run_as
+    # A program that its owner runs elsewhere: as the account that the owner's jobs would run as.
+    linked = (
+        select(User.agent_user, Workspace.agent_user)
+        .select_from(Experiment)
+        .join(User, User.id == Experiment.owner_id)
+        .join(Project, Project.id == Experiment.project_id)
+        .join(Workspace, Workspace.id == Project.workspace_id)
+    )
+    own, shared = session.execute(linked.where(Experiment.id == experiment_id)).one()
+    return "", shared or own
+
+
+def _canonical(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return text

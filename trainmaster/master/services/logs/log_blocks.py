@@ -1,0 +1,225 @@
+"""Log lines once more, as blocks of text in which PostgreSQL searches: a million lines are a thousand rows.
+
+A block holds the lines of a task in a range of ids, in lower case, and what values there are of each column that lines
+are filtered by. It says only that there may be lines in its range that are looked for: these are then read, so that
+what is found is what would be found without. Lines never change, and those of one task become visible in the order of
+their ids; so a block is right for ever, or until its lines are removed.
+
+Trigrams (pg_trgm) were the other choice: an index of all lines, paid by whoever writes them, in an extension that a
+site's server may not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ARRAY, ColumnElement, Integer, Select, Text, cast, delete, func, or_, select, text, update
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.compacted import log_blocks, log_progress
+from trainmaster.master.db.tables import task_logs
+from trainmaster.master.services.compaction import ENOUGH, CompactionSource
+from trainmaster.master.services.store import Store
+
+SOURCE = CompactionSource(
+    "task_logs",
+    text("SELECT max(id) FROM task_logs"),
+    text("""
+        INSERT INTO log_progress AS p (task_id, upto, pending)
+        SELECT task_id, 0, count(*) FROM task_logs WHERE id > :after AND id <= :upto GROUP BY task_id ORDER BY task_id
+        ON CONFLICT (task_id) DO UPDATE SET pending = p.pending + excluded.pending
+    """),
+)
+
+# A block ends where its text reaches `SIZE`, and begins behind the one before it. NULLs are left out of the
+# arrays: no filter asks for them.
+_BUILD = text("""
+    INSERT INTO log_blocks (task_id, last_id, first_id, levels, first_at, last_at, rank_ids, allocation_ids, agent_ids,
+                            container_ids, stdtypes, sources, text)
+    SELECT task_id, max(id), coalesce(lag(max(id)) OVER (ORDER BY part), :after) + 1,
+           bit_or(1 << level), min(at), max(at),
+           array_remove(array_agg(DISTINCT rank_id), NULL), array_remove(array_agg(DISTINCT allocation_id), NULL),
+           array_remove(array_agg(DISTINCT agent_id), NULL), array_remove(array_agg(DISTINCT container_id), NULL),
+           array_remove(array_agg(DISTINCT stdtype), NULL), array_agg(DISTINCT source),
+           string_agg(lower(log), chr(10) ORDER BY id)
+    FROM (SELECT *, sum(length(log) + 1) OVER (ORDER BY id) / :size AS part FROM task_logs
+          WHERE task_id = :task_id AND id > :after AND id <= :upto) AS lines
+    GROUP BY task_id, part
+""")
+_LAST = text("""
+    SELECT max(id), count(*) FROM (
+        SELECT id FROM task_logs WHERE task_id = :task_id AND id > :after AND id <= :upto ORDER BY id LIMIT :most
+    ) AS next
+""")
+MOST = 16_384  # lines put into blocks at once
+MOST_BRANCHES = 8  # of a regular expression whose words are looked for
+SIZE = 65_536  # characters of a block, about
+
+
+def due(store: Store) -> list[str]:
+    """Tasks of which enough has been counted to be condensed."""
+    p = log_progress.c
+    with store.autocommit() as session:
+        return list(session.scalars(select(p.task_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
+
+
+def condense(store: Store, task_id: str) -> bool:
+    """Put a task's next lines into blocks. Returns whether there may be more. Nobody waits for it."""
+    p = log_progress.c
+    counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")
+    with store.transaction() as session:
+        after = session.scalar(select(p.upto).where(p.task_id == task_id).with_for_update())
+        if after is None:
+            return False
+        settled = session.execute(counted).scalar_one()
+        span = {"task_id": task_id, "after": after, "upto": settled}
+        last, lines = session.execute(_LAST, {**span, "most": MOST}).one()
+        if lines:
+            session.execute(_BUILD, {**span, "upto": last, "size": SIZE})
+        more = lines == MOST
+        left = func.greatest(p.pending - lines, 0) if more else 0
+        progress = update(log_progress).where(p.task_id == task_id)
+        session.execute(progress.values(upto=last or after, pending=left))
+        return bool(more)
+
+
+def forget(session: Session, task_ids: Select[str] | Sequence[str]) -> None:
+    """Of tasks whose lines are being removed."""
+    for table in (log_progress, log_blocks):
+        session.execute(delete(table).where(table.c.task_id.in_(task_ids)))
+
+
+def sweep(session: Session, task_ids: Sequence[str]) -> None:
+    """Remove the blocks of those of these tasks, of which lines have just been removed, that have none any more."""
+    p = log_progress.c
+    # Whoever makes blocks of the same lines at this moment is waited for.
+    session.execute(select(p.task_id).where(p.task_id.in_(task_ids)).order_by(p.task_id).with_for_update())
+    line = select(task_logs.c.id).where(task_logs.c.task_id == log_blocks.c.task_id)
+    session.execute(delete(log_blocks).where(log_blocks.c.task_id.in_(task_ids), ~line.exists()))
+
+
+# -- reading ------------------------------------------------------------------------------------------------------
+
+
+def upto(session: Session, task_id: str) -> int:
+    """Up to which id a task's lines are in blocks."""
+    p = log_progress.c
+    return session.scalar(select(p.upto).where(p.task_id == task_id)) or 0
+
+
+@dataclass(frozen=True)
+class Span:
+    """Lines with ids above `after`, up to `last`."""
+
+    after: int
+    last: int
+
+
+def spans(
+    session: Session, task_id: str, conditions: Sequence[ColumnElement[bool]], after: int, upto: int, newest_first: bool
+) -> Iterator[Span]:
+    """The ranges of the blocks that meet `conditions`, of ids above `after` and up to `upto`. They are asked for a few
+    at a time, since most often the first ones are enough; blocks beside each other make one range."""
+    b = log_blocks.c
+    low, high, most = after, upto, 4
+    while low < high:
+        query = select(b.first_id, b.last_id).where(b.task_id == task_id, b.last_id > low, b.last_id <= high)
+        query = query.where(*conditions).order_by(b.last_id.desc() if newest_first else b.last_id).limit(most)
+        found = [Span(max(row.first_id - 1, after), row.last_id) for row in session.execute(query)]
+        yield from _joined(found)
+        if len(found) < most:
+            return
+        low, high = (low, found[-1].after) if newest_first else (found[-1].last, high)
+        most = min(most * 4, 256)
+
+
+def _joined(spans: Sequence[Span]) -> Iterator[Span]:
+    """The same lines in as few ranges as there can be, in the same order."""
+    joined: Span | None = None
+    for span in spans:
+        if joined is not None and joined.last == span.after:
+            joined = Span(joined.after, span.last)
+        elif joined is not None and span.last == joined.after:
+            joined = Span(span.after, joined.last)
+        else:
+            if joined is not None:
+                yield joined
+            joined = span
+    if joined is not None:
+        yield joined
+
+
+def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, set[Any]]:
+    """What there is in each of these columns of a task's blocks."""
+    query = select(*(log_blocks.c[name] for name in names)).where(log_blocks.c.task_id == task_id).distinct()
+    found: dict[str, set[Any]] = {name: set() for name in names}
+    for row in session.execute(query):
+        for name, present in zip(names, row, strict=True):
+            found[name].update(present)
+    return found
+
+
+def holds(texts: Sequence[str]) -> ColumnElement[bool]:
+    """A block whose text has one of `texts` in it, in whatever case."""
+    return or_(*(func.strpos(log_blocks.c.text, func.lower(text)) > 0 for text in texts))
+
+
+def has_any(name: str, wanted: Sequence[str] | Sequence[int]) -> ColumnElement[bool]:
+    """A block with a line that has one of these values in the column of that name."""
+    column = log_blocks.c[name]
+    kind = Integer if name == "rank_ids" else Text
+    return column.op("&&", is_comparison=True)(cast(list(wanted), ARRAY(kind)))
+
+
+_COMPARABLE = re.compile(
+    r"(?:[^\\()\[\]]"  # characters, anchors, repetitions, branches
+    r"|\((?!\?)|\(\?:|\)"
+    r"|\\[dwsDWSmMyY]|\\[^0-9A-Za-z]"
+    r"|\[(?:[^\^\\\[\]]|\\[dws]|\\[^0-9A-Za-z])(?:[^\\\[\]]|\\[dws]|\\[^0-9A-Za-z])*\])+"
+)
+
+
+def may_match(pattern: str) -> str | None:
+    """A regular expression that PostgreSQL finds in every block with a line in which it finds `pattern`: the same, in
+    whatever case, with ^ and $ at the ends of lines too. None where something in it may look at what surrounds a line,
+    or excludes letters."""
+    if pattern.startswith("***") or not _COMPARABLE.fullmatch(pattern):
+        return None
+    return f"(?iw){pattern}"
+
+
+_PLAIN = re.compile(
+    r"(?P<one>[^\\^$.|?*+()\[\]{}]|\\[^0-9A-Za-z])"  # a character that stands for itself
+    r"|(?P<loose>[*?]|\{[0-9,]*\})[?]?"  # says that what stands before may be missing
+    r"|(?P<other>[.^$+]|\\[dwsDWSmMyYAZ]|\[\^?\]?[^\\\[\]]*\])"  # something else, but one thing
+)
+
+
+def must_hold(pattern: str) -> list[str]:
+    """Texts of which every line has one in it, but for the case of its letters, in which PostgreSQL finds this regular
+    expression; none where none are seen. Anything unusual in the expression is a reason to see none."""
+    if pattern.startswith(("***", "(?")):
+        return []
+    inner = pattern[1:-1] if pattern.startswith("(") and pattern.endswith(")") else pattern
+    held = [_held(branch) for branch in inner.split("|")]
+    return held if len(held) <= MOST_BRANCHES and all(held) else []
+
+
+def _held(pattern: str) -> str:
+    """Of an expression without branches."""
+    best = run = ""
+    place = 0
+    while place < len(pattern):
+        found = _PLAIN.match(pattern, place)
+        if found is None:
+            return ""
+        if found["one"]:
+            run += found["one"][-1]
+        else:
+            best = max(best, run[:-1] if found["loose"] else run, key=len)
+            run = ""
+        place = found.end()
+    return max(best, run, key=len)

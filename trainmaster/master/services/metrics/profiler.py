@@ -1,0 +1,55 @@
+"""What the profiler has measured of a trial's machines, series by series."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainmaster.master.services.metrics import metric_reports
+from trainmaster.master.services.metrics.metric_reports import PROFILING, number
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True, order=True)
+class Series:
+    """Of a node, and for GPUs of one of them."""
+
+    name: str
+    agent: str
+    gpu: str
+
+
+@dataclass
+class Measured:
+    steps: list[int] = field(default_factory=list)
+    times: list[dt.datetime] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+def read(store: Store, trial_id: int) -> dict[Series, Measured]:
+    """All series of a trial, in the order of time."""
+    found: dict[Series, Measured] = {}
+    for group in sorted(PROFILING):
+        for report in metric_reports.stream(store, [trial_id], group):
+            for one, value in _values(report.metrics.get("avg_metrics") or {}):
+                kept = found.setdefault(one, Measured())
+                kept.steps.append(report.steps)
+                kept.times.append(report.at)
+                kept.values.append(value)
+    return dict(sorted(found.items()))
+
+
+def _values(reported: Mapping[str, Any]) -> Iterator[tuple[Series, float]]:
+    """Values stand under their node, those of GPUs under the GPU too, those of disks under a path."""
+    for agent, of_agent in reported.items():
+        if not isinstance(of_agent, Mapping):
+            continue
+        for name, value in of_agent.items():
+            if isinstance(value, Mapping):
+                for inner, deeper in value.items():
+                    if (shown := number(deeper)) is not None:
+                        yield Series(inner, agent, name), shown
+            elif (shown := number(value)) is not None:
+                yield Series(name, agent, ""), shown

@@ -1,0 +1,95 @@
+"""What is the same for attempts of trials and of other tasks: how one is asked for, asked to leave, ended, closed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobState
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.allocation import last_line
+from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.store import Settings, wake
+
+WITHDRAWN = "It was withdrawn before it was submitted"
+
+
+def ask_for(
+    session: Session,
+    settings: Settings,
+    *,
+    task_id: str,
+    attempt: int,
+    pool: str,
+    slots: int,
+    owner_id: int,
+    delay: float = 0.0,
+    trial_id: int | None = None,
+    checkpoints_before: int = 0,
+    ready: bool | None = None,
+) -> None:
+    """A new attempt, which the controller hands to the scheduler. `delay`: seconds to wait first."""
+    session.add(
+        Allocation(
+            id=f"{task_id}.{attempt}",
+            task_id=task_id,
+            trial_id=trial_id,
+            token=f"{settings.token_prefix}{uuid.uuid4().hex[:12]}-a{attempt}",
+            state=AllocationState.PENDING.value,
+            submission=SubmissionState.NEW.value,
+            attempt=attempt,
+            dispatcher="",  # chosen by the controller from the pool
+            pool=pool,
+            slots=slots,
+            owner_id=owner_id,
+            not_before=now() + dt.timedelta(seconds=delay),
+            checkpoints_before=checkpoints_before,
+            ready=ready,
+            exits={},
+        )
+    )
+    wake(session, "controller")
+
+
+def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout: float) -> bool:
+    """Ask the runtime of an attempt to leave within `timeout` seconds. True when nothing of it runs: it should be
+    ended instead."""
+    if allocation.preempt_at is None:
+        allocation.preempt_at = now()
+        allocation.preempt_reason = reason
+    deadline = now() + dt.timedelta(seconds=timeout)
+    allocation.preempt_deadline = min(allocation.preempt_deadline or deadline, deadline)
+    wake(session, f"allocation:{allocation.id}")
+    return allocation.lease_job is None or allocation.observed_state == JobState.HELD
+
+
+def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
+    """Have an attempt ended. True when no scheduler knows of it: it can be closed here and now."""
+    if allocation.kill_at is None:
+        allocation.kill_at = now()
+        allocation.preempt_reason = allocation.preempt_reason or reason
+    wake(session, f"allocation:{allocation.id}", "controller")
+    if allocation.submission != SubmissionState.NEW:
+        return False
+    allocation.collected = True
+    return True
+
+
+def last_words(notes: log_store.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
+    """The last line of an attempt in its task's log: call it when everything else is said."""
+    line = last_line(outcome, text, allocation.exit_code, ran=allocation.lease_job is not None)
+    if line is not None:
+        notes.say(allocation.task_id, line[1], line[0], allocation.id)
+
+
+def close(session: Session, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
+    """It has ended."""
+    allocation.state = AllocationState.TERMINATED.value
+    allocation.ended_at = now()
+    allocation.outcome = outcome.value
+    allocation.exit_text = text
+    wake(session, f"allocation:{allocation.id}")

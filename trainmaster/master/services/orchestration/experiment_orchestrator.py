@@ -1,0 +1,400 @@
+"""One experiment inside one transaction: loads it under its row lock, feeds events to the pure machines and the
+searcher, writes what they decided, and records why.
+
+Everything that changes the state of an experiment or its trials goes through here, so that no two changes of one
+experiment ever overlap, and a crash leaves either all of a change or nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session, undefer
+
+from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
+from trainmaster.master.lifecycle import experiment as experiments
+from trainmaster.master.lifecycle import trial as trials
+from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say
+from trainmaster.master.lifecycle.states import OutcomeKind, State
+from trainmaster.master.search import Action, Create, ExitReason, Search, Shutdown, StopTrial
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Conflict, NotFound
+from trainmaster.master.services.events import webhooks
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration import attempts
+from trainmaster.master.services.store import Settings, Store, wake
+
+EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
+
+_EXIT_REASON = {
+    trials.StopCause.ERROR: ExitReason.ERRORED,
+    trials.StopCause.CANCEL: ExitReason.USER_CANCELED,
+    trials.StopCause.KILL: ExitReason.USER_CANCELED,
+    trials.StopCause.INVALID_HP: ExitReason.INVALID_HP,
+}
+
+
+class _Step(NamedTuple):
+    """What an event made of a trial."""
+
+    event: trials.Event
+    before: State
+    after: State
+    decisions: tuple[trials.Decision, ...]
+
+
+class ExperimentOrchestrator:
+    """Made by `locked_experiment`; every method must be called inside its block."""
+
+    def __init__(self, session: Session, settings: Settings, row: Experiment) -> None:
+        self.session = session
+        self.settings = settings
+        self.row = row
+        self._search: Search | None = None
+        self._pending: deque[Callable[[], None]] = deque()
+        self._wanted: list[Create] = []
+        self._over: list[str] = []  # tasks of trials that have ended
+        self._notes = log_store.Notes()
+
+    # -- what services call -----------------------------------------------------------------------------------
+
+    @property
+    def search(self) -> Search:
+        if self._search is None:
+            config = self.row.config
+            self._search = Search.restore(config["searcher"], config["hyperparameters"], self.row.search or {})
+        return self._search
+
+    def begin(self) -> None:
+        """Start the search of a new experiment."""
+        config = self.row.config
+        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        self.story("search", "started", why=self._search.describe())
+        self._act(actions)
+
+    def experiment_event(self, event: experiments.Event) -> None:
+        """Raises Conflict when a user's command does not fit the state."""
+        row = self.row
+        if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
+            raise Conflict(f"Experiment {row.id} runs elsewhere: whoever runs it starts and stops it.")
+        shutdown = row.shutdown or {}
+        before = experiments.Experiment(
+            state=State(row.state),
+            live=row.live_trials,
+            search_done=row.shutdown is not None,
+            cancelled=bool(shutdown.get("cancel")),
+            failed=bool(shutdown.get("failure")),
+        )
+        try:
+            after, decisions = experiments.step(before, event)
+        except experiments.NotPossible as error:
+            raise Conflict(f"Experiment {row.id}: {error}.") from None
+        row.state = after.state.value
+        row.live_trials = after.live
+        if isinstance(event, experiments.SearchDone):
+            row.shutdown = {"cancel": event.cancel, "failure": event.failure}
+        if before.state is not after.state or isinstance(event, experiments.SearchDone):
+            why = getattr(event, "why", "") or next((d.why for d in decisions if isinstance(d, experiments.Finish)), "")
+            self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
+        for decision in decisions:
+            match decision:
+                case experiments.Tell(told):
+                    for trial in self._live_trials():
+                        self._later(partial(self.trial_event, trial, told))
+                case experiments.Finish(state, why):
+                    row.end_time = now()
+                    row.reason = why
+                    row.progress = 1.0 if state is State.COMPLETED else row.progress
+                    row.gc_due = not row.unmanaged  # whose files may lie anywhere
+                    webhooks.experiment_ended(self.session, row)
+                    wake(self.session, f"experiment:{row.id}", "janitor")
+
+    def trial_event(self, trial: Trial, event: trials.Event) -> None:
+        if (step := self._step(trial, event)) is not None:
+            self._follow(trial, step)
+
+    def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
+        """A validation report that is new."""
+        if not self.row.unmanaged:
+            self._act(self.search.validation(trial.request_id, metrics, steps))
+
+    def progressed(self, trial: Trial, fraction: float) -> None:
+        trial.progress = fraction
+        if self.row.unmanaged:
+            self.row.progress = fraction
+        else:
+            self.search.progressed(trial.request_id, fraction)
+
+    def say(self, task_id: str, text: str, level: str = "INFO") -> None:
+        self._notes.say(task_id, text, level)
+
+    def story(
+        self,
+        subject: str,
+        event: str,
+        before: State | None = None,
+        after: State | None = None,
+        why: str = "",
+        decisions: tuple[Any, ...] = (),
+        trial_id: int | None = None,
+    ) -> None:
+        self.session.add(
+            Story(
+                experiment_id=self.row.id,
+                trial_id=trial_id,
+                at=now(),
+                subject=subject,
+                event=event,
+                before=before.value if before else "",
+                after=after.value if after else "",
+                why=why,
+                decisions=[_in_words(decision) for decision in decisions],
+            )
+        )
+
+    def allocation_ended(self, allocation: Allocation, event: trials.AllocationEnded) -> None:
+        """Close `allocation` and let its trial decide what follows."""
+        attempts.close(self.session, allocation, event.outcome, event.text)
+        trial = self.session.get(Trial, allocation.trial_id)
+        if trial is not None:
+            self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
+        attempts.last_words(self._notes, allocation, event.outcome, event.text)
+
+    def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
+        """Ask the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
+        if attempts.ask_to_leave(self.session, allocation, reason, timeout):
+            self.kill(allocation, reason)
+
+    def kill(self, allocation: Allocation, reason: str) -> None:
+        if attempts.condemn(self.session, allocation, reason):
+            event = trials.AllocationEnded(OutcomeKind.STOPPED, attempts.WITHDRAWN)
+            self._later(lambda: self.allocation_ended(allocation, event))
+
+    def settle(self) -> None:
+        """Carry out everything that is still to be done, then save. Called by `locked_experiment`."""
+        self._create()
+        while self._pending:
+            self._pending.popleft()()
+            self._create()
+        if self._search is not None:
+            self.row.search = self._search.snapshot()
+            if self.row.end_time is None:
+                self.row.progress = min(max(self._search.progress(), 0.0), 1.0)
+        self.session.flush()
+        if self._over:
+            of_trials = update(Task).where(Task.task_id == Trial.task_id, Trial.task_id.in_(self._over))
+            self.session.execute(of_trials.values(end_time=Trial.end_time).execution_options(synchronize_session=False))
+        self._notes.write(self.session)
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _later(self, work: Callable[[], None]) -> None:
+        self._pending.append(work)
+
+    def _step(self, trial: Trial, event: trials.Event) -> _Step | None:
+        """Write down what `event` makes of a trial; None when it changes nothing."""
+        before = trials.Trial(
+            state=State(trial.state),
+            max_restarts=int(self.row.config["max_restarts"]),
+            restarts=trial.restarts,
+            setbacks=trial.setbacks,
+            attempts=trial.attempts,
+            # The attempt that has ended was the only one: there is no other before it has.
+            allocated=not isinstance(event, trials.AllocationEnded) and self._live_allocation(trial) is not None,
+            stop=trials.StopCause(trial.stop) if trial.stop else None,
+        )
+        after, decisions = trials.step(before, event)
+        if after == before and not decisions:
+            return None
+        trial.state, trial.stop = after.state.value, after.stop.value if after.stop else None
+        trial.restarts, trial.setbacks, trial.attempts = after.restarts, after.setbacks, after.attempts
+        return _Step(event, before.state, after.state, decisions)
+
+    def _follow(self, trial: Trial, step: _Step) -> None:
+        why = getattr(step.event, "why", "") or getattr(step.event, "text", "")
+        self.story("trial", type(step.event).__name__, step.before, step.after, why, step.decisions, trial.id)
+        for decision in step.decisions:
+            self._carry_out(trial, decision)
+
+    def _live_trials(self) -> list[Trial]:
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None)).order_by(Trial.id)
+        return list(self.session.scalars(query))
+
+    def _live_allocation(self, trial: Trial) -> Allocation | None:
+        if trial.attempts == 0:
+            return None
+        query = select(Allocation).where(Allocation.trial_id == trial.id, Allocation.ended_at.is_(None))
+        return self.session.scalar(query)
+
+    def _act(self, actions: list[Action]) -> None:
+        self._wanted += [action for action in actions if isinstance(action, Create)]
+        for action in actions:
+            match action:
+                case StopTrial(request_id, why):
+                    self._create()  # it may be one of these
+                    self._stop(request_id, why)
+                case Shutdown(cancel, failure, why):
+                    done = experiments.SearchDone(cancel, failure, why)
+                    self._later(partial(self.experiment_event, done))
+
+    def _create(self) -> None:
+        """Trials that the search wants by now: those that are not there yet."""
+        while self._wanted:
+            wanted, self._wanted = self._wanted, []
+            if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
+                return  # the experiment is ending: what the search would still try is not started
+            if self.row.num_trials > self.search.trials - len(wanted):  # a search that was continued meets its trials
+                wanted = self._not_there(wanted)
+            self._make(wanted)
+
+    def _not_there(self, wanted: list[Create]) -> list[Create]:
+        """Of these, the new ones. Of the others, those that have completed are done, and the rest goes on."""
+        ids = [action.request_id for action in wanted]
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id.in_(ids)).order_by(Trial.id)
+        known = {trial.request_id: trial for trial in self.session.scalars(query.with_for_update(key_share=True))}
+        for key, trial in known.items():
+            if trial.state == State.COMPLETED:
+                invalid = trial.stop == trials.StopCause.INVALID_HP.value
+                self._act(self.search.exited_early(key, ExitReason.INVALID_HP) if invalid else self.search.exited(key))
+                continue
+            self.reopen(trial)
+            if self.row.state == State.ACTIVE:
+                self._later(partial(self.trial_event, trial, trials.Activate()))
+        return [action for action in wanted if action.request_id not in known]
+
+    def reopen(self, trial: Trial) -> None:
+        """A trial that has ended is as if it had been paused, in a task of its own."""
+        task_id = f"{[*trial.earlier_tasks, trial.task_id][0]}-{len(trial.earlier_tasks) + 1}"
+        self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
+        self.session.flush()
+        trial.earlier_tasks, trial.task_id = [*trial.earlier_tasks, trial.task_id], task_id
+        trial.state, trial.stop, trial.reason, trial.end_time = State.PAUSED.value, None, "", None
+        trial.restarts = trial.setbacks = 0
+        trial.no_retries, trial.blocked_nodes = None, []
+        trial.progress, trial.searcher_told = 0.0, False
+        self.row.live_trials += 1
+        self.session.flush()
+
+    def continue_search(self) -> None:
+        """Start the search anew with its seed: it asks for the same trials in the same order. Raises SearchError."""
+        config = self.row.config
+        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        self._act(actions)
+
+    def _make(self, wanted: Sequence[Create]) -> None:
+        """New trials, with a handful of statements for all."""
+        if not wanted:
+            return
+        made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]
+        self.session.add_all(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id) for _, task_id in made)
+        self.session.flush()
+        rows = [
+            Trial(
+                experiment_id=self.row.id,
+                task_id=task_id,
+                request_id=action.request_id,
+                state=self.row.state,
+                hparams=action.hparams,
+                seed=action.seed,
+                warm_start=self.row.warm_start,
+                summary_metrics={},
+                attempts=0,
+                restarts=0,
+                setbacks=0,
+                start_time=now(),
+            )
+            for action, task_id in made
+        ]
+        created = trials.Created(paused=self.row.state == State.PAUSED)
+        steps = [self._step(trial, created) for trial in rows]
+        self.session.add_all(rows)
+        self.session.flush()
+        self.row.num_trials += len(rows)
+        self.row.live_trials += len(rows)
+        for action, trial, step in zip(wanted, rows, steps, strict=True):
+            self.story("search", "Create", why=action.why, trial_id=trial.id)
+            if step is not None:
+                self._follow(trial, step)
+
+    def _stop(self, request_id: str, why: str) -> None:
+        trial = self.session.scalar(
+            select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
+        )
+        if trial is not None:
+            self.story("search", "StopTrial", why=why, trial_id=trial.id)
+            self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.SEARCHER, why)))
+
+    def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
+        match decision:
+            case Allocate(attempt, delay):
+                self._allocate(trial, attempt, delay)
+            case Preempt(reason) if (allocation := self._live_allocation(trial)) is not None:
+                quick = trial.stop == trials.StopCause.INVALID_HP.value
+                self.preempt(allocation, reason, EARLY_STOP_GRACE if quick else self._preemption_timeout())
+                self.say(trial.task_id, f"Asked to save its work and leave: {reason}")
+            case End(reason) if (allocation := self._live_allocation(trial)) is not None:
+                self.kill(allocation, reason)
+            case trials.Finish():
+                self._finish(trial, decision)
+            case Say(level, text):
+                self.say(trial.task_id, text, level)
+
+    def _preemption_timeout(self) -> float:
+        return float(self.row.config.get("preemption_timeout") or self.settings.preemption_timeout)
+
+    def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
+        attempts.ask_for(
+            self.session,
+            self.settings,
+            task_id=trial.task_id,
+            attempt=attempt,
+            pool=self.row.resource_pool,
+            slots=int(self.row.config["resources"]["slots_per_trial"]),
+            owner_id=self.row.owner_id,
+            delay=delay,
+            trial_id=trial.id,
+            checkpoints_before=trial.checkpoint_count,
+        )
+
+    def _finish(self, trial: Trial, decision: trials.Finish) -> None:
+        trial.end_time = now()
+        trial.reason = decision.why
+        self._over.append(trial.task_id)
+        reason = _EXIT_REASON.get(decision.early) if decision.early else None
+        if decision.state is State.COMPLETED and reason is None:
+            trial.progress = 1.0
+        if not self.row.unmanaged:
+            search, key = self.search, trial.request_id
+            self._act(search.exited_early(key, reason) if reason else search.exited(key))
+        self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
+        wake(self.session, f"task:{trial.task_id}")
+
+
+@contextmanager
+def locked_experiment(store: Store, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
+    """A transaction on one experiment. Raises NotFound."""
+    with store.transaction() as session, locked_experiment_in(session, settings, experiment_id) as orchestrator:
+        yield orchestrator
+
+
+@contextmanager
+def locked_experiment_in(session: Session, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
+    """The same inside a transaction that is already open and holds no other lock yet."""
+    query = select(Experiment).where(Experiment.id == experiment_id).options(undefer(Experiment.search))
+    row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
+    if row is None:
+        raise NotFound(f"There is no experiment {experiment_id}.")
+    orchestrator = ExperimentOrchestrator(session, settings, row)
+    yield orchestrator
+    orchestrator.settle()
+
+
+def _in_words(decision: Any) -> str:
+    fields = ", ".join(f"{key}={value}" for key, value in asdict(decision).items() if value not in ("", None, 0))
+    return f"{type(decision).__name__}({fields})"

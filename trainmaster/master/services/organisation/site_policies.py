@@ -1,0 +1,163 @@
+"""Configuration policies of the site and of workspaces, and the banner that an administrator puts up."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import or_, select
+from sqlalchemy.orm import Session
+
+from trainmaster.config import policies
+from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.policies import Policy
+from trainmaster.config.secrets import MASK, masked, masks, unmasked
+from trainmaster.config.task import TaskConfig
+from trainmaster.master.db.policies import ClusterMessage, ConfigPolicy
+from trainmaster.master.db.tables import Workspace
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.store import Store
+
+EXPERIMENT, NTSC = "EXPERIMENT", "NTSC"
+LONGEST_MESSAGE = 250  # characters of the banner
+Json = dict[str, Any]
+C = TypeVar("C", ExperimentConfig, TaskConfig)
+
+
+def get(store: Store, workload: str, workspace_id: int | None) -> Json:
+    """As the file that was put; empty when nothing is set. Raises NotFound for a workspace that there is not."""
+    with store.transaction() as session:
+        _workspace(session, workspace_id)
+        return _shown(session.scalar(_of(_known(workload), workspace_id)))
+
+
+def put(store: Store, caller: Caller, workload: str, workspace_id: int | None, text: str) -> Json:
+    """Replace what is set. Raises Invalid with everything that is wrong, NotFound."""
+    workload = _known(workload)
+    try:
+        policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
+    except ConfigError as error:
+        raise Invalid(str(error)) from None
+    with store.transaction() as session:
+        _workspace(session, workspace_id, lock=True)
+        row = session.scalar(_of(workload, workspace_id).with_for_update())
+        if row is None:
+            row = ConfigPolicy(workload=workload, workspace_id=workspace_id)
+            session.add(row)
+        invariant = policy.invariant
+        if invariant is not None:
+            invariant = unmasked(invariant, row.invariant or {})
+            if left := masks(invariant):
+                raise Invalid(
+                    f"{policies.INVARIANT}.{left[0]} holds {MASK}, which policies are shown with instead of the real "
+                    "value: write that."
+                )
+        row.invariant = invariant
+        row.constraints = dict(policy.constraints) if policy.constraints is not None else None
+        row.updated_by, row.updated_at = caller.user_id, now()
+        return _shown(row)
+
+
+def remove(store: Store, workload: str, workspace_id: int | None) -> None:
+    with store.transaction() as session:
+        _workspace(session, workspace_id)
+        row = session.scalar(_of(_known(workload), workspace_id).with_for_update())
+        if row is not None:
+            session.delete(row)
+
+
+def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT) -> list[Policy]:
+    """What governs experiments (or other tasks: NTSC) in a workspace, the most important first."""
+    c = ConfigPolicy
+    query = select(c, Workspace.name).outerjoin(Workspace, Workspace.id == c.workspace_id)
+    mine = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
+    return [
+        Policy("the site" if name is None else f"the workspace {name!r}", row.invariant, row.constraints)
+        for row, name in session.execute(mine.order_by(c.workspace_id.nulls_first()))
+    ]
+
+
+def govern(config: C, found: list[Policy]) -> C:
+    """With the invariants in it. Raises Invalid, in a sentence that names whose policy it is."""
+    if not found:
+        return config
+    try:
+        return policies.governed(config, found)
+    except ConfigError as error:
+        raise Invalid(f"{error}.") from None
+
+
+def refuse(session: Session, workspace_id: int, config: Mapping[str, Any], workload: str = EXPERIMENT) -> None:
+    """For a change of what there is already. Raises Invalid."""
+    if found := policies.refusals(config, of_workspace(session, workspace_id, workload)):
+        raise Invalid(" ".join(f"{word}." for word in found))
+
+
+# -- the banner ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Message:
+    text: str
+    start: dt.datetime
+    end: dt.datetime | None
+    created: dt.datetime
+
+
+def set_message(store: Store, text: str, start: dt.datetime, end: dt.datetime | None) -> None:
+    """Raises Invalid."""
+    if not text.strip() or len(text) > LONGEST_MESSAGE:
+        raise Invalid(f"A message for everybody has 1 to {LONGEST_MESSAGE} characters, not {len(text)}.")
+    if end is not None and (end <= start or end <= now()):
+        raise Invalid("The message's end must lie after its beginning, and after now.")
+    with store.transaction() as session:
+        session.merge(ClusterMessage(id=1, message=text, start_time=start, end_time=end, created_at=now()))
+
+
+def clear_message(store: Store) -> None:
+    with store.transaction() as session:
+        row = session.get(ClusterMessage, 1)
+        if row is not None:
+            session.delete(row)
+
+
+def message(store: Store, *, shown: bool = False) -> Message | None:
+    """What was set and is not over; `shown`: only once it has begun."""
+    with store.transaction() as session:
+        row = session.get(ClusterMessage, 1)
+    if row is None or (row.end_time is not None and row.end_time <= now()) or (shown and row.start_time > now()):
+        return None
+    return Message(row.message, row.start_time, row.end_time, row.created_at)
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _known(workload: str) -> str:
+    word = {"EXPERIMENT": EXPERIMENT, "NTSC": NTSC, "TASKS": NTSC}.get(workload.upper())
+    if word is None:
+        raise Invalid(f"There are no policies for {workload!r}; there are {EXPERIMENT} and {NTSC}.")
+    return word
+
+
+def _of(workload: str, workspace_id: int | None) -> Any:
+    here = ConfigPolicy.workspace_id == workspace_id if workspace_id else ConfigPolicy.workspace_id.is_(None)
+    return select(ConfigPolicy).where(ConfigPolicy.workload == workload, here)
+
+
+def _workspace(session: Session, workspace_id: int | None, *, lock: bool = False) -> None:
+    if workspace_id is not None and session.get(Workspace, workspace_id, with_for_update=lock) is None:
+        raise NotFound(f"There is no workspace {workspace_id}.")
+
+
+def _shown(row: ConfigPolicy | None) -> Json:
+    if row is None:
+        return {}
+    invariant = masked(row.invariant) if row.invariant is not None else None
+    parts = {policies.INVARIANT: invariant, policies.CONSTRAINTS: row.constraints}
+    return {key: value for key, value in parts.items() if value is not None}

@@ -1,0 +1,190 @@
+"""Templates: named parts of configurations that a workspace shares.
+
+A template holds any mapping, with keys of experiments and of tasks together; what it says is judged where it is used.
+
+What a template says becomes part of other people's jobs. So only its owner and administrators change it; with roles,
+and where all jobs run as the master's account, everybody whom a role lets change templates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.experiment import ExperimentConfig
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import MASK, masks, unmasked
+from trainmaster.config.shapes import Section
+from trainmaster.config.source import Document, check_size
+from trainmaster.config.task import TaskConfig
+from trainmaster.config.validation import check
+from trainmaster.master.db.model_registry import Template
+from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.errors import AlreadyExists, Forbidden, Invalid, NotFound
+from trainmaster.master.services.organisation import workspaces
+from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.store import Store
+
+UNCATEGORIZED = 1  # the workspace of templates that name none
+
+
+@dataclass(frozen=True)
+class TemplateQuery:
+    """Filters of the list; empty means no restriction."""
+
+    name: str = ""
+    workspace_ids: Sequence[int] = ()
+    descending: bool = False
+
+
+def list_page(store: Store, caller: Caller, query: TemplateQuery, offset: int, limit: int) -> Page[Template]:
+    statement = select(Template)
+    if caller.workspaces is not None:
+        statement = statement.where(Template.workspace_id.in_(caller.workspaces))
+    if query.name:
+        statement = statement.where(Template.name.icontains(query.name, autoescape=True))
+    if query.workspace_ids:
+        statement = statement.where(Template.workspace_id.in_(query.workspace_ids))
+    order = Template.name.desc() if query.descending else Template.name
+    with store.transaction() as session:
+        total = session.scalar(select(func.count()).select_from(statement.subquery())) or 0
+        window = cut(offset, limit, total)
+        rows = list(session.scalars(statement.order_by(order).offset(window.start).limit(window.size)))
+    return Page(rows, window)
+
+
+def get(store: Store, name: str) -> Template:
+    with store.transaction() as session:
+        return find(session, name)
+
+
+def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    """Raises Conflict when there is one of that name, Invalid for a configuration that cannot be."""
+    with store.transaction() as session:
+        if session.get(Template, name) is not None:
+            raise AlreadyExists(f"The template {name!r} already exists.")
+        return _add(session, caller, name, config, workspace_id)
+
+
+def put(
+    store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int
+) -> Template:
+    """Make it or change it."""
+    with store.transaction() as session:
+        row = session.get(Template, name, with_for_update=True)
+        if row is None:
+            return _add(session, caller, name, config, workspace_id)
+        _check_owner(clusters, caller, row)
+        row.config = _checked(unmasked(config, row.config))
+        return row
+
+
+def set_config(store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any]) -> Template:
+    with store.transaction() as session:
+        row = _mine(session, clusters, caller, name)
+        row.config = _checked(unmasked(config, row.config))
+        return row
+
+
+def rename(store: Store, clusters: Clusters, caller: Caller, name: str, new: str) -> Template:
+    with store.transaction() as session:
+        row = _mine(session, clusters, caller, name)
+        new = _named(new)
+        if new != name and session.get(Template, new) is not None:
+            raise AlreadyExists(f"The template {new!r} already exists.")
+        row.name = new
+        return row
+
+
+def remove(store: Store, clusters: Clusters, caller: Caller, name: str) -> None:
+    with store.transaction() as session:
+        session.delete(_mine(session, clusters, caller, name))
+
+
+def find(session: Session, name: str, *, lock: bool = False) -> Template:
+    """Raises NotFound."""
+    row = session.get(Template, name, with_for_update=lock)
+    if row is None:
+        raise NotFound(f"There is no template {name!r}; `det template list` shows those there are.")
+    return row
+
+
+def for_experiments(row: Template) -> dict[str, Any]:
+    """A template as a part of an experiment's configuration. Raises Invalid with what cannot be there."""
+    return _fitting(row, row.config, ExperimentConfig, TaskConfig)
+
+
+def for_tasks(row: Template) -> dict[str, Any]:
+    """A template as a part of a task's configuration. Raises Invalid."""
+    config = dict(row.config)
+    resources = config.get("resources")
+    if isinstance(resources, Mapping):
+        config["resources"] = {key: value for key, value in resources.items() if key != "slots_per_trial"}
+    return _fitting(row, config, TaskConfig, ExperimentConfig)
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _mine(session: Session, clusters: Clusters, caller: Caller, name: str) -> Template:
+    """One that the caller may change, under its lock. Raises NotFound, Forbidden."""
+    row = find(session, name, lock=True)
+    _check_owner(clusters, caller, row)
+    return row
+
+
+def _check_owner(clusters: Clusters, caller: Caller, row: Template) -> None:
+    caller.check(row.workspace_id)
+    if caller.admin or (row.owner_id is not None and caller.owns(row.owner_id)):
+        return
+    if caller.grants is None or clusters.run_as_users:
+        raise Forbidden(
+            f"The template {row.name!r} belongs to somebody else, and what it says becomes part of others' jobs: its "
+            "owner or an administrator can change it. Make one of your own under another name."
+        )
+
+
+def _add(session: Session, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
+    bounds.check_count(session, "things", "You have {} templates", Template.owner_id == caller.user_id)
+    home = workspaces.locked(session, workspace_id or UNCATEGORIZED)
+    caller.check(home.id)
+    if home.archived:
+        raise Invalid(f"The workspace {home.name!r} is archived; unarchive it first.")
+    row = Template(name=_named(name), config=_checked(config), workspace_id=home.id, owner_id=caller.user_id)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _named(name: str) -> str:
+    name = name.strip()
+    if not name or "/" in name:
+        raise Invalid(f"{name!r} cannot be the name of a template: it must not be empty or hold a slash.")
+    return name
+
+
+def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
+    if left := masks(config):
+        raise Invalid(f"{left[0]} holds {MASK}, which templates are shown with instead of the real value: write that.")
+    try:
+        check_size(config, "template")
+    except ConfigError as error:
+        raise Invalid(str(error)) from None
+    return dict(config)
+
+
+def _fitting(row: Template, config: Mapping[str, Any], model: type[Section], others: type[Section]) -> dict[str, Any]:
+    """What `model` knows of a template's configuration; what only `others` knows is left out. Raises Invalid."""
+    theirs = {*others.model_fields, *others.ignored} - {*model.model_fields}
+    known = {key: value for key, value in config.items() if key not in theirs}
+    document = Document(f"template {row.name}", known)
+    _, complaints = check(model, document.data, document)
+    if complaints:
+        raise Invalid(" ".join(f"{complaint}." for complaint in complaints))
+    return known

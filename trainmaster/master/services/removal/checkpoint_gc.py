@@ -1,0 +1,97 @@
+"""Which checkpoints an experiment keeps when it has ended: Determined's three numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.tables import Checkpoint, Experiment
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.files.declared_storage import believed, root_of
+from trainmaster.master.services.removal.checkpoints import ask, needed
+from trainmaster.master.services.removal.removal import EVERYTHING
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.store import Store
+
+
+@dataclass(frozen=True)
+class KeepPolicy:
+    """How many checkpoints stay: the best of the experiment, the best and the latest of each trial. A checkpoint that
+    any of them keeps stays. Only one with the searcher's metric can be among the best."""
+
+    experiment_best: int
+    trial_best: int
+    trial_latest: int
+
+    @classmethod
+    def of(cls, storage: dict[str, Any]) -> KeepPolicy:
+        return cls(storage["save_experiment_best"], storage["save_trial_best"], storage["save_trial_latest"])
+
+
+def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_is_better: bool) -> list[Checkpoint]:
+    """Those that the policy does not keep."""
+    everyone = list(checkpoints)
+    by_trial: dict[int | None, list[Checkpoint]] = defaultdict(list)
+    for one in everyone:
+        by_trial[one.trial_id].append(one)
+    sign = 1.0 if smaller_is_better else -1.0
+
+    def best(some: Sequence[Checkpoint], count: int) -> list[Checkpoint]:
+        ranked = [one for one in some if one.metric is not None and math.isfinite(one.metric)]
+        return _first(ranked, count, lambda one: (sign * (one.metric or 0.0), -one.steps_completed))
+
+    kept = {one.uuid for one in best(everyone, policy.experiment_best)}
+    for mine in by_trial.values():
+        kept |= {one.uuid for one in best(mine, policy.trial_best)}
+        latest = _first(mine, policy.trial_latest, lambda one: (-one.steps_completed, -one.report_time.timestamp()))
+        kept |= {one.uuid for one in latest}
+    return [one for one in everyone if one.uuid not in kept]
+
+
+def preview(store: Store, experiment_id: int, policy: KeepPolicy) -> tuple[str, list[Checkpoint]]:
+    """The searcher's metric, and what would go under `policy`."""
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id)
+        if row is None:
+            raise NotFound(f"There is no experiment {experiment_id}.")
+        return row.searcher_metric, _doomed(session, row, policy)
+
+
+def collect(store: Store, retries: Retries) -> None:
+    """Give up what the policies of ended experiments do not keep."""
+    with store.transaction() as session:
+        due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
+    retries.each("the checkpoint policy of experiment", due, lambda number: _collect(store, number))
+
+
+def _collect(store: Store, experiment_id: int) -> None:
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id, with_for_update=True)
+        if row is None or not row.gc_due:
+            return
+        row.gc_due = False
+        if State(row.state).terminal:
+            doomed = _doomed(session, row, KeepPolicy.of(row.config["checkpoint_storage"]))
+            ask(session, [one.uuid for one in doomed], [EVERYTHING])
+
+
+def _doomed(session: Session, row: Experiment, policy: KeepPolicy) -> list[Checkpoint]:
+    query = select(Checkpoint).where(
+        Checkpoint.experiment_id == row.id, Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
+    )
+    found = superfluous(session.scalars(query.order_by(Checkpoint.uuid)), policy, row.smaller_is_better)
+    kept = needed(session, [one.uuid for one in found])
+    if root_of(row.config["checkpoint_storage"]) is None:
+        return []
+    return [one for one in found if one.uuid not in kept and one.storage and believed(row.config, one.storage)]
+
+
+def _first(some: Iterable[Checkpoint], count: int, key: Callable[[Checkpoint], Any]) -> list[Checkpoint]:
+    return sorted(some, key=key)[:count]

@@ -1,0 +1,180 @@
+"""Checkpoints after they were written: their metadata, and removing them whole or in part.
+
+A request leaves a row; the controller's janitor removes the files and then says so in the checkpoint's own row, so that
+what was asked for happens although the master stops in between.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.model_registry import ModelVersion
+from trainmaster.master.db.tables import Checkpoint, Experiment, Project, Trial
+from trainmaster.master.db.upkeep import CheckpointRemoval
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.files import user_files
+from trainmaster.master.services.files.user_files import NoPlace, UserFiles
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.removal.removal import EVERYTHING
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.store import Settings, Store, wake
+
+log = logging.getLogger(__name__)
+
+MAX_PATTERNS, MAX_PATTERN = 100, 1000  # patterns of one request, characters of each
+
+
+def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, Any]) -> None:
+    """Replace the metadata. Raises NotFound, Forbidden."""
+    with store.transaction() as session:
+        (row,) = _mine(session, caller, [key])
+        row.ckpt_metadata = dict(metadata)
+
+
+def remove(
+    store: Store, settings: Settings, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)
+) -> None:
+    """Ask that the files of checkpoints that match `globs` be removed.
+
+    Raises Invalid, NotFound, Forbidden, and Conflict for one that is still needed.
+    """
+    if len(globs) > MAX_PATTERNS or any(len(glob) > MAX_PATTERN for glob in globs):
+        raise Invalid(f"There may be {MAX_PATTERNS} patterns of {MAX_PATTERN} characters each at most.")
+    for glob in globs:
+        pure = PurePosixPath(glob)
+        if not glob or pure.is_absolute() or ".." in pure.parts or any(ord(c) < 32 for c in glob):
+            raise Invalid(f"{glob!r} is no pattern of files inside a checkpoint.")
+    with store.transaction() as session:
+        rows = _mine(session, caller, keys)
+        for row in rows:
+            if row.state not in ("COMPLETED", "PARTIALLY_DELETED", "ERROR"):
+                raise Conflict(f"Checkpoint {row.uuid} is {row.state} and has nothing to remove.")
+            try:
+                user_files.of_checkpoint(session, settings, row)
+            except NoPlace as error:
+                raise Invalid(str(error)) from None
+        if globs and (kept := needed(session, [row.uuid for row in rows])):
+            raise Conflict(
+                f"Checkpoint {min(kept)} is still needed: by a trial that has not ended, or as a version of a model."
+            )
+        ask(session, [row.uuid for row in rows], globs)
+
+
+def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> None:
+    """Leave word for the janitor."""
+    session.add_all(CheckpointRemoval(checkpoint=key, globs=list(globs)) for key in keys)
+    wake(session, "janitor")
+
+
+def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Those that a trial which has not ended will go on from, or that are versions of models."""
+    latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
+    found = {key for key in session.scalars(latest) if key is not None}
+    return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
+
+
+def carry_out_removals(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
+    """Remove what was asked to be removed. What never can be is told in the trial's log, once."""
+    with store.transaction() as session:
+        asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
+    retries.each(
+        "the removal of a checkpoint's files, request",
+        asked,
+        lambda number: _carry_out(store, settings, files, number),
+        lambda number, error: _give_up(store, number, f"The files of a checkpoint could not be removed: {error}"),
+    )
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _mine(session: Session, caller: Caller, keys: Sequence[str]) -> list[Checkpoint]:
+    """Under their row locks. Raises NotFound, Forbidden, Invalid."""
+    found = []
+    for key in sorted(set(keys)):
+        try:
+            row = session.get(Checkpoint, uuid.UUID(key), with_for_update=True)
+        except ValueError:
+            raise Invalid(f"{key!r} is not the UUID of a checkpoint.") from None
+        if row is None:
+            raise NotFound(f"There is no checkpoint {key}.")
+        experiment = session.get(Experiment, row.experiment_id) if row.experiment_id else None
+        if experiment is not None:
+            caller.check(session.get_one(Project, experiment.project_id).workspace_id)
+        if not (caller.may_change(experiment.owner_id) if experiment else caller.admin):
+            raise Forbidden(f"Checkpoint {key} belongs to somebody else.")
+        found.append(row)
+    return found
+
+
+def _carry_out(store: Store, settings: Settings, files: UserFiles, number: int) -> None:
+    """Raises trees.Unfinished, OSError, DispatcherError."""
+    with store.transaction() as session:
+        asked = session.get(CheckpointRemoval, number)
+        row = session.get(Checkpoint, asked.checkpoint) if asked else None
+    if asked is None or row is None:
+        return
+    try:
+        with store.transaction() as session:
+            place = user_files.of_checkpoint(session, settings, row)
+        left = dict(files.remove(place, asked.globs))
+    except NoPlace as error:
+        _give_up(store, number, f"The files of checkpoint {row.uuid} were not removed. {error}")
+        return
+    with store.transaction() as session:
+        # The order of locks: experiment, trial, and only then what hangs on them.
+        if row.experiment_id is not None:
+            session.get(Experiment, row.experiment_id, with_for_update=True)
+        trial = session.get(Trial, row.trial_id, with_for_update=True) if row.trial_id is not None else None
+        row = session.get(Checkpoint, asked.checkpoint, with_for_update=True)
+        if row is not None and row.state not in ("DELETED", "ACTIVE"):
+            gone = [path for path in row.resources if path not in left]
+            row.resources, row.size = left, sum(left.values())
+            if not any(not path.endswith("/") for path in left):
+                row.state, row.resources, row.size = "DELETED", {}, 0
+            elif gone:
+                row.state = "PARTIALLY_DELETED"
+            session.flush()
+            _recount(session, row, trial)
+        session.delete(session.get_one(CheckpointRemoval, number))
+
+
+def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
+    there = Checkpoint.state.in_(("COMPLETED", "PARTIALLY_DELETED"))
+    counted = (func.count(), func.coalesce(func.sum(Checkpoint.size), 0))
+    if trial is not None:
+        mine = (Checkpoint.trial_id == trial.id, there)
+        trial.checkpoint_count, trial.checkpoint_size = session.execute(select(*counted).where(*mine)).one()
+        if trial.latest_checkpoint == row.uuid and row.state == "DELETED":
+            newest = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial.id, Checkpoint.state == "COMPLETED")
+            trial.latest_checkpoint = session.scalar(newest.order_by(Checkpoint.report_time.desc()).limit(1))
+    if row.experiment_id is not None:
+        count, size = session.execute(
+            select(*counted).where(Checkpoint.experiment_id == row.experiment_id, there)
+        ).one()
+        session.execute(
+            update(Experiment)
+            .where(Experiment.id == row.experiment_id)
+            .values(checkpoint_count=count, checkpoint_size=size)
+        )
+
+
+def _give_up(store: Store, number: int, why: str) -> None:
+    """Forget a request that cannot be met, and say so to whoever made it."""
+    log.warning("%s", why)
+    with store.transaction() as session:
+        asked = session.get(CheckpointRemoval, number)
+        row = session.get(Checkpoint, asked.checkpoint) if asked else None
+        if asked is not None:
+            session.delete(asked)
+            session.flush()
+        if row is not None and row.task_id is not None:
+            log_store.say(session, row.task_id, why, "ERROR")

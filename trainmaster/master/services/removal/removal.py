@@ -1,0 +1,143 @@
+"""Removing for good: experiments with everything they left, and sessions that have expired."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import delete, select
+
+from trainmaster.dispatchers.base import DispatcherError
+from trainmaster.master.db.tables import (
+    Checkpoint,
+    Experiment,
+    Project,
+    Task,
+    Trial,
+    UserSession,
+    Workspace,
+    metrics,
+    task_logs,
+)
+from trainmaster.master.lifecycle.states import State
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.files import user_files
+from trainmaster.master.services.files.user_files import NoPlace, NotBelieved, UserFiles
+from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.metrics import series_columns
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.tasks import standalone
+
+log = logging.getLogger(__name__)
+
+WHY_ENDED = "its workspace is being deleted"
+EVERYTHING = "**/*"  # of patterns of files
+
+
+def remove_deleted_experiments(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
+    with store.transaction() as session:
+        ids = list(session.scalars(select(Experiment.id).where(Experiment.state == State.DELETING.value)))
+    retries.each("the removal of experiment", ids, lambda number: _remove(store, settings, files, number))
+
+
+def remove_expired_sessions(store: Store) -> None:
+    with store.transaction() as session:
+        # Access tokens stay in their list as expired ones.
+        session.execute(delete(UserSession).where(UserSession.expires_at < now(), UserSession.kind == "USER_SESSION"))
+
+
+def end_tasks(store: Store, settings: Settings, retries: Retries) -> None:
+    """Kill the tasks of workspaces that are being deleted."""
+    with store.transaction() as session:
+        doomed = list(session.scalars(select(Workspace.id).where(Workspace.state == "DELETING")))
+        live = [task_id for number in doomed for task_id in standalone.live_in(session, number)]
+    retries.each("the end of task", live, lambda task_id: standalone.end(store, settings, task_id, WHY_ENDED))
+
+
+def remove_deleted_projects(store: Store) -> None:
+    """Projects and workspaces whose experiments and tasks are gone; those with an experiment that could not be deleted
+    say so."""
+    with store.transaction() as session:
+        for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
+            left = session.execute(
+                select(Experiment.state, Experiment.reason).where(Experiment.project_id == project.id)
+            ).all()
+            failed = next((row.reason for row in left if row.state == State.DELETE_FAILED), None)
+            if failed is not None:
+                project.state, project.error = "DELETE_FAILED", failed
+            elif not left:
+                session.delete(project)
+        session.flush()
+        for workspace in session.scalars(select(Workspace).where(Workspace.state == "DELETING").with_for_update()):
+            projects = list(session.scalars(select(Project).where(Project.workspace_id == workspace.id)))
+            broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
+            if broken is not None:
+                workspace.state, workspace.error = "DELETE_FAILED", broken.error
+            elif all(project.state == "" for project in projects) and not standalone.live_in(session, workspace.id):
+                standalone.forget(session, workspace.id)
+                for project in projects:
+                    session.delete(project)
+                session.flush()
+                session.delete(workspace)
+
+
+def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> None:
+    """Files first, rows last: a crash in between leaves rows that say what is still to be removed."""
+    with store.transaction() as session:
+        query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
+        checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
+    failure = next(filter(None, (_remove_files(store, settings, files, row) for row in checkpoints)), None)
+    failure = failure or _remove_events(store, settings, files, experiment_id)
+    with store.transaction() as session:
+        row = session.get(Experiment, experiment_id, with_for_update=True)
+        if row is None or row.state != State.DELETING:
+            return
+        if failure is not None:
+            row.state, row.reason = State.DELETE_FAILED.value, failure
+            return
+        of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
+        trials = session.execute(of_trials).all()
+        ids = [trial.id for trial in trials]
+        tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
+        series_columns.forget(session, ids)
+        log_blocks.forget(session, tasks)
+        session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
+        session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))
+        session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+        session.execute(delete(Task).where(Task.task_id.in_(tasks)))
+    log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+
+
+def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:
+    """Why TensorBoard's files could not be removed. Raises trees.Unfinished."""
+    try:
+        with store.transaction() as session:
+            row = session.get(Experiment, experiment_id)
+            if row is None or row.unmanaged:
+                return None  # whoever runs it keeps such files
+            place = user_files.events_of(session, settings, row)
+        files.remove(place, [EVERYTHING])
+    except NoPlace as error:
+        log.warning("experiment %s goes without its TensorBoard files: %s", experiment_id, error)
+    except OSError as error:
+        return f"TensorBoard's files could not be removed from {place.folder}: {error.strerror}."
+    except DispatcherError as error:
+        return f"TensorBoard's files could not be removed from {place.folder}: {error}"
+    return None
+
+
+def _remove_files(store: Store, settings: Settings, files: UserFiles, row: Checkpoint) -> str | None:
+    """Why they could not be removed. Raises trees.Unfinished."""
+    try:
+        with store.transaction() as session:
+            place = user_files.of_checkpoint(session, settings, row)
+        files.remove(place, [EVERYTHING])
+    except NotBelieved as error:
+        log.warning("experiment %s goes without these files: %s", row.experiment_id, error)
+    except NoPlace as error:
+        return str(error)
+    except OSError as error:
+        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error.strerror}."
+    except DispatcherError as error:
+        return f"Checkpoint {row.uuid} could not be removed from {place.folder}: {error}"
+    return None

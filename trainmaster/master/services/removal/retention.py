@@ -1,0 +1,97 @@
+"""How long task logs stay: days after the end of the task, -1 for ever. What a trial says goes before what its
+experiment says, and that before what the site says, which alone counts for other tasks."""
+
+from __future__ import annotations
+
+import math
+
+from sqlalchemy import text, update
+
+from trainmaster.master.db.tables import Experiment, Trial
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
+from trainmaster.master.services.store import Settings, Store
+
+FOREVER = -1
+LONGEST = 32767  # days; more than 89 years
+
+_CLEAN_UP = text("""
+    WITH gone AS (
+        DELETE FROM task_logs USING (
+            SELECT tasks.task_id, tasks.end_time,
+                   coalesce(trials.log_retention_days,
+                            (experiments.config->'retention_policy'->>'log_retention_days')::int, :site) AS days
+            FROM trials
+            JOIN experiments ON experiments.id = trials.experiment_id
+            CROSS JOIN LATERAL jsonb_array_elements_text(trials.earlier_tasks || to_jsonb(trials.task_id)) AS own(id)
+            JOIN tasks ON tasks.task_id = own.id
+            WHERE tasks.end_time IS NOT NULL
+            UNION ALL
+            SELECT task_id, end_time, :site FROM standalone_tasks WHERE end_time IS NOT NULL
+        ) AS ended
+        WHERE task_logs.task_id = ended.task_id AND ended.days >= 0
+          AND ended.end_time <= now() - make_interval(days => ended.days)
+        RETURNING task_logs.task_id
+    )
+    SELECT task_id, count(*) AS lines FROM gone GROUP BY task_id
+""")
+
+
+def keep_logs(store: Store, settings: Settings, caller: Caller, experiment_id: int, days: int) -> None:
+    """For the trials there are and those to come. Raises Invalid, NotFound, Forbidden."""
+    _check(days)
+    with locked_experiment(store, settings, experiment_id) as orchestrator:
+        row = orchestrator.row
+        if not caller.may_change(row.owner_id):
+            raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
+        policy = row.config.get("retention_policy") or {}
+        row.config = {**row.config, "retention_policy": {**policy, "log_retention_days": days}}
+        orchestrator.session.execute(
+            update(Trial).where(Trial.experiment_id == experiment_id).values(log_retention_days=days)
+        )
+
+
+def keep_trial_logs(store: Store, caller: Caller, trial_id: int, days: int) -> None:
+    _check(days)
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id, with_for_update=True)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        if not caller.may_change(session.get_one(Experiment, trial.experiment_id).owner_id):
+            raise Forbidden(f"Trial {trial_id} belongs to somebody else.")
+        trial.log_retention_days = days
+
+
+def remaining_days(store: Store, settings: Settings, trial_id: int) -> int:
+    """Days until a trial's logs go, -1 for never."""
+    with store.transaction() as session:
+        trial = session.get(Trial, trial_id)
+        if trial is None:
+            raise NotFound(f"There is no trial {trial_id}.")
+        config = session.get_one(Experiment, trial.experiment_id).config
+    days = trial.log_retention_days
+    if days is None:
+        days = (config.get("retention_policy") or {}).get("log_retention_days")
+    if days is None:
+        days = settings.log_retention_days
+    if days is None or days < 0:
+        return FOREVER
+    passed = (now() - trial.end_time).total_seconds() / 86400 if trial.end_time else 0.0
+    return max(math.ceil(days - passed), 0)
+
+
+def clean_up(store: Store, settings: Settings) -> int:
+    """Remove the logs whose time has come. Returns how many lines there were."""
+    site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
+    with store.transaction() as session:
+        gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}
+        log_blocks.sweep(session, list(gone))
+        return sum(gone.values())
+
+
+def _check(days: int) -> None:
+    if not FOREVER <= days <= LONGEST:
+        raise Invalid(f"Logs are kept for 0 to {LONGEST} days, or for ever with -1; {days} is neither.")

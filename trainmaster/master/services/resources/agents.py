@@ -1,0 +1,252 @@
+"""The agents of clusters that have some: what they say, what they should do, what administrators do with them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import select
+
+from trainmaster.dispatchers.base import DispatcherError, Rejected
+from trainmaster.dispatchers.hub import (
+    AgentHub,
+    AgentReport,
+    AgentView,
+    AlreadyEnrolled,
+    Displaced,
+    NotLeading,
+    Orders,
+    SlotView,
+    UnknownAgent,
+    WrongKey,
+)
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clock import from_epoch
+from trainmaster.master.services.clusters import node_list
+from trainmaster.master.services.clusters.clusters import Cluster, Clusters
+from trainmaster.master.services.clusters.node_list import NodeShown
+from trainmaster.master.services.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    NotServed,
+    ServiceError,
+    Unauthenticated,
+    Unavailable,
+)
+from trainmaster.master.services.resources.job_queue import QueueRank
+from trainmaster.master.services.store import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AgentCluster:
+    """A cluster with agents."""
+
+    cluster: Cluster
+    hub: AgentHub
+
+    @property
+    def inbox(self) -> Path:
+        """Where what agents send may lie until it is looked at."""
+        return self.cluster.job_root
+
+
+@dataclass(frozen=True)
+class SlotShown:
+    """A slot with what runs on it."""
+
+    slot: SlotView
+    allocation_id: str
+
+
+@dataclass(frozen=True)
+class AgentShown:
+    agent: AgentView
+    registered_at: dt.datetime
+    slots: Sequence[SlotShown]
+
+
+def agent_clusters(clusters: Clusters) -> list[AgentCluster]:
+    """All clusters with agents."""
+    return [
+        AgentCluster(cluster, cluster.dispatcher) for cluster in clusters if isinstance(cluster.dispatcher, AgentHub)
+    ]
+
+
+def admit(clusters: Clusters, agent_id: str, secret: str) -> AgentCluster:
+    """The cluster of the agent whose secret this is. Raises Unauthenticated, NotFound."""
+    for agent_cluster in _agent_clusters(clusters):
+        if secret and agent_cluster.hub.accepts(agent_id, secret):
+            return agent_cluster
+    raise Unauthenticated(f"This is not the secret of an agent {agent_id}: it never enrolled here, or was revoked.")
+
+
+def enrol(clusters: Clusters, agent_id: str, key: str) -> str:
+    """A new agent's secret. Raises Unauthenticated for a wrong key, Conflict for a name that is taken, Unavailable."""
+    refusal = WrongKey("There is no key.")
+    for agent_cluster in _agent_clusters(clusters):
+        try:
+            with _translated():
+                return agent_cluster.hub.enrol(agent_id, key)
+        except WrongKey as error:
+            refusal = error
+    raise Unauthenticated(str(refusal))
+
+
+def revoke(clusters: Clusters, caller: Caller, agent_id: str) -> None:
+    """Shut an agent out, as when its host was broken into. Its jobs count as lost when it stays away. Raises Forbidden,
+    NotFound, Unavailable."""
+    caller.require(Permission.UPDATE_AGENTS)
+    refusal = f"There is no agent {agent_id!r} that is enrolled."
+    for agent_cluster in _agent_clusters(clusters):
+        try:
+            agent_cluster.hub.revoke(agent_id)
+        except Rejected:
+            continue
+        except DispatcherError as error:
+            raise Unavailable(str(error)) from None
+        log.info("%s revoked the agent %s", caller.username, agent_id)
+        return
+    raise NotFound(refusal)
+
+
+def _agent_clusters(clusters: Clusters) -> list[AgentCluster]:
+    found = agent_clusters(clusters)
+    if not found:
+        raise NotFound("This master has no cluster with agents: resource_manager.type must be docker for that.")
+    return found
+
+
+def sync(agent_cluster: AgentCluster, agent_id: str, report: AgentReport) -> Orders:
+    """Take in what an agent says; what it should have. Raises Conflict, Invalid, Unavailable."""
+    with _translated():
+        return agent_cluster.hub.sync(agent_id, report)
+
+
+def orders(agent_cluster: AgentCluster, agent_id: str) -> Orders:
+    """Raises NotFound, Unavailable."""
+    with _translated():
+        return agent_cluster.hub.orders(agent_id)
+
+
+@contextmanager
+def listening(agent_cluster: AgentCluster, agent_id: str, changed: Callable[[], None]) -> Iterator[None]:
+    """Inside the block, `changed` is called from some thread whenever the agent's orders may have changed."""
+    undo = agent_cluster.hub.subscribe(agent_id, changed)
+    try:
+        yield
+    finally:
+        undo()
+
+
+def job_files(agent_cluster: AgentCluster, agent_id: str, token: str) -> Iterator[bytes]:
+    """Raises Invalid, Unavailable."""
+    with _translated():
+        return agent_cluster.hub.job_files(agent_id, token)
+
+
+def take_remains(agent_cluster: AgentCluster, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
+    """Raises Invalid, Unavailable."""
+    with _translated():
+        agent_cluster.hub.take_remains(agent_id, token, node_rank, archive)
+
+
+def show(store: Store, clusters: Clusters) -> list[AgentShown]:
+    """All agents by name."""
+    views = sorted(
+        (view for agent_cluster in agent_clusters(clusters) for view in agent_cluster.hub.agents()),
+        key=lambda view: view.id,
+    )
+    tokens = {slot.token for view in views for slot in view.slots if slot.token}
+    allocations: dict[str, str] = {}
+    if tokens:
+        with store.transaction() as session:
+            query = select(Allocation.token, Allocation.id).where(Allocation.token.in_(tokens))
+            allocations = {row.token: row.id for row in session.execute(query)}
+    return [
+        AgentShown(
+            view,
+            from_epoch(view.registered_at),
+            [SlotShown(slot, allocations.get(slot.token, slot.token)) for slot in view.slots],
+        )
+        for view in views
+    ]
+
+
+def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown | NodeShown:
+    """An agent, or a node of a scheduler. Raises NotFound."""
+    for shown in show(store, clusters):
+        if shown.agent.id == agent_id:
+            return shown
+    if (node := node_list.find(node_list.show(clusters), agent_id)) is not None:
+        return node
+    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
+
+
+def queue_ranks(clusters: Clusters) -> dict[str, QueueRank]:
+    """Where experiments and tasks stand in the pools that we schedule ourselves, those that run first. Empty while
+    another master leads: only that one knows."""
+    found: dict[str, QueueRank] = {}
+    for agent_cluster in agent_clusters(clusters):
+        for policy in agent_cluster.hub.policies():
+            try:
+                entries = agent_cluster.hub.queue(policy.pool)
+            except NotLeading:
+                continue
+            for entry in entries:
+                if entry.group:
+                    found.setdefault(entry.group, QueueRank(len(found), entry.priority, entry.weight))
+    return found
+
+
+def enable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None) -> None:
+    """Raises Forbidden, NotFound, Unavailable."""
+    hub = _hub_of(clusters, caller, agent_id)
+    with _translated():
+        hub.enable(agent_id, slot)
+
+
+def disable(clusters: Clusters, caller: Caller, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+    """Raises Forbidden, NotFound, Unavailable."""
+    hub = _hub_of(clusters, caller, agent_id)
+    with _translated():
+        hub.disable(agent_id, slot, drain=drain)
+
+
+def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
+    caller.require(Permission.UPDATE_AGENTS)
+    for agent_cluster in agent_clusters(clusters):
+        if any(view.id == agent_id for view in agent_cluster.hub.agents()):
+            return agent_cluster.hub
+    if (node := node_list.find(node_list.show(clusters), agent_id)) is not None:
+        raise NotServed(
+            f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
+            "scheduler's to say, not the master's. Only agents on Docker hosts are enabled and disabled here."
+        )
+    raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """A hub's refusals as those of services."""
+    try:
+        yield
+    except WrongKey:  # another cluster's agents may enrol with it
+        raise
+    except DispatcherError as error:
+        kinds: dict[type[DispatcherError], type[ServiceError]] = {
+            NotLeading: Unavailable,
+            AlreadyEnrolled: Conflict,
+            Displaced: Conflict,
+            UnknownAgent: NotFound,
+            Rejected: Invalid,
+        }
+        raise kinds.get(type(error), Unavailable)(str(error)) from None

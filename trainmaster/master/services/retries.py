@@ -1,0 +1,92 @@
+"""Work on many items, one of which may fail again and again: each stands alone, a failure is told once, and
+what fails is tried ever more rarely."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from trainmaster.dispatchers.access.trees import Unfinished
+from trainmaster.dispatchers.base import DispatcherError
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 15.0  # seconds after the first failure; each further one doubles it
+LONGEST_PAUSE = 6 * 3600.0
+TRIES = 10  # of what may work another time; two hours after the first
+ORDINARY = (OSError, DispatcherError, Unfinished)
+Item = TypeVar("Item", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class _Trouble:
+    times: int
+    due: float
+    text: str
+
+
+class Retries:
+    """What has failed, in this process's memory. Thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._trouble: dict[tuple[str, Hashable], _Trouble] = {}
+
+    def each(
+        self,
+        what: str,
+        items: Iterable[Item],
+        work: Callable[[Item], object],
+        give_up: Callable[[Item, Exception], object] | None = None,
+    ) -> None:
+        """Do `work` for each item that is due. One that fails holds up no other. `what` names the work in the log, as
+        in "the removal of experiment": items are added to it. `give_up` is called for one whose `ORDINARY` failure has
+        come `TRIES` times. Raises only what says that the database is away."""
+        wanted = list(items)
+        with self._lock:
+            for key in [key for key in self._trouble if key[0] == what and key[1] not in wanted]:
+                del self._trouble[key]
+        for item in wanted:
+            known = self._trouble.get((what, item))
+            if known is not None and known.due > self._clock():
+                continue
+            try:
+                work(item)
+            except DATABASE_UNAVAILABLE:
+                raise
+            except Exception as error:  # a bug, or what nobody thought of: the others are not made to wait for its mend
+                times = self._failed(what, item, error)
+                if give_up is not None and times >= TRIES and isinstance(error, ORDINARY):
+                    give_up(item, error)
+            else:
+                with self._lock:
+                    self._trouble.pop((what, item), None)
+
+    def resting(self, what: str) -> list[Any]:
+        """Items that have failed and are not due yet."""
+        with self._lock:
+            now = self._clock()
+            return [item for (work, item), known in self._trouble.items() if work == what and known.due > now]
+
+    def _failed(self, what: str, item: Hashable, error: Exception) -> int:
+        """Note a failure; how often it has come now."""
+        text = f"{type(error).__name__}: {error}"
+        key = (what, item)
+        known = self._trouble.get(key)
+        times = known.times + 1 if known else 1
+        pause = min(FIRST_PAUSE * 2 ** min(times - 1, 20), LONGEST_PAUSE)
+        if known is None or known.text != text:
+            where = f"{what} {item}".strip()
+            if isinstance(error, ORDINARY):
+                log.warning("%s is not done yet (%s); it is tried again, ever more rarely", where, error)
+            else:
+                log.error("%s failed; it is tried again, ever more rarely", where, exc_info=error)
+        with self._lock:
+            self._trouble[key] = _Trouble(times, self._clock() + pause, text)
+        return times

@@ -1,0 +1,65 @@
+"""Whether a pool can ever run what an experiment or a task asks for: told before anything is created or moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services.access.accounts import account_on
+from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.scheduling import job_spec
+from trainmaster.master.services.store import Settings, Store
+
+EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
+# What clients of Determined look for in a refusal.
+_ONE_NODE = "request unfulfillable, please try requesting less slots"
+_TOGETHER = "slots requested exceeds cluster capacity"
+
+
+def refuse_impossible(
+    store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
+) -> None:
+    """Raises Invalid with what speaks against a job of `config` in the pool `served`. That it is larger than the pool
+    speaks against it unless the site has such jobs wait (`launch_error: false`); one that must fit on a node never
+    waits for that."""
+    slots, total = slots_of(config), served.pool.slots_total
+    one_node = bool(config["resources"].get("is_single_node"))
+    too_many = slots > (served.pool.slots_per_node if one_node and served.pool.slots_per_node else total)
+    waits = too_many and not one_node and not settings.launch_error
+    sample = Allocation(
+        id="0.check.1",
+        task_id="0.check",
+        token=f"{settings.token_prefix}check",
+        slots=total if waits else slots,  # what else speaks against it
+        owner_id=owner_id,
+        attempt=1,
+    )
+    with store.transaction() as session:
+        sample.run_as = account_on(session, served.cluster, owner_id, workspace_id)
+    complaints = served.cluster.dispatcher.check(job_spec.build(settings, served, sample, config))
+    if complaints:
+        known = f"{_ONE_NODE if one_node else _TOGETHER}: " if too_many else ""
+        raise Invalid(known + " ".join(complaints))
+
+
+def slots_of(config: Mapping[str, Any]) -> int:
+    """The slots that an experiment's trial, or a task, asks for."""
+    resources = config["resources"]
+    return int(resources["slots_per_trial"] if "slots_per_trial" in resources else resources["slots"])
+
+
+def launch_warnings(clusters: Clusters, config: Mapping[str, Any]) -> list[str]:
+    """What clients are to tell the user of something that was just created, by Determined's names."""
+    slots, pool = slots_of(config), config["resources"]["resource_pool"]
+    exceeded = slots and slots > clusters.resolve(pool, slots).pool.slots_total
+    return [EXCEEDED] if exceeded else []
+
+
+def shortage(served: ServedPool, slots: int) -> str:
+    """Why an attempt waits that is larger than its pool; empty for one that is not."""
+    total = served.pool.slots_total
+    if slots <= total:
+        return ""
+    return f"It asks for {slots} slots, and the pool {served.pool.name} has {total}: it waits until there are more."

@@ -1,0 +1,281 @@
+"""From an allocation to a job: what the dispatcher gets, and what the job is told when it has leased."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Container, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from trainmaster.config.secrets import for_job
+from trainmaster.containers import container_runtime
+from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
+from trainmaster.dispatchers.hub import REGISTRY_LOGIN
+from trainmaster.master.db.tables import Allocation, Experiment, Trial
+from trainmaster.master.services.access.identity import session_token
+from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.store import Settings
+from trainmaster.runtime.job import MASTER_CERTIFICATE
+
+SHARED_FS = "/determined_shared_fs"
+HOST_KEY = "host_key"  # among a shell's secrets
+WORK_DIR = "/run/determined/workdir"  # in a container: where the user's files are, and relative mounts stand
+# sshd as root leaves root's rights in parts: it changes to another account and into an empty root (sshd(8)), and gives
+# the terminal away.
+SSHD = ("SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
+_TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
+RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
+
+
+def build(
+    settings: Settings,
+    served: ServedPool,
+    allocation: Allocation,
+    config: Mapping[str, Any],
+    secrets: Mapping[str, str] = MappingProxyType({}),
+) -> JobSpec:
+    """The job of one allocation; `secrets` are files of its folder, by name. The same inputs give the same job, byte
+    for byte."""
+    kind = served.cluster.kind
+    section = config.get("pbs" if kind == "pbs" else "slurm") or {}
+    resources, environment = config["resources"], config.get("environment") or {}
+    site = served.cluster.settings_of(served.pool.name, served.partition)
+    told = served.cluster.announcement
+    job = {
+        "version": 1,
+        "allocation_id": allocation.id,
+        "task_id": allocation.task_id,
+        "token": allocation.token,
+        "cluster_id": settings.cluster_id,
+        "master_url": served.cluster.master_url or settings.master_url,
+        "master_url_file": str(served.cluster.master_url_file) if told.made else None,
+        "master_url_owner": told.owner,
+        "scheduler": kind,
+        "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),
+        "pool": served.pool.name,
+        "slots": allocation.slots,
+        "slot_type": served.pool.slot_type.value,
+        "walltime_grace": served.cluster.walltime_grace,
+        "heartbeat": settings.heartbeat,
+        "lease_patience": settings.lease_patience,
+        "environment": dict(site.environment),
+    }
+    secret = session_token(settings, allocation.id, allocation.token)
+    return JobSpec(
+        token=allocation.token,
+        allocation_id=allocation.id,
+        pool=served.partition,
+        slots=allocation.slots,
+        slot_type=served.pool.slot_type,
+        slots_per_node=section.get("slots_per_node"),
+        gpu_type=section.get("gpu_type"),
+        single_node=bool(resources.get("is_single_node")),
+        container=ContainerSpec(
+            runtime=served.cluster.container_runtime,
+            image=image_for(config, devices_of(allocation.slots, served.pool.slot_type.value)),
+            binds=tuple(_binds(config)),
+            shm_size=resources.get("shm_size") or site.shm_size,
+            network_mode=site.network_mode,
+            force_pull=bool(environment.get("force_pull_image")),
+            devices=tuple(
+                DeviceMount(device["host_path"], device["container_path"], device.get("mode") or "rwm")
+                for device in resources.get("devices") or ()
+            ),
+            add_capabilities=tuple(environment.get("add_capabilities") or ()),
+            drop_capabilities=tuple(environment.get("drop_capabilities") or ()),
+            root_capabilities=SSHD if HOST_KEY in secrets else (),
+        ),
+        files={
+            "job.json": StagedFile(json.dumps(job, indent=1).encode()),
+            "secrets/token": StagedFile(secret.encode()),
+            "runtime.zip": StagedFile(settings.runtime_zip),
+            **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
+            **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
+            **_login_file(kind, environment),
+            **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
+        },
+        account_label=account_label(served.cluster.project_source, config, kind),
+        options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
+        walltime_grace=served.cluster.walltime_grace,
+        user=allocation.run_as,
+        priority=resources.get("priority") or served.pool.default_priority,
+        weight=float(resources.get("weight") or 1.0),
+        max_slots=resources.get("max_slots"),
+        group=allocation.task_id.partition(".")[0],
+    )
+
+
+def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
+    given = {key: value for key, value in (environment.get("registry_auth") or {}).items() if value}
+    return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())} if given and kind == "docker" else {}
+
+
+def remarks(
+    kind: str,
+    config: Mapping[str, Any],
+    slots: int,
+    slot_type: SlotType,
+    *,
+    schedules: bool = False,
+    runtime: str = "none",
+) -> list[str]:
+    """What the owner of a job should know of it before it is submitted, a sentence each. `schedules`: its dispatcher
+    orders jobs itself. `runtime`: the name of its container runtime."""
+    heeds = container_runtime(runtime).heeds
+    found = (
+        _unheeded(kind, config, schedules, heeds),
+        _shared_memory(kind, config, runtime, heeds),
+        _surplus(kind, config, slots, slot_type),
+    )
+    return [*filter(None, found)]
+
+
+def _shared_memory(kind: str, config: Mapping[str, Any], runtime: str, heeds: Container[str]) -> str | None:
+    if kind == "docker" or "shm_size" in heeds or not config["resources"].get("shm_size"):
+        return None
+    who = "a job without a container" if runtime == "none" else f"with {runtime} a job"
+    return f"resources.shm_size: {who} uses the node's own /dev/shm, as large as it is."
+
+
+def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool, heeds: Container[str]) -> str | None:
+    """What means something to Docker hosts and does nothing where the job goes."""
+    if kind == "docker":
+        return None
+    usual = {"weight": 1.0}
+    given = [
+        f"{section}.{key}"
+        for section, keys in _FOR_DOCKER.items()
+        for key in keys
+        if key not in heeds
+        and not (schedules and key in _FOR_SCHEDULING)
+        and (value := (config.get(section) or {}).get(key))
+        and value != usual.get(key)
+    ]
+    return f"{' and '.join(given)}: only Docker hosts heed this; {kind} does not." if given else None
+
+
+_FOR_DOCKER = {
+    "environment": ("registry_auth", "add_capabilities", "drop_capabilities"),
+    "resources": ("devices", "priority", "weight"),
+}
+_FOR_SCHEDULING = ("priority", "weight")  # whoever orders jobs itself heeds these
+
+
+def _surplus(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> str | None:
+    """Slots that are reserved beyond those that were asked for, because each node gives the same number."""
+    each = (config.get(kind) or {}).get("slots_per_node")
+    if kind not in ("slurm", "pbs") or not each or slots % each == 0 or config["resources"].get("is_single_node"):
+        return None
+    if slot_type is not SlotType.CPU and slots < each:
+        return None
+    nodes = -(-slots // each)
+    asked = "1 slot is" if slots == 1 else f"{slots} slots are"
+    return (
+        f"{asked} no multiple of {kind}.slots_per_node: the job takes {nodes} x {each}, "
+        f"{nodes * each - slots} more than it asks for."
+    )
+
+
+def account_label(source: str, config: Mapping[str, Any], kind: str) -> str | None:
+    """What Slurm is told as --wckey and PBS as -P, from the words of `job_project_source`."""
+    if source in ("project", "workspace"):
+        label = str(config.get(source) or "")
+    elif source.partition(":")[0] == "label":
+        prefix = source.partition(":")[2]
+        labels = [name for name in config.get("labels") or () if name.startswith(prefix)]
+        label = ("_" if kind == "pbs" else ",").join(sorted(name.removeprefix(prefix) for name in labels))
+    else:
+        return None
+    # What PBS does not take in a project's name (qsub(1B), -P).
+    return (re.sub(r"[/\[\]\"';:|<>+,?*]", "_", label) if kind == "pbs" else label) or None
+
+
+def image_for(config: Mapping[str, Any], slot_type: str) -> str:
+    image = (config.get("environment") or {}).get("image") or ""
+    return str(image.get(slot_type) or image.get("cpu") or "") if isinstance(image, Mapping) else str(image)
+
+
+def environment_for(config: Mapping[str, Any], slot_type: str) -> dict[str, str]:
+    """The user's variables; `NAME` alone and `NAME=` are empty, and a value may hold further `=` signs."""
+    found = (config.get("environment") or {}).get("environment_variables") or []
+    entries = found.get(slot_type) or [] if isinstance(found, Mapping) else found
+    return dict(entry.partition("=")[::2] for entry in entries)
+
+
+def launched(entrypoint: str | list[str]) -> str | list[str]:
+    """The command of an experiment. `model_def:TrialClass` is none: Determined launches such a class by its harness."""
+    if isinstance(entrypoint, str) and _TRIAL_CLASS.fullmatch(entrypoint):
+        return ["python3", "-m", "determined.launch.torch_distributed", "--", "--trial", entrypoint]
+    return in_shell(entrypoint)
+
+
+def in_shell(entrypoint: str | list[str]) -> str | list[str]:
+    """A single word is a text for the shell: `det command run "sleep 5; echo hi"` sends a list of one."""
+    return entrypoint[0] if isinstance(entrypoint, list) and len(entrypoint) == 1 else entrypoint
+
+
+def work_for(
+    experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
+) -> dict[str, Any]:
+    """What the runtime is told once it holds the lease (see ARCHITECTURE.md)."""
+    config = experiment.config
+    latest = trial.latest_checkpoint or trial.warm_start
+    return {
+        "task_type": "TRIAL",
+        "trial": {
+            "id": trial.id,
+            "experiment_id": experiment.id,
+            "request_id": trial.request_id,
+            "seed": trial.seed,
+            "hparams": in_order(trial.hparams),
+            "run_id": allocation.attempt,
+            "steps_completed": 0,
+            "latest_checkpoint": str(latest) if latest else None,
+        },
+        "config": in_order(for_job(config)),
+        "entrypoint": launched(config["entrypoint"]),
+        "environment": environment_for(config, devices_of(allocation.slots, slot_type)),
+        "checkpoint_storage": config["checkpoint_storage"],
+        "num_nodes": allocation.num_nodes,
+        "owner": owner,
+        "context_size": experiment.context_size,
+        "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
+    }
+
+
+def in_order(value: Any) -> Any:
+    """With the keys of all mappings in alphabetical order: what a job reads does not depend on how the database keeps
+    them (jsonb: the shorter key first)."""
+    if isinstance(value, Mapping):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return [in_order(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def devices_of(slots: int, slot_type: str) -> str:
+    """The kind of devices by which a job's image and variables are chosen; `slot_type` is the pool's. A job without
+    slots has none of its accelerators."""
+    return slot_type if slots else "cpu"
+
+
+def _binds(config: Mapping[str, Any]) -> list[BindMount]:
+    """A relative target is below the folder in which the job starts."""
+    named = str(config.get("work_dir") or "")
+    work_dir = named if named.startswith("/") and "$" not in named else WORK_DIR
+    binds = [
+        BindMount(
+            mount["host_path"],
+            posixpath.join(work_dir, mount["container_path"]),
+            bool(mount.get("read_only")),
+        )
+        for mount in config.get("bind_mounts") or ()
+    ]
+    storage = config.get("checkpoint_storage")
+    if storage is not None and storage["type"] == "shared_fs":
+        # Under the same path inside and outside, so that a checkpoint's path means the same to everyone; and where
+        # Determined's containers have it.
+        binds.append(BindMount(storage["host_path"], storage["host_path"]))
+        if all(bind.container_path.rstrip("/") != SHARED_FS for bind in binds):
+            binds.append(BindMount(storage["host_path"], SHARED_FS))
+    return binds

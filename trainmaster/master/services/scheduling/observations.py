@@ -1,0 +1,364 @@
+"""What a look at a scheduler tells, compared with what we think, and written down."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import ARRAY, Text, any_, cast, literal, literal_column, select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
+from trainmaster.master.db.tables import Allocation, User
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
+from trainmaster.master.services.clock import epoch, from_epoch, now
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.scheduling.submission import explain, mark_submitted
+from trainmaster.master.services.store import Store, wake
+
+log = logging.getLogger(__name__)
+
+_forgeries: set[tuple[str, str]] = set()
+LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
+TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
+MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
+HELD_BACK = "The trial waits with it, and goes on in another attempt when the job is released."
+# What Determined says of batch schedulers' jobs, by the kind of the dispatcher: scripts wait for it.
+WAITING = dict.fromkeys(("slurm", "pbs"), "HPC job waiting to be scheduled: ")
+REQUEUED = "The scheduler ended the job and put it back into its queue."
+DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
+ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
+
+
+@dataclass(frozen=True)
+class ObservedChanges:
+    """What a snapshot asks the controller to do."""
+
+    doubles: list[JobRef]  # further jobs under a token that another job already serves
+    orphans: list[JobRef]  # jobs of ours that no live allocation wants
+    backlog: PendingUpdates
+
+
+@dataclass
+class PendingUpdates:
+    """News of a look that are not written down yet, the most urgent first: when thousands of jobs change at once, a
+    pass of the controller would take seconds over them while others wait to be submitted or ended."""
+
+    taken: dt.datetime  # when the cluster was looked at
+    quiet_period: float  # seconds
+    waiting: str  # what sentences about jobs in the queue begin with
+    news: list[tuple[str, Observation | None]]  # allocations, and what was seen of their jobs: None for one not listed
+
+    def take(self, store: Store) -> list[str]:
+        """Write down the first of them. Returns the allocations whose submit has certainly not happened."""
+        some, self.news = dict(self.news[:TAKEN_AT_ONCE]), self.news[TAKEN_AT_ONCE:]
+        return _take_news(store, some, self) if some else []
+
+
+def any_live(store: Store, cluster: str) -> bool:
+    """Whether some scheduler may know of a job of ours."""
+    query = select(Allocation.id).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.submission != SubmissionState.NEW.value,
+    )
+    with store.autocommit() as session:
+        return session.scalar(query.limit(1)) is not None
+
+
+class _Live(NamedTuple):
+    """What a look compares of a live attempt: a few columns, because there may be thousands."""
+
+    id: str
+    token: str
+    submission: str
+    native_id: str | None
+    run_as: str | None
+    lease_job: str | None
+    absent_since: dt.datetime | None
+    observed_state: str
+    said: str | None  # JSON, which is the same for most of them
+    version: str
+
+    @property
+    def observed(self) -> Mapping[str, Any]:
+        return (_read(self.said) if self.said else None) or {}
+
+
+_read = lru_cache(1000)(json.loads)
+# Of each cluster: attempts (by token) of which the last look told nothing new, the row's version and what was seen
+# then. Nothing depends on it but the time that a look takes.
+_settled: dict[str, dict[str, tuple[str, Observation]]] = {}
+_VERSION = cast(literal_column("allocations.xmin"), Text)  # PostgreSQL's: the transaction that wrote the row
+_LIVE = (
+    Allocation.id,
+    Allocation.token,
+    Allocation.submission,
+    Allocation.native_id,
+    Allocation.run_as,
+    Allocation.lease_job,
+    Allocation.absent_since,
+    Allocation.observed_state,
+    cast(Allocation.observed, Text),
+    _VERSION,
+)
+
+
+def take_snapshot(
+    store: Store, cluster: str, snapshot: Snapshot, quiet_period: float, kind: str = ""
+) -> ObservedChanges:
+    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `kind`: of
+    the cluster's dispatcher."""
+    seen: dict[str, list[Observation]] = {}
+    for observation in snapshot.jobs:
+        seen.setdefault(observation.token, []).append(observation)
+    found = ObservedChanges(
+        [], [], PendingUpdates(from_epoch(snapshot.taken_at), quiet_period, WAITING.get(kind, ""), [])
+    )
+    news: list[tuple[bool, str, Observation | None]] = []
+    doubles: dict[str, list[Observation]] = {}
+    with store.autocommit() as session:
+        alive = Allocation.dispatcher == cluster, Allocation.ended_at.is_(None)
+        live = {token: version for token, version in session.execute(select(Allocation.token, _VERSION).where(*alive))}
+        settled = _settled.get(cluster, {})
+        still = {
+            token: settled[token]
+            for token, version in live.items()
+            if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
+        }  # most of thousands of jobs: they need no closer look
+        _settled[cluster] = still
+        changed = literal([token for token in live if token not in still], ARRAY(Text))
+        query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
+        for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
+            listed = seen.get(known.token, [])
+            observations = [o for o in listed if not _is_forged(o, known.run_as)]
+            mine = _choose(known, observations) if observations else None
+            if others := [o for o in observations if o is not mine and not o.state.terminal]:
+                doubles[known.id] = others
+            if not _is_asked_for(known, mine):
+                continue
+            if _is_news(known, mine):
+                only_why = mine is not None and known.observed_state == mine.state.value
+                news.append((only_why, known.id, mine))
+            elif mine is not None and len(listed) == 1:
+                still[known.token] = known.version, mine
+        strangers = [token for token in seen if token not in live]
+        ended = _ended(session, strangers)
+        accounts = _linked(session) if any(o.user for token in strangers for o in seen[token]) else frozenset()
+        for token in strangers:
+            since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
+            for o in seen[token]:
+                # A job that no row knows can be one of ours only if its account is one that we run jobs as.
+                run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
+                if not _is_forged(o, run_as) and _is_orphan(o, since, snapshot.taken_at):
+                    found.orphans.append(_ref(o))
+    for allocation_id, others in doubles.items():
+        found.doubles.extend(_condemned(store, allocation_id, others))
+    found.backlog.news = [(name, mine) for _, name, mine in sorted(news, key=itemgetter(0, 1))]
+    return found
+
+
+def _take_news(store: Store, news: Mapping[str, Observation | None], look: PendingUpdates) -> list[str]:
+    notes = log_store.Notes()
+    resubmit = []
+    with store.transaction() as session:
+        query = select(Allocation).where(Allocation.id.in_(news), Allocation.ended_at.is_(None))
+        for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
+            if (mine := news[allocation.id]) is not None:
+                _take_observation(notes, allocation, mine, look)
+                _ask_to_leave(session, notes, allocation, mine)
+            elif _take_absence(allocation, look.taken, look.quiet_period):
+                resubmit.append(allocation.id)
+        session.flush()
+        notes.write(session)
+    return resubmit
+
+
+def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) -> Iterator[JobRef]:
+    """Which of further jobs under a token are removed: none that has taken the lease since the look. None of the others
+    gets it from now on, so that a job which begins while it is being removed is not the one that works."""
+    with store.transaction() as session:
+        row = session.get(Allocation, allocation_id, with_for_update=True)
+        if row is not None and row.lease_job is None:
+            known = row.observed or {}
+            row.observed = {**known, DOUBLES: sorted({*known.get(DOUBLES, ()), *(o.job_id for o in others)})}
+        worker = row.lease_job if row is not None else None
+    return (_ref(o) for o in others if o.job_id != worker)
+
+
+def _is_forged(seen: Observation, run_as: str | None) -> bool:
+    """A job under one of our tokens that is not of the account that its attempt runs as: somebody else's doing, which
+    counts for nothing and is not ours to end. (An unnamed owner is the master's own account.)"""
+    if seen.user is None or seen.user == run_as:
+        return False
+    if (seen.token, seen.job_id) not in _forgeries and len(_forgeries) < MOST_FORGERIES:
+        _forgeries.add((seen.token, seen.job_id))
+        log.warning(
+            "job %s bears the token %s, and is of %s instead of %s: it is ignored",
+            seen.job_id,
+            seen.token,
+            seen.user,
+            run_as or "the master's account",
+        )
+    return True
+
+
+def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
+    """Which of several jobs under one token counts: the leased one, else the one we know, else the oldest."""
+    for wanted in (known.lease_job, known.native_id):
+        for observation in observations:
+            if observation.job_id == wanted:
+                return observation
+    return min(observations, key=lambda o: (o.submitted_at or 0.0, len(o.job_id), o.job_id))
+
+
+def _is_asked_for(known: _Live, seen: Observation | None) -> bool:
+    """Whether a look says anything of the row: one that waits for its submit has a job only if an earlier submit, which
+    was given up, did happen after all. That job is taken then, and no other is made. (A refused one is listed as
+    ended.)"""
+    return known.submission != SubmissionState.NEW or (seen is not None and not seen.state.terminal)
+
+
+def _is_news(known: _Live, seen: Observation | None) -> bool:
+    """Whether a look at the scheduler tells something that the row does not say."""
+    if seen is None:
+        return known.absent_since is None or known.submission == SubmissionState.UNKNOWN
+    if known.absent_since is not None or known.submission != SubmissionState.SUBMITTED:
+        return True
+    if seen.state is JobState.UNKNOWN or (seen.state.terminal and _state(known).terminal):
+        return False
+    before = known.observed
+    return known.observed_state != seen.state.value or any(
+        before.get(key) != value for key, value in _record_of(seen).items()
+    )
+
+
+def _state(row: _Live | Allocation) -> JobState:
+    return JobState(row.observed_state) if row.observed_state else JobState.UNKNOWN
+
+
+def _record_of(seen: Observation) -> dict[str, Any]:
+    return {
+        "raw": seen.raw_state,
+        "reason": seen.reason,
+        "text": seen.explanation,
+        "nodes": list(seen.nodes),
+        "ends_at": seen.ends_at,
+        "never": seen.never,
+        "taken_back_at": seen.taken_back_at,
+        "restarts": seen.restarts,
+    }
+
+
+def _take_observation(notes: log_store.Notes, allocation: Allocation, seen: Observation, look: PendingUpdates) -> None:
+    before = _state(allocation)
+    allocation.observed_at, allocation.absent_since = look.taken, None
+    if allocation.submission != SubmissionState.SUBMITTED:
+        mark_submitted(notes, allocation, seen.job_id, seen.cluster)
+    if before.terminal and seen.state.terminal:
+        return  # its end is known, and perhaps from who knows more: accounting, or what the job left
+    requeued = _is_requeued(allocation, seen) and not before.terminal
+    held = requeued and seen.state is JobState.HELD
+    if requeued and not held:
+        seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
+    if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
+        return  # an unknown word, or news that is older than what we know
+    record = _record_of(seen)
+    if DOUBLES in (allocation.observed or {}):
+        record[DOUBLES] = (allocation.observed or {})[DOUBLES]
+    if seen.never:
+        record["never_since"] = (allocation.observed or {}).get("never_since") or epoch(now())
+    if seen.state.terminal:
+        record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
+    allocation.observed_state, allocation.observed = seen.state.value, record
+    if state := _PROGRESS.get(seen.state):
+        allocation.state = later(AllocationState(allocation.state), state).value
+    if seen.exit_code is not None and seen.state.terminal:
+        allocation.exit_code = seen.exit_code
+    if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
+        why = f"{seen.explanation} {HELD_BACK}" if held else seen.explanation
+        explain(notes, allocation, why, begins=look.waiting)
+
+
+def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
+    """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
+    takes its place as soon as nobody holds the job, and a further run of this job is told to leave. (One that is back
+    before anybody looked is noticed when it asks for the lease.)"""
+    waits = seen.state in (JobState.QUEUED, JobState.HELD)
+    # A run that has said its last word is still on its way out: where the job goes from there, the next look will tell.
+    leaves = seen.state is JobState.FINISHING
+    over = waits or (bool(allocation.exits) and not leaves) or allocation.observed_state == JobState.HELD
+    return seen.restarts > 0 and allocation.lease_job == seen.job_id and over
+
+
+def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocation, seen: Observation) -> None:
+    """Hand on the scheduler's notice: few schedulers tell the job itself (Slurm signals steps, not batch scripts)."""
+    if seen.taken_back_at is None:
+        return
+    asks = "" if seen.state.terminal else ": it is asked to save its work and leave"
+    explain(notes, allocation, f"The scheduler takes the job's resources for a job of higher priority{asks}.")
+    if not seen.state.terminal and allocation.preempt_at is None:
+        allocation.preempt_at, allocation.preempt_reason = now(), "scheduler"
+        wake(session, f"allocation:{allocation.id}")
+
+
+def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float) -> bool:
+    """Whether its submit has certainly not happened and is wanted still."""
+    asked = allocation.submitted_at or allocation.submit_started_at
+    if allocation.submission == SubmissionState.SUBMITTING or (asked and taken < asked):
+        return False  # the snapshot may be older than the job
+    if allocation.absent_since is None:
+        allocation.absent_since = taken
+    unseen_for = (taken - allocation.absent_since).total_seconds()
+    if allocation.submission != SubmissionState.UNKNOWN or unseen_for < quiet_period:
+        return False
+    # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
+    allocation.submission = SubmissionState.NEW.value
+    allocation.absent_since = None
+    return allocation.kill_at is None
+
+
+def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:
+    """A job of ours that runs or waits for nobody. One whose attempt has just ended is still on its way out, and one
+    that no row knows may be of a transaction that is about to commit."""
+    if seen.state.terminal or seen.state is JobState.FINISHING:
+        return False
+    return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)
+
+
+def _linked(session: Session) -> frozenset[str]:
+    """The accounts that users of this master are linked to."""
+    return frozenset(filter(None, session.scalars(select(User.agent_user).where(User.agent_user.is_not(None)))))
+
+
+@dataclass(frozen=True)
+class _Ended:
+    at: dt.datetime
+    run_as: str | None
+
+
+def _ended(session: Session, tokens: Sequence[str]) -> dict[str, _Ended]:
+    if not tokens:
+        return {}
+    columns = select(Allocation.token, Allocation.ended_at, Allocation.run_as)
+    rows = session.execute(columns.where(Allocation.token.in_(tokens)))
+    return {row.token: _Ended(row.ended_at, row.run_as) for row in rows if row.ended_at is not None}
+
+
+_PROGRESS = {
+    JobState.QUEUED: AllocationState.ASSIGNED,
+    JobState.HELD: AllocationState.ASSIGNED,
+    JobState.STARTING: AllocationState.STARTING,
+    JobState.RUNNING: AllocationState.STARTING,  # RUNNING for users only when the runtime has joined
+}
+
+
+def _ref(observation: Observation) -> JobRef:
+    return JobRef(observation.token, observation.job_id, observation.cluster, observation.user)

@@ -1,0 +1,232 @@
+"""Changing the queue: priority, weight, place and pool of experiments, and the first three of other tasks. These have a
+meaning only where we schedule ourselves; a pool can be changed anywhere."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import Rejected
+from trainmaster.dispatchers.hub import AgentHub, NotLeading
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Task, Trial
+from trainmaster.master.lifecycle.states import SubmissionState
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound, Unavailable
+from trainmaster.master.services.orchestration.experiment_orchestrator import (
+    ExperimentOrchestrator,
+    locked_experiment,
+    locked_experiment_in,
+)
+from trainmaster.master.services.orchestration.task_orchestrator import locked_task
+from trainmaster.master.services.organisation import pool_bindings, site_policies
+from trainmaster.master.services.scheduling.feasibility import refuse_impossible
+from trainmaster.master.services.store import Settings, Store, wake
+
+PRIORITIES = range(1, 100)
+MAX_WEIGHT = 1e6
+
+
+@dataclass(frozen=True)
+class QueueChange:
+    """What is to be different for one job (an experiment or another task); None leaves it."""
+
+    job_id: str
+    priority: int | None = None
+    weight: float | None = None
+    resource_pool: str | None = None
+    ahead_of: str | None = None
+    behind_of: str | None = None
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What stands in the queue: an experiment, or a task of none. `group`: what schedulers of ours call it."""
+
+    group: str
+    experiment_id: int | None
+    owner_id: int
+    workspace_id: int
+    pool: str
+    slots: int
+    config: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"Experiment {self.group}" if self.experiment_id is not None else f"Task {self.group}"
+
+    @property
+    def workload(self) -> str:
+        return site_policies.EXPERIMENT if self.experiment_id is not None else site_policies.NTSC
+
+
+def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: Sequence[QueueChange]) -> None:
+    """Make the changes in their order, after all of them have been looked at: what is refused changes nothing. Raises
+    Invalid, NotFound, Forbidden, Unavailable."""
+    planned = [_planned(store, settings, clusters, caller, one) for one in wanted]
+    for one, plan in zip(wanted, planned, strict=True):
+        _apply(store, settings, one, plan)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A change that may be made. `hub` is there where something is asked of a scheduler of ours."""
+
+    entry: _Entry
+    target: ServedPool | None
+    anchor: _Entry | None
+    hub: AgentHub | None
+
+
+def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: QueueChange) -> _Plan:
+    entry = _find(store, wanted.job_id)
+    if entry.experiment_id is None and settings.roles:
+        caller.require(Permission.UPDATE_NSC, entry.workspace_id)
+    else:
+        caller.check(entry.workspace_id)
+    if not caller.may_change(entry.owner_id):
+        raise Forbidden(f"{entry.name} belongs to somebody else; only its owner or an administrator may.")
+    if settings.roles and settings.strict_queue:
+        caller.require(Permission.CONTROL_STRICT_JOB_QUEUE)
+    _check(wanted)
+    anchor_id = wanted.ahead_of or wanted.behind_of
+    anchor = _find(store, anchor_id) if anchor_id else None
+    # A job that goes ahead of another takes its priority.
+    priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
+    _heed_policies(store, entry, priority)
+    target = None
+    if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
+        target = _refuse_move(store, settings, clusters, entry, wanted.resource_pool)
+    if wanted.priority is None and wanted.weight is None and anchor is None:
+        return _Plan(entry, target, None, None)
+    return _Plan(entry, target, anchor, _hub_of(target or clusters.resolve(entry.pool, entry.slots)))
+
+
+def _apply(store: Store, settings: Settings, wanted: QueueChange, plan: _Plan) -> None:
+    entry, hub = plan.entry, plan.hub
+    if plan.target is not None and entry.experiment_id is not None:
+        with locked_experiment(store, settings, entry.experiment_id) as orchestrator:
+            _move_to_pool(orchestrator, plan.target.pool.name)
+    if hub is not None and (wanted.priority is not None or wanted.weight is not None):
+        _ask(lambda: hub.reprioritise(entry.group, priority=wanted.priority, weight=wanted.weight))
+        _configure(store, settings, entry, priority=wanted.priority, weight=wanted.weight)
+    if hub is not None and (anchor := plan.anchor) is not None:
+        _ask(lambda: hub.move(entry.group, anchor.group, ahead=bool(wanted.ahead_of)))
+        priority = anchor.config["resources"].get("priority")
+        if priority is not None:
+            _configure(store, settings, entry, priority=priority)
+
+
+def _find(store: Store, job_id: str) -> _Entry:
+    try:
+        key = uuid.UUID(job_id)
+    except ValueError:
+        raise NotFound(f"There is no job {job_id!r}; `det job list` shows those there are.") from None
+    experiments = select(Experiment, Project.workspace_id).join(Project, Project.id == Experiment.project_id)
+    tasks = select(Standalone).join(Task, Task.task_id == Standalone.task_id)
+    with store.transaction() as session:
+        found = session.execute(experiments.where(Experiment.job_id == key, Experiment.end_time.is_(None))).first()
+        task = session.scalar(tasks.where(Task.job_id == key, Standalone.end_time.is_(None))) if not found else None
+    if found is not None:
+        row, workspace_id = found
+        slots = int(row.config["resources"]["slots_per_trial"])
+        return _Entry(str(row.id), row.id, row.owner_id, workspace_id, row.resource_pool, slots, row.config)
+    if task is not None:
+        slots = int(task.config["resources"]["slots"])
+        return _Entry(task.task_id, None, task.owner_id, task.workspace_id, task.pool, slots, task.config)
+    raise NotFound(f"There is no job {job_id} that has not ended; `det job list` shows those there are.")
+
+
+def _check(wanted: QueueChange) -> None:
+    if wanted.priority is not None and wanted.priority not in PRIORITIES:
+        raise Invalid(f"A priority is a number from 1 (served first) to 99, not {wanted.priority}.")
+    if wanted.weight is not None and not 0 < wanted.weight <= MAX_WEIGHT:
+        raise Invalid(f"A weight is a number above 0, not {wanted.weight:g}.")
+    if wanted.ahead_of and wanted.behind_of:
+        raise Invalid("A job can be put ahead of another or behind another, not both at once.")
+
+
+def _heed_policies(store: Store, entry: _Entry, priority: float | None) -> None:
+    """Raises Invalid."""
+    if priority is None:
+        return
+    asked = {**entry.config, "resources": {**entry.config["resources"], "priority": priority}}
+    with store.transaction() as session:
+        site_policies.refuse(session, entry.workspace_id, asked, entry.workload)
+
+
+def _hub_of(served: ServedPool) -> AgentHub:
+    dispatcher = served.cluster.dispatcher
+    if not isinstance(dispatcher, AgentHub):
+        raise Invalid(
+            f"The pool {served.pool.name} is scheduled by {served.cluster.kind}, which keeps its own order: priority, "
+            "weight and place cannot be changed here."
+        )
+    return dispatcher
+
+
+def _ask(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Rejected as error:
+        raise Invalid(str(error)) from None
+    except NotLeading as error:
+        raise Unavailable(str(error)) from None
+
+
+def _configure(store: Store, settings: Settings, entry: _Entry, **changes: float | None) -> None:
+    """For the attempts that are still to come."""
+    given = {key: value for key, value in changes.items() if value is not None}
+    with store.transaction() as session, _changing(session, settings, entry) as row:
+        row.config = {**row.config, "resources": {**row.config["resources"], **given}}
+
+
+@contextmanager
+def _changing(session: Session, settings: Settings, entry: _Entry) -> Iterator[Experiment | Standalone]:
+    if entry.experiment_id is not None:
+        with locked_experiment_in(session, settings, entry.experiment_id) as orchestrator:
+            yield orchestrator.row
+    else:
+        with locked_task(session, settings, entry.group) as task:
+            yield task.row
+
+
+def _refuse_move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> ServedPool:
+    """Where it may go. Raises Invalid for what cannot, NotFound."""
+    if entry.experiment_id is None:
+        raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
+    served = clusters.resolve(pool, entry.slots)
+    with store.transaction() as session:
+        pool_bindings.refuse_closed(session, served.pool.name, entry.workspace_id)
+    refuse_impossible(store, settings, served, entry.config, entry.owner_id, entry.workspace_id)
+    return served
+
+
+def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:
+    """What has not been submitted goes there at once, what waits is withdrawn and what runs is asked to leave first."""
+    row = orchestrator.row
+    row.resource_pool = pool
+    row.config = {**row.config, "resources": {**row.config["resources"], "resource_pool": pool}}
+    query = (
+        select(Allocation)
+        .join(Trial, Trial.id == Allocation.trial_id)
+        .where(Trial.experiment_id == row.id, Allocation.ended_at.is_(None))
+        .order_by(Allocation.trial_id)
+    )
+    why = f"the experiment was moved to pool {pool}"
+    for allocation in orchestrator.session.scalars(query.with_for_update(of=Allocation)):
+        if allocation.submission == SubmissionState.NEW:
+            allocation.pool, allocation.dispatcher = pool, ""
+        else:
+            timeout = row.config.get("preemption_timeout") or orchestrator.settings.preemption_timeout
+            orchestrator.preempt(allocation, why, float(timeout))
+        orchestrator.say(allocation.task_id, f"It goes to pool {pool} from now on.")
+    wake(orchestrator.session, "controller")

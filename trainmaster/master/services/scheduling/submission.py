@@ -1,0 +1,239 @@
+"""Handing jobs to schedulers: what is due, and how each submit went."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import case, func, select, update
+from sqlalchemy.orm import Session
+
+from trainmaster.dispatchers.base import JobRef
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Experiment, Project, Trial
+from trainmaster.master.lifecycle.allocation import later
+from trainmaster.master.lifecycle.states import AllocationState, SubmissionState
+from trainmaster.master.services.access.accounts import account_on
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.scheduling import job_spec, task_spec
+from trainmaster.master.services.scheduling.feasibility import shortage
+from trainmaster.master.services.store import Store
+
+SHORTAGE_DELAY = 15.0  # seconds until it is looked again whether a pool has become large enough
+
+
+@dataclass(frozen=True)
+class PendingSubmission:
+    """An allocation that is to be submitted now."""
+
+    allocation: Allocation
+    served: ServedPool
+    config: Mapping[str, Any]
+    secrets: Mapping[str, str] = field(default_factory=dict)  # for the job's folder, by name
+    first: bool = True  # it has not been tried before
+
+
+def adopt_cluster(store: Store, clusters: Clusters) -> None:
+    """Bind new allocations to the cluster that serves their pool and to the account that their job runs as there (once;
+    neither changes afterwards)."""
+    by_pool = {served.pool.name: served.cluster for served in clusters.pools()}
+    query = (
+        select(Allocation, func.coalesce(Project.workspace_id, Standalone.workspace_id))
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+        .outerjoin(Project, Project.id == Experiment.project_id)
+        .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
+        .where(Allocation.dispatcher == "", Allocation.ended_at.is_(None))
+    )
+    accounts: dict[tuple[str, int, int | None], str | None] = {}
+    with store.transaction() as session:
+        found = session.execute(query.with_for_update(of=Allocation, skip_locked=True))
+        for allocation, workspace_id in found:
+            if cluster := by_pool.get(allocation.pool):
+                key = (cluster.name, allocation.owner_id, workspace_id)
+                if key not in accounts:
+                    accounts[key] = account_on(session, cluster, allocation.owner_id, workspace_id)
+                allocation.dispatcher, allocation.run_as = cluster.name, accounts[key]
+
+
+def due(
+    store: Store,
+    cluster: str,
+    limit: int,
+    *,
+    resting: Collection[str] = (),
+    under_way: Collection[str] = (),
+    rooms: Mapping[int, int] = MappingProxyType({}),
+) -> list[str]:
+    """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`, nor one of those
+    in `under_way`. `rooms`: how many of an experiment, by its number, where not all of them may be."""
+    order = (Allocation.created_at, Allocation.trial_id)
+    query = (
+        select(Allocation.id)
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .where(
+            Allocation.dispatcher == cluster,
+            Allocation.ended_at.is_(None),
+            Allocation.submission == SubmissionState.NEW.value,
+            Allocation.kill_at.is_(None),
+            Allocation.not_before <= now(),
+            Allocation.pool.not_in(resting),
+            Allocation.id.not_in(under_way),
+        )
+    )
+    if rooms:
+        place = func.row_number().over(partition_by=Trial.experiment_id, order_by=order)
+        room = case(dict(rooms), value=Trial.experiment_id, else_=limit)
+        ranked = query.add_columns(*order, (place <= room).label("has_room")).subquery()
+        query = select(ranked.c.id).where(ranked.c.has_room).order_by(ranked.c.created_at, ranked.c.trial_id)
+    else:
+        query = query.order_by(*order)
+    with store.autocommit() as session:
+        return list(session.scalars(query.limit(limit)))
+
+
+def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | None:
+    """When the next allocation comes due that waited out its back-off at the moment `after`. (What was due then and
+    waits for something else is not hurried by looking again.)"""
+    query = select(Allocation.not_before).where(
+        Allocation.dispatcher == cluster,
+        Allocation.ended_at.is_(None),
+        Allocation.submission == SubmissionState.NEW.value,
+        Allocation.not_before > after,
+    )
+    with store.autocommit() as session:
+        return session.scalar(query.order_by(Allocation.not_before).limit(1))
+
+
+def begin_submit(
+    store: Store, clusters: Clusters, allocation_id: str, *, schedules: bool, launch_error: bool = True
+) -> PendingSubmission | None:
+    """Commit that a submit is about to happen, before it does. None when it should not happen any more, or not now.
+    `schedules`: the dispatcher orders jobs itself. `launch_error`: what is larger than its pool is submitted all the
+    same, and refused there."""
+    with store.transaction() as session:
+        allocation = session.get(Allocation, allocation_id, with_for_update=True)
+        if (
+            allocation is None
+            or allocation.ended_at
+            or allocation.kill_at
+            or allocation.submission != SubmissionState.NEW
+        ):
+            return None
+        config, secrets = _job_of(session, allocation)
+        served = clusters.resolve(allocation.pool, allocation.slots)
+        if not launch_error and (why := shortage(served, allocation.slots)):
+            allocation.not_before = now() + dt.timedelta(seconds=SHORTAGE_DELAY)
+            with _noting(session) as notes:
+                explain(notes, allocation, why, level="WARNING")
+            return None
+        first = allocation.submit_started_at is None
+        cluster = served.cluster
+        remarks = job_spec.remarks(
+            cluster.kind,
+            config,
+            allocation.slots,
+            served.pool.slot_type,
+            schedules=schedules,
+            runtime=cluster.container_runtime,
+        )
+        if first and remarks:
+            with _noting(session) as notes:
+                for remark in remarks:
+                    notes.say(allocation.task_id, remark, "WARNING", allocation.id)
+        allocation.submission = SubmissionState.SUBMITTING.value
+        allocation.submit_started_at = now()
+        return PendingSubmission(allocation, served, config, secrets, first)
+
+
+def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+    if allocation.trial_id is None:
+        return task_spec.job_of(session, allocation)
+    of_trial = select(Experiment.config).join(Trial, Trial.experiment_id == Experiment.id)
+    return session.scalars(of_trial.where(Trial.id == allocation.trial_id)).one(), {}
+
+
+def cannot_avoid(store: Store, allocation: Allocation, nodes: Sequence[str], kind: str) -> None:
+    """Tell the trial's owner that its attempt may be given nodes which it should keep away from."""
+    text = (
+        f"{kind} cannot keep a job off named nodes: it may be given {', '.join(nodes)} again. An administrator can take"
+    )
+    with store.transaction() as session:
+        log_store.say(session, allocation.task_id, f"{text} a broken node out of service.", "WARNING", allocation.id)
+
+
+def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:
+    """The scheduler took the job."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission in (SubmissionState.SUBMITTING, SubmissionState.UNKNOWN):
+            with _noting(session) as notes:
+                mark_submitted(notes, allocation, ref.job_id, ref.cluster)
+
+
+def not_submitted(store: Store, allocation_id: str, delay: float, why: str) -> None:
+    """The scheduler did not take the job for now; try again after `delay` seconds."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission == SubmissionState.SUBMITTING:
+            allocation.submission = SubmissionState.NEW.value
+            allocation.not_before = now() + dt.timedelta(seconds=delay)
+            with _noting(session) as notes:
+                explain(notes, allocation, why, level="WARNING")
+
+
+def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
+    """Nobody knows whether the scheduler took the job: look for its token before anything else."""
+    with store.transaction() as session:
+        allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
+        if allocation.submission == SubmissionState.SUBMITTING:
+            allocation.submission = SubmissionState.UNKNOWN.value
+            allocation.absent_since = None
+            with _noting(session) as notes:
+                explain(
+                    notes, allocation, f"It is not known whether the scheduler took the job ({why}); looking for it."
+                )
+
+
+def recover(store: Store, cluster: str) -> None:
+    """After a start: a submit that was under way when the last master died is of unknown outcome."""
+    with store.transaction() as session:
+        session.execute(
+            update(Allocation)
+            .where(Allocation.dispatcher == cluster, Allocation.submission == SubmissionState.SUBMITTING.value)
+            .values(submission=SubmissionState.UNKNOWN.value, absent_since=None)
+        )
+
+
+def mark_submitted(notes: log_store.Notes, allocation: Allocation, job_id: str, cluster: str) -> None:
+    """Write down that the scheduler has the job."""
+    allocation.submission = SubmissionState.SUBMITTED.value
+    allocation.submitted_at = allocation.submitted_at or now()
+    allocation.native_id = allocation.native_id or job_id
+    allocation.cluster = allocation.cluster or cluster
+    allocation.state = later(AllocationState(allocation.state), AllocationState.ASSIGNED).value
+    text = f"Attempt {allocation.attempt} is job {job_id} in pool {allocation.pool}."
+    notes.say(allocation.task_id, text, allocation_id=allocation.id)
+
+
+def explain(
+    notes: log_store.Notes, allocation: Allocation, text: str, level: str = "INFO", *, begins: str = ""
+) -> None:
+    """Into the trial's log, once for each change. `begins`: how the sentence begins there."""
+    if text and text != allocation.explanation:
+        allocation.explanation = text
+        notes.say(allocation.task_id, f"{begins}{text}", level, allocation.id)
+
+
+@contextmanager
+def _noting(session: Session) -> Iterator[log_store.Notes]:
+    notes = log_store.Notes()
+    yield notes
+    session.flush()
+    notes.write(session)

@@ -1,0 +1,76 @@
+"""From a task that belongs to no experiment to what its job is and is told; `job_spec` says the same of trials."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.secrets import for_job
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, User
+from trainmaster.master.services.errors import NotFound
+from trainmaster.master.services.files import archives
+from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SHELL, TENSORBOARD
+from trainmaster.master.services.scheduling.job_spec import HOST_KEY, devices_of, environment_for, in_shell
+
+Json = dict[str, Any]
+_PYTHON = ("python3", "-m")
+_STAGED = (HOST_KEY, "authorized_keys")  # of a task's secrets: what its job needs
+
+
+def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, str]]:
+    """The configuration of an attempt's task, and what lies in its job's folder `secrets`."""
+    found = session.execute(
+        select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
+    ).one()
+    return found.config, {name: text for name, text in (found.secrets or {}).items() if name in _STAGED}
+
+
+def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
+    """What the runtime is told once it holds the lease (see ARCHITECTURE.md). Raises NotFound."""
+    query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
+    query = query.where(Standalone.task_id == allocation.task_id)
+    found = session.execute(query).first()
+    if found is None:
+        raise NotFound(f"The task of the attempt {allocation.id} has been deleted.")
+    task, owner = found
+    size = archives.size(session, allocation.task_id)
+    return {
+        "task_type": task.kind,
+        "trial": None,
+        "config": for_job(task.config),
+        "entrypoint": _in_folder(_work_dir(task.config, allocation, owner), _program(task)),
+        "environment": environment_for(task.config, devices_of(allocation.slots, slot_type)),
+        "checkpoint_storage": {},
+        "num_nodes": allocation.num_nodes,
+        "owner": owner,
+        "context_size": size,
+        "files": archives.listed(archives.small(session, allocation.task_id, size)),
+        "preempt": {"reason": allocation.preempt_reason} if allocation.preempt_at else None,
+    }
+
+
+def _program(task: Standalone) -> list[str]:
+    if task.kind == NOTEBOOK:
+        return [*_PYTHON, "trainmaster.launchers.notebook", "--idle", str(task.config["notebook_idle_type"])]
+    if task.kind == SHELL:
+        return [*_PYTHON, "trainmaster.launchers.shell"]
+    if task.kind == TENSORBOARD:
+        folders = [f"--show={name}={path}" for name, path in ((task.shows or {}).get("folders") or {}).items()]
+        return [*_PYTHON, "trainmaster.launchers.tensorboard", *folders, "--", *task.config["tensorboard_args"]]
+    given = in_shell(task.config["entrypoint"] or "")
+    return ["sh", "-c", given] if isinstance(given, str) else list(given)
+
+
+def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
+    """The program, started in `folder`; empty: where the user's files are."""
+    return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder, *program] if folder else list(program)
+
+
+def _work_dir(config: Mapping[str, Any], allocation: Allocation, owner: str) -> str:
+    known = {"DET_USER": owner, "AGENT_USER": allocation.run_as or owner}
+    return re.sub(r"\$\{?(DET_USER|AGENT_USER)\b\}?", lambda found: known[found[1]], config.get("work_dir") or "")

@@ -1,0 +1,59 @@
+"""Ending notebooks and TensorBoards that nobody uses: who came through the proxy, and what notebooks say themselves."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlalchemy import func, or_, select, text, update
+
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation
+from trainmaster.master.lifecycle.standalone import Kill
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, locked_task
+from trainmaster.master.services.retries import Retries
+from trainmaster.master.services.store import Settings, Store, wake
+
+GRAIN = 5.0  # seconds: use is written down no more often than this
+
+
+def note(store: Store, task_id: str, *, idle: bool) -> None:
+    """A notebook says whether anything goes on in it."""
+    values = {"idle": idle} if idle else {"idle": idle, "used_at": now()}
+    with store.transaction() as session:
+        session.execute(update(Standalone).where(Standalone.task_id == task_id).values(**values))
+        if idle:
+            wake(session, "janitor")
+
+
+def used(store: Store, task_id: str) -> None:
+    """Somebody came through the proxy."""
+    stale = or_(Standalone.used_at.is_(None), Standalone.used_at < now() - dt.timedelta(seconds=GRAIN))
+    with store.transaction() as session:
+        session.execute(update(Standalone).where(Standalone.task_id == task_id, stale).values(used_at=now()))
+
+
+def end_unused(store: Store, settings: Settings, retries: Retries) -> None:
+    """End what nobody has used for as long as it was to wait, counted from when it was ready at the earliest."""
+    since = func.greatest(Standalone.used_at, Allocation.leased_at)
+    query = (
+        select(Standalone.task_id, Standalone.idle_timeout)
+        .join(Allocation, Allocation.task_id == Standalone.task_id)
+        .where(
+            Standalone.end_time.is_(None),
+            Standalone.idle_timeout.is_not(None),
+            or_(Standalone.kind != NOTEBOOK, Standalone.idle.is_(True)),
+            Allocation.ended_at.is_(None),
+            Allocation.kill_at.is_(None),
+            Allocation.ready.is_(True),
+            since + Standalone.idle_timeout * text("interval '1 second'") < func.now(),
+        )
+    )
+    with store.autocommit() as session:
+        found = {task_id: seconds or 0 for task_id, seconds in session.execute(query)}
+
+    def end(task_id: str) -> None:
+        with store.transaction() as session, locked_task(session, settings, task_id) as orchestrator:
+            orchestrator.event(Kill(f"nobody has used it for {found[task_id]:.0f} s"))
+
+    retries.each("the end of an unused task,", found, end)

@@ -1,0 +1,193 @@
+"""The services in jobs: where they say that they listen, and who may reach them through the master.
+
+A job names the address; it must be one from which it asked for its lease, and on the master's own machine what listens
+there must be the job's, so that nobody is led elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, AllocationNode, Experiment, Project, Trial
+from trainmaster.master.services import addresses
+from trainmaster.master.services.access.accounts import RunsAs, may_open
+from trainmaster.master.services.access.identity import Caller, session_token
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.logs import log_store
+from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK, SERVICES, SHELL, TENSORBOARD
+from trainmaster.master.services.store import Settings, Store, wake
+from trainmaster.master.services.tasks.listeners import LISTENERS
+
+TRIAL = "TRIAL"
+NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has ended."
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where a job says that it is reached. `port` and `user` are of the service that it is for."""
+
+    address: str
+    port: int = 0
+    user: str = ""
+
+
+@dataclass(frozen=True)
+class JobService:
+    """Something that listens in a job. `secret`: by which it knows the master, where it asks for one."""
+
+    task_id: str
+    kind: str
+    owner_id: int
+    workspace_id: int
+    address: str
+    port: int
+    allocation_id: str = ""
+    account: str | None = None  # that the job runs as; None: the master's
+    cluster: str = ""  # on which it runs
+    tcp: bool = False  # bytes over a WebSocket instead of HTTP
+    open: bool = False  # it asks for its own credentials, or for none
+    prefixed: bool = False  # it wants whole paths, with what stands for it at the master
+    secret: str = ""
+
+
+def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -> None:
+    """A job says where it is reached. Raises Invalid, NotFound."""
+    if not 0 <= told.port <= 65535:
+        raise Invalid(f"port: {told.port} is none.")
+    with store.transaction() as session:
+        row = session.get(Allocation, allocation_id, with_for_update=True)
+        if row is None:
+            raise NotFound(f"There is no allocation {allocation_id}.")
+        peers = set(session.scalars(select(AllocationNode.peer).where(AllocationNode.allocation_id == allocation_id)))
+        if refusal := _refusal(settings, told.address, peers):
+            raise Invalid(f"proxyAddress: {refusal}")
+        row.proxy = {"address": told.address, "port": told.port, "user": told.user[:64]}
+
+
+def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
+    """Why the master is not led to an address by a job whose nodes asked for their leases from `peers`; empty when it
+    is."""
+    where = addresses.canonical(address)
+    if where is None:
+        return f"{address!r} is not the number of an address, as it is usually written."
+    if addresses.is_nobody(where):
+        return f"{address} is no machine's own address."
+    if address in peers:
+        return ""
+    if addresses.is_here(where):
+        known = [found for found in map(addresses.canonical, peers) if found is not None]
+        if not where.is_loopback and any(addresses.is_here(one) for one in known):
+            return ""  # another address of the machine that both are on; what listens there is looked at each time
+    elif addresses.within(where, settings.services_networks):
+        return ""
+    seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
+    return (
+        f"{address} is not where this job asked for its lease from ({seen}). Where nodes have several networks, the "
+        "administrator names theirs in services_networks."
+    )
+
+
+def check_listener(service: JobService) -> None:
+    """On the master's own machine a job shows only what it listens on itself. Raises NotFound while nothing listens,
+    Forbidden for what is another's. Asked before each connection."""
+    where = addresses.canonical(service.address)
+    if where is None:
+        raise NotFound(NOT_THERE.format(service.task_id))
+    if not addresses.is_here(where):
+        return
+    if not LISTENERS.there(where, service.port):
+        raise NotFound(NOT_THERE.format(service.task_id))
+    if not LISTENERS.are_of(service.allocation_id, service.account, where, service.port):
+        raise Forbidden(f"What listens on port {service.port} of the master's machine is not of {service.task_id}.")
+
+
+def ready(store: Store, allocation_id: str) -> None:
+    """The service in a job answers."""
+    with store.transaction() as session:
+        waiting = update(Allocation).where(Allocation.id == allocation_id, Allocation.ready.is_(False))
+        task_id = session.scalar(waiting.values(ready=True).returning(Allocation.task_id))
+        if task_id is not None:
+            wake(session, f"allocation:{allocation_id}")
+            log_store.say(session, task_id, "Its service is ready.", allocation_id=allocation_id)
+
+
+def find(store: Store, settings: Settings, name: str) -> JobService | None:
+    """What is reached under `name`: a task's id, or one with `:port`. None when nothing listens there now."""
+    task_id, _, port = name.partition(":")
+    if port and not (port.isdigit() and len(port) <= 5):
+        return None
+    workspace = func.coalesce(Project.workspace_id, Standalone.workspace_id)
+    peers = (
+        select(func.array_agg(AllocationNode.peer))
+        .where(AllocationNode.allocation_id == Allocation.id)
+        .scalar_subquery()
+    )
+    config = func.coalesce(Experiment.config, Standalone.config, type_=Standalone.config.type)
+    query = (
+        select(Allocation, Standalone.kind, workspace, config["environment"]["proxy_ports"], peers)
+        .outerjoin(Trial, Trial.id == Allocation.trial_id)
+        .outerjoin(Experiment, Experiment.id == Trial.experiment_id)
+        .outerjoin(Project, Project.id == Experiment.project_id)
+        .outerjoin(Standalone, Standalone.task_id == Allocation.task_id)
+        .where(
+            Allocation.task_id == task_id,
+            Allocation.ended_at.is_(None),
+            Allocation.lease_job.is_not(None),
+            Allocation.proxy.is_not(None),
+        )
+    )
+    with store.autocommit() as session:
+        row = session.execute(query.order_by(Allocation.attempt.desc()).limit(1)).first()
+    if row is None:
+        return None
+    allocation, kind, workspace_id, ports, seen_at = row
+    if _refusal(settings, str((allocation.proxy or {}).get("address") or ""), set(seen_at or ())):
+        return None
+    return _service(settings, allocation, kind or TRIAL, workspace_id, ports or (), int(port or 0))
+
+
+def _service(
+    settings: Settings, row: Allocation, kind: str, workspace_id: int, ports: Any, port: int
+) -> JobService | None:
+    told = row.proxy or {}
+    own = int(told.get("port") or 0)
+    facts = (row.task_id, kind, row.owner_id, workspace_id, str(told.get("address") or ""))
+    job = (row.id, row.run_as, row.dispatcher)
+    if kind in SERVICES and own and port in (0, own):
+        token = session_token(settings, row.id, row.token)
+        secret = service_secret(token) if kind == NOTEBOOK else ""
+        shell = kind == SHELL
+        return JobService(*facts, own, *job, tcp=shell, open=shell, prefixed=not shell, secret=secret)
+    wanted = [entry for entry in ports if entry["proxy_port"] == port or (not port and entry.get("default_service_id"))]
+    if not wanted:
+        return None
+    entry: Mapping[str, Any] = wanted[0]
+    tcp = bool(entry.get("proxy_tcp"))
+    unauthenticated = settings.open_services and bool(entry.get("unauthenticated"))
+    return JobService(*facts, int(entry["proxy_port"]), *job, tcp=tcp, open=unauthenticated)
+
+
+def service_secret(token: str) -> str:
+    """By which a service in a job knows the master: both sides make it of the job's session token."""
+    return hmac.new(token.encode(), b"service", hashlib.sha256).hexdigest()
+
+
+def enter(store: Store, settings: Settings, clusters: Clusters, service: JobService, caller: Caller) -> None:
+    """Whether the caller may use a service. A TensorBoard shows; everything else runs what it is told, as the job's
+    account. Raises Forbidden."""
+    shows = service.kind == TENSORBOARD
+    if settings.roles:
+        usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC
+        caller.require(Permission.UPDATE_EXPERIMENT if service.kind == TRIAL else usual, service.workspace_id)
+    job = RunsAs(service.owner_id, service.workspace_id, service.cluster, service.account)
+    if not shows and not may_open(store, clusters, caller, job):
+        raise Forbidden(f"The task {service.task_id} belongs to somebody else.")

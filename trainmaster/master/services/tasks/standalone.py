@@ -1,0 +1,202 @@
+"""Tasks that belong to no experiment: look at them, end them, pause them, let them go on."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, delete, func, literal, select
+from sqlalchemy.orm import Session, undefer
+
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Allocation, Task, User, Workspace, task_logs
+from trainmaster.master.lifecycle import standalone as machine
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
+from trainmaster.master.services.logs import log_blocks
+from trainmaster.master.services.orchestration.task_orchestrator import GENERIC, KINDS, locked_task
+from trainmaster.master.services.paging import Page, cut
+from trainmaster.master.services.store import Settings, Store
+
+_t = Standalone.__table__.c
+SORTS: Mapping[str, ColumnElement[Any]] = {
+    "id": _t.task_id,
+    "description": _t.description,
+    "start_time": _t.start_time,
+    "workspace_id": _t.workspace_id,
+}
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """A task with what lists show of its owner and of its latest attempt."""
+
+    row: Standalone
+    job_id: uuid.UUID
+    username: str
+    display_name: str
+    latest: Allocation | None
+
+
+@dataclass(frozen=True)
+class TaskQuery:
+    """Filters of a list; empty means no restriction."""
+
+    kind: str
+    usernames: Sequence[str] = ()
+    user_ids: Sequence[int] = ()
+    workspace_id: int = 0
+    sort_by: str = "start_time"
+    descending: bool = False
+
+
+def _views() -> Select[Standalone, uuid.UUID, str, str | None, Allocation | None]:
+    latest = and_(Allocation.task_id == Standalone.task_id, Allocation.attempt == Standalone.attempts)
+    return (
+        select(Standalone, Task.job_id, User.username, User.display_name, Allocation)
+        .join(Task, Task.task_id == Standalone.task_id)
+        .join(User, User.id == Standalone.owner_id)
+        .outerjoin(Allocation, latest)
+    )
+
+
+def _view(row: Any) -> TaskView:
+    task, job_id, username, display_name, latest = row
+    return TaskView(task, job_id, username, display_name or "", latest)
+
+
+def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit: int) -> Page[TaskView]:
+    conditions = [Standalone.kind == query.kind]
+    if caller.workspaces is not None:
+        conditions.append(Standalone.workspace_id.in_(caller.workspaces))
+    if query.workspace_id:
+        conditions.append(Standalone.workspace_id == query.workspace_id)
+    if query.user_ids:
+        conditions.append(Standalone.owner_id.in_(query.user_ids))
+    if query.usernames:
+        names = [name.strip().lower() for name in query.usernames]
+        conditions.append(Standalone.owner_id.in_(select(User.id).where(User.username.in_(names))))
+    column = SORTS[query.sort_by]
+    order = (column.desc(), _t.task_id.desc()) if query.descending else (column, _t.task_id)
+    with store.transaction() as session:
+        if query.workspace_id and session.get(Workspace, query.workspace_id) is None:
+            raise NotFound(f"There is no workspace {query.workspace_id}: it is not found.")
+        total = session.scalar(select(func.count()).select_from(Standalone).where(*conditions)) or 0
+        window = cut(offset, limit, total)
+        found = session.execute(_views().where(*conditions).order_by(*order).offset(window.start).limit(window.size))
+        return Page([_view(row) for row in found], window)
+
+
+def get(store: Store, task_id: str, kind: str = "") -> TaskView:
+    """With its keys and what was given. `kind`: it must be one of these. Raises NotFound."""
+    with store.autocommit() as session:
+        undeferred = (undefer(Standalone.secrets), undefer(Standalone.given))
+        query = _views().where(Standalone.task_id == task_id).options(*undeferred)
+        row = session.execute(query).first()
+    if row is None or kind not in ("", row[0].kind):
+        raise NotFound(f"There is no {kind.lower() or 'task'} {task_id}.")
+    return _view(row)
+
+
+def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
+    """How many of each kind have not ended; in these workspaces, or in all."""
+    query = select(Standalone.kind, func.count()).where(Standalone.end_time.is_(None)).group_by(Standalone.kind)
+    if workspaces is not None:
+        query = query.where(Standalone.workspace_id.in_(workspaces))
+    with store.autocommit() as session:
+        found = dict(session.execute(query).all())
+    return {kind: found.get(kind, 0) for kind in KINDS}
+
+
+def live_in(session: Session, workspace_id: int) -> list[str]:
+    """Ids of the tasks of a workspace that have not ended."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id, Standalone.end_time.is_(None))
+    return list(session.scalars(mine.order_by(Standalone.start_time, Standalone.task_id)))
+
+
+def forget(session: Session, workspace_id: int) -> None:
+    """Remove the tasks of a workspace, all of which have ended, with their logs."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
+    log_blocks.forget(session, mine)
+    session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
+    session.execute(delete(Task).where(Task.task_id.in_(mine)))
+
+
+def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:
+    """End a task and what it has started, or with `root` all of its family. One that has ended stays as it is."""
+    view = get(store, task_id, kind)
+    _own(caller, view.row)
+    top = _root(store, task_id) if root else task_id
+    for member in _family(store, caller, top):
+        with store.transaction() as session, locked_task(session, settings, member) as orchestrator:
+            orchestrator.event(machine.Kill(f"killed by {caller.username}"))
+
+
+def end(store: Store, settings: Settings, task_id: str, why: str) -> None:
+    """For the master's own reasons. One that has ended, or is gone, stays as it is."""
+    with (
+        contextlib.suppress(NotFound),
+        store.transaction() as session,
+        locked_task(session, settings, task_id) as orchestrator,
+    ):
+        orchestrator.event(machine.Kill(why))
+
+
+def pause(store: Store, settings: Settings, caller: Caller, task_id: str) -> None:
+    """A generic task and what it has started: it is asked to save its work and leave. Raises Conflict for one that
+    cannot be paused; of what it has started that stays as it is."""
+    _act(store, settings, caller, task_id, machine.Pause(f"paused by {caller.username}"))
+
+
+def unpause(store: Store, settings: Settings, caller: Caller, task_id: str) -> None:
+    """It goes on, and what it has started with it."""
+    _act(store, settings, caller, task_id, machine.Unpause())
+
+
+def _act(store: Store, settings: Settings, caller: Caller, task_id: str, event: machine.Event) -> None:
+    view = get(store, task_id)
+    if view.row.kind != GENERIC:
+        raise Invalid(f"Task {task_id} is a {view.row.kind.lower()}; only generic tasks can be paused.")
+    _own(caller, view.row)
+    for member in _family(store, caller, task_id):
+        with store.transaction() as session, locked_task(session, settings, member) as orchestrator:
+            if member == task_id or _possible(orchestrator.row, event):
+                orchestrator.event(event)
+
+
+def _possible(row: Standalone, event: machine.Event) -> bool:
+    try:
+        machine.step(machine.Task(machine.TaskState(row.state), pausable=row.pausable, allocated=True), event)
+    except machine.NotPossible:
+        return False
+    return True
+
+
+def _own(caller: Caller, row: Standalone) -> None:
+    if not caller.may_change(row.owner_id):
+        raise Forbidden(f"The task {row.task_id} belongs to somebody else.")
+
+
+def _family(store: Store, caller: Caller, task_id: str) -> list[str]:
+    """A task and what it has started, and so on; parents first. Raises Forbidden when one of them stands where the
+    request's permission is not held."""
+    top = select(Standalone.task_id, literal(0).label("depth")).where(Standalone.task_id == task_id)
+    tree = top.cte(recursive=True)
+    below = select(Standalone.task_id, tree.c.depth + 1).join(tree, Standalone.parent_id == tree.c.task_id)
+    whole = tree.union_all(below)
+    members = select(whole.c.task_id, Standalone.workspace_id).join(Standalone, Standalone.task_id == whole.c.task_id)
+    with store.autocommit() as session:
+        found = session.execute(members.order_by(whole.c.depth, whole.c.task_id)).all()
+    for _, workspace_id in found:
+        caller.check(workspace_id)
+    return [member for member, _ in found]
+
+
+def _root(store: Store, task_id: str) -> str:
+    with store.autocommit() as session:
+        while parent := session.scalar(select(Standalone.parent_id).where(Standalone.task_id == task_id)):
+            task_id = parent
+    return task_id

@@ -1,0 +1,255 @@
+"""Starting commands, notebooks, shells, TensorBoards and generic tasks: from a user's words to rows that the controller
+acts on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from trainmaster.config.messages import ConfigError
+from trainmaster.config.secrets import MASK, masked, masks
+from trainmaster.config.source import read
+from trainmaster.config.task import SOURCE, TaskConfig, parse_task, seconds_of
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Job, Task, Workspace
+from trainmaster.master.lifecycle.standalone import Created, TaskState
+from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.access.permissions import Permission
+from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
+from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.experiments.creation import UNCATEGORIZED, pet_name, refusal
+from trainmaster.master.services.experiments.experiments import SiteDefaults
+from trainmaster.master.services.files import archives, event_files
+from trainmaster.master.services.files.context_archive import ContextFile, pack
+from trainmaster.master.services.orchestration.task_orchestrator import (
+    COMMAND,
+    GENERIC,
+    NOTEBOOK,
+    SHELL,
+    TENSORBOARD,
+    locked_task,
+)
+from trainmaster.master.services.organisation import pool_bindings, site_policies, templates
+from trainmaster.master.services.organisation.projects import open_for
+from trainmaster.master.services.scheduling.feasibility import refuse_impossible
+from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.tasks import ssh_keys
+
+Json = dict[str, Any]
+_ENDED = [state.value for state in TaskState if state.terminal]
+HOME = 1  # the workspace of tasks that name none
+WORDS: Mapping[str, str] = {
+    COMMAND: "Command",
+    NOTEBOOK: "JupyterLab",
+    SHELL: "Shell",
+    TENSORBOARD: "TensorBoard",
+    GENERIC: "Task",
+}
+
+
+@dataclass(frozen=True)
+class TaskOrder:
+    """What a user asks for. `forked_from`: the task whose configuration and files it has; `inherits`: it has its
+    parent's files. `experiment_ids` and `trial_ids`: what a TensorBoard shows."""
+
+    kind: str
+    config: str | Mapping[str, Any]
+    files: Sequence[ContextFile] = ()
+    template: str = ""
+    workspace_id: int = 0
+    project_id: int = 0
+    parent_id: str = ""
+    forked_from: str = ""
+    inherits: bool = False
+    pausable: bool = False
+    experiment_ids: Sequence[int] = ()
+    trial_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An order with everything that others decide about it. `given`: what was asked for, as it was."""
+
+    given: Json
+    config: Json
+    served: ServedPool
+    workspace_id: int
+    project_id: int | None
+
+
+def create(
+    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
+) -> str:
+    """Everything or nothing: the task and its allocation come in one transaction. Returns the task's id. Raises
+    Invalid, NotFound, Forbidden, Conflict."""
+    found = plan(store, settings, clusters, defaults, caller, order)
+    refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
+    archive = pack(order.files, settings.limits.context * 2**20)
+    source = ""  # whose files it gets
+    task_id = str(uuid.uuid4())
+    config = found.config
+    with store.transaction() as session:
+        # It stays until we are in it.
+        home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
+        if home is None or home.state:
+            raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
+        if order.parent_id:
+            _parent(session, caller, order.parent_id)
+            source = order.parent_id if order.inherits else source
+        if order.forked_from and not order.files:
+            _source(session, caller, order.forked_from)
+            source = order.forked_from
+        live = (Standalone.owner_id == caller.user_id, Standalone.state.not_in(_ENDED))
+        bounds.check_count(session, "tasks", "You have {} tasks that have not ended", *live)
+        job = Job(job_id=uuid.uuid4(), job_type=order.kind, owner_id=caller.user_id)
+        session.add(job)
+        session.flush()
+        session.add(Task(task_id=task_id, task_type=order.kind, job_id=job.job_id))
+        session.flush()
+        row = Standalone(
+            task_id=task_id,
+            kind=order.kind,
+            workspace_id=found.workspace_id,
+            project_id=found.project_id,
+            owner_id=caller.user_id,
+            parent_id=order.parent_id or None,
+            forked_from=order.forked_from or None,
+            state=TaskState.ACTIVE.value,
+            description=config["description"],
+            config=config,
+            given=found.given if order.kind == GENERIC else None,
+            pool=found.served.pool.name,
+            secrets=ssh_keys.make() if order.kind == SHELL else None,
+            pausable=order.pausable and order.kind == GENERIC,
+            idle_timeout=seconds_of(config["idle_timeout"] or 0) or None,
+            attempts=0,
+            setbacks=0,
+        )
+        if order.kind == TENSORBOARD:
+            row.shows = event_files.shown(session, settings, caller, order.experiment_ids, order.trial_ids)
+            row.config = {**config, "bind_mounts": event_files.mounts(config["bind_mounts"], row.shows)}
+        session.add(row)
+        session.flush()
+        if source:
+            archives.inherit(session, task_id, source)
+        else:
+            archives.put(session, task_id, archive)
+        with locked_task(session, settings, task_id) as orchestrator:
+            orchestrator.event(Created())
+    return task_id
+
+
+def plan(
+    store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
+) -> Plan:
+    """What the task would be. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
+    given: str | Mapping[str, Any] = order.config
+    shared: list[Mapping[str, Any]] = []
+    with store.transaction() as session:
+        if order.forked_from:
+            given = {**_copied(session, caller, order.forked_from), **_mapping(given)}
+        if order.template:
+            row = templates.find(session, order.template)
+            caller.require(Permission.VIEW_TEMPLATES, row.workspace_id)
+            shared = [templates.for_tasks(row)]
+    # Workspace and pool decide which defaults apply, so they are read before those are merged.
+    first = _parsed(given, [*shared, *defaults.of_pool("")])
+    if order.kind == GENERIC and not first.entrypoint:
+        raise Invalid("entrypoint: is required: the command that is to run, such as python3 job.py")
+    with store.transaction() as session:
+        workspace, project_id = _home(session, caller, order, first)
+        governing = site_policies.of_workspace(session, workspace.id, site_policies.NTSC)
+        resources = site_policies.govern(first, governing).resources
+        slots = 0 if order.kind == TENSORBOARD else resources.slots
+        usual = workspace.compute_pool if slots else workspace.aux_pool
+        served = clusters.resolve(resources.resource_pool or usual, slots)
+        pool_bindings.refuse_closed(session, served.pool.name, workspace.id)
+    fragments = [*shared, *defaults.of_pool(served.pool.name)]
+    config = site_policies.govern(_parsed(given, fragments), governing).to_json()
+    if left := masks(config):
+        raise Invalid(f"{left[0]} holds {MASK}, which tasks are shown with instead of the real value: write that.")
+    defaults.check(config)
+    config["resources"] |= {"slots": slots, "resource_pool": served.pool.name}
+    if order.kind != GENERIC:
+        config["resources"]["is_single_node"] = True
+    site = served.cluster.settings_of(served.pool.name, served.partition)
+    config["work_dir"] = config["work_dir"] or site.work_dir or None
+    config["description"] = config["description"] or pet_name(WORDS[order.kind])
+    if config["idle_timeout"] is None:
+        usual_idle = {NOTEBOOK: settings.notebook_timeout, TENSORBOARD: settings.tensorboard_timeout}
+        config["idle_timeout"] = usual_idle.get(order.kind) or None
+    return Plan(_mapping(given), config, served, workspace.id, project_id)
+
+
+# -- inside -------------------------------------------------------------------------------------------------------
+
+
+def _parsed(given: str | Mapping[str, Any], defaults: Sequence[Mapping[str, Any]]) -> TaskConfig:
+    try:
+        return parse_task(given, defaults=defaults)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
+def _mapping(given: str | Mapping[str, Any]) -> Json:
+    """The keys as they were written."""
+    try:
+        return dict(read(given, SOURCE).data) if isinstance(given, str) else dict(given)
+    except ConfigError as error:
+        raise refusal(error) from None
+
+
+def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig) -> tuple[Workspace, int | None]:
+    """Where the task stands: what the request says goes before the names in the configuration."""
+    if order.project_id or (order.kind == GENERIC and not order.workspace_id):
+        project = open_for(session, caller, order.project_id or UNCATEGORIZED)
+        return session.get_one(Workspace, project.workspace_id), project.id
+    found = session.get(Workspace, order.workspace_id) if order.workspace_id else None
+    if not order.workspace_id:
+        named = select(Workspace).where(Workspace.name == config.workspace)
+        found = session.scalar(named) if config.workspace else session.get(Workspace, HOME)
+    if found is None:
+        raise NotFound(f"There is no workspace {order.workspace_id or config.workspace!r}.")
+    caller.check(found.id)
+    if found.archived:
+        raise NotFound(
+            f"The workspace {found.name!r} is not found among those that take tasks: it is archived; unarchive it."
+        )
+    if found.state:
+        raise Conflict(f"The workspace {found.name!r} is being deleted.")
+    return found, None
+
+
+def _parent(session: Session, caller: Caller, task_id: str) -> Standalone:
+    """Under a lock: while it is being ended it gets no further children."""
+    found = _mine(session, caller, task_id, "be a parent", lock=True)
+    if found.kind != GENERIC or found.state != TaskState.ACTIVE:
+        raise Conflict(f"Task {task_id} is {found.state}: only a generic task that is ACTIVE can get children.")
+    return found
+
+
+def _source(session: Session, caller: Caller, task_id: str) -> Standalone:
+    return _mine(session, caller, task_id, "be forked by others")
+
+
+def _mine(session: Session, caller: Caller, task_id: str, what: str, *, lock: bool = False) -> Standalone:
+    found = session.get(Standalone, task_id, with_for_update=lock)
+    if found is None:
+        raise NotFound(f"There is no task {task_id}.")
+    caller.check(found.workspace_id)
+    if not caller.may_change(found.owner_id):
+        raise Forbidden(f"Task {task_id} belongs to somebody else, and cannot {what}.")
+    return found
+
+
+def _copied(session: Session, caller: Caller, task_id: str) -> Json:
+    source = _source(session, caller, task_id)
+    found = source.config if source.given is None else source.given
+    shown = found if caller.user_id == source.owner_id else masked(found)
+    return {key: value for key, value in shown.items() if key in TaskConfig.model_fields}
