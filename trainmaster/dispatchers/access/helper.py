@@ -18,7 +18,8 @@ is allowed that is not named), `storage_roots` (the same for checkpoints), `prog
 caller nor the job: no path is followed through a link below a job root, every file must be the user's own and of
 bounded size, and no shell is involved.
 
-Python 3.8 and its standard library only; one file once `helper_client.own_source` has put `trees.py` in the place of its import.
+Python 3.8 and its standard library only; one file once `helper_client.own_source` has put `trees.py` in the place of
+its import.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The clusters that this master drives, with their pools and nodes."""

@@ -1,0 +1,1 @@
+"""Webhooks, log policies and streamed updates: what is sent to others when something changes."""

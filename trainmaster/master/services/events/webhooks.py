@@ -1,5 +1,5 @@
-"""Webhooks: who is told of what. An event is written into the outbox in the transaction that caused it; `webhook_deliveries`
-sends what is there."""
+"""Webhooks: which events go to which address. An event is written to the outbox in the transaction that caused it;
+`webhook_deliveries` sends what is in the outbox."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Experiments and trials: creation, search, changes, views."""

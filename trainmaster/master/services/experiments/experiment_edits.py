@@ -18,11 +18,10 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
 from trainmaster.master.services.orchestration.experiment_orchestrator import ExperimentOrchestrator, locked_experiment
 from trainmaster.master.services.organisation import site_policies
 from trainmaster.master.services.organisation.projects import open_for
-from trainmaster.master.services.removal.removal import EVERYTHING
 from trainmaster.master.services.scheduling import queue_control
 from trainmaster.master.services.scheduling.queue_control import QueueChange
 from trainmaster.master.services.store import Settings, Store, wake

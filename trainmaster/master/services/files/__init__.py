@@ -1,0 +1,1 @@
+"""Files of users: contexts in the database, checkpoints and event files in storage."""

@@ -26,6 +26,7 @@ from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.files.declared_storage import believed, root_of
 from trainmaster.master.services.store import Settings
 
+EVERYTHING = "**/*"  # the pattern of all files of a folder
 GO = 60.0  # seconds for one go at a folder
 STORAGE_OF_ITS_OWN = "checkpoints"  # in the data folder: where checkpoints lie when no configuration says it
 

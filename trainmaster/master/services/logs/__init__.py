@@ -1,0 +1,1 @@
+"""Task logs and the log of the master."""

@@ -1,0 +1,1 @@
+"""Metric reports, their summaries, and series of them."""

@@ -1,0 +1,1 @@
+"""Registered models with their versions, and which trials use a checkpoint."""

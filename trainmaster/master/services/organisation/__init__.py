@@ -1,0 +1,1 @@
+"""Workspaces, projects, templates, configuration policies, and which pools a workspace may use."""

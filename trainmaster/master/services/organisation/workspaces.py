@@ -26,9 +26,9 @@ from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from trainmaster.master.services.orchestration import workspace_tasks
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store, wake
-from trainmaster.master.services.tasks import standalone
 
 UNDELETABLE = [state.value for state in State if not (state.terminal or state.value.startswith("DELET"))]
 
@@ -174,12 +174,12 @@ def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
-        live = standalone.live_in(session, workspace_id)
+        live = workspace_tasks.live_in(session, workspace_id)
         if begin_removal(session, projects) or live:
             row.state, row.error = "DELETING", ""
             wake(session, "janitor")
             return False
-        standalone.forget(session, workspace_id)
+        workspace_tasks.forget(session, workspace_id)
         session.execute(delete(Project).where(Project.workspace_id == workspace_id))
         session.delete(row)
         return True

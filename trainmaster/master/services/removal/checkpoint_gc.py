@@ -15,8 +15,8 @@ from trainmaster.master.db.tables import Checkpoint, Experiment
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.files.declared_storage import believed, root_of
+from trainmaster.master.services.files.user_files import EVERYTHING
 from trainmaster.master.services.removal.checkpoints import ask, needed
-from trainmaster.master.services.removal.removal import EVERYTHING
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Store
 

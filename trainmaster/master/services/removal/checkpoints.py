@@ -21,9 +21,8 @@ from trainmaster.master.db.upkeep import CheckpointRemoval
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid, NotFound
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import NoPlace, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, UserFiles
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.removal.removal import EVERYTHING
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, wake
 

@@ -21,9 +21,11 @@ from trainmaster.master.db.tables import (
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.files import user_files
-from trainmaster.master.services.files.user_files import NoPlace, NotBelieved, UserFiles
+from trainmaster.master.services.files.user_files import EVERYTHING, NoPlace, NotBelieved, UserFiles
 from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.metrics import series_columns
+from trainmaster.master.services.orchestration.workspace_tasks import forget as forget_tasks
+from trainmaster.master.services.orchestration.workspace_tasks import live_in
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store
 from trainmaster.master.services.tasks import standalone
@@ -31,7 +33,6 @@ from trainmaster.master.services.tasks import standalone
 log = logging.getLogger(__name__)
 
 WHY_ENDED = "its workspace is being deleted"
-EVERYTHING = "**/*"  # of patterns of files
 
 
 def remove_deleted_experiments(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
@@ -50,7 +51,7 @@ def end_tasks(store: Store, settings: Settings, retries: Retries) -> None:
     """Kill the tasks of workspaces that are being deleted."""
     with store.transaction() as session:
         doomed = list(session.scalars(select(Workspace.id).where(Workspace.state == "DELETING")))
-        live = [task_id for number in doomed for task_id in standalone.live_in(session, number)]
+        live = [task_id for number in doomed for task_id in live_in(session, number)]
     retries.each("the end of task", live, lambda task_id: standalone.end(store, settings, task_id, WHY_ENDED))
 
 
@@ -73,8 +74,8 @@ def remove_deleted_projects(store: Store) -> None:
             broken = next((project for project in projects if project.state == "DELETE_FAILED"), None)
             if broken is not None:
                 workspace.state, workspace.error = "DELETE_FAILED", broken.error
-            elif all(project.state == "" for project in projects) and not standalone.live_in(session, workspace.id):
-                standalone.forget(session, workspace.id)
+            elif not any(project.state for project in projects) and not live_in(session, workspace.id):
+                forget_tasks(session, workspace.id)
                 for project in projects:
                     session.delete(project)
                 session.flush()

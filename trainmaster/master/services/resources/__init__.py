@@ -1,0 +1,1 @@
+"""Agents, the job queue, and slot usage, as users and administrators see them."""

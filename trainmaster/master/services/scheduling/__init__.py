@@ -1,0 +1,1 @@
+"""Hands allocations to schedulers and takes in what schedulers report of them."""

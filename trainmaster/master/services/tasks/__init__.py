@@ -1,0 +1,1 @@
+"""Commands, notebooks, shells, TensorBoards and generic tasks, and access to the services that they run."""

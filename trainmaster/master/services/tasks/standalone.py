@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, delete, func, literal, select
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy import ColumnElement, Select, and_, func, literal, select
+from sqlalchemy.orm import undefer
 
 from trainmaster.master.db.standalone import Standalone
-from trainmaster.master.db.tables import Allocation, Task, User, Workspace, task_logs
+from trainmaster.master.db.tables import Allocation, Task, User, Workspace
 from trainmaster.master.lifecycle import standalone as machine
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import Forbidden, Invalid, NotFound
-from trainmaster.master.services.logs import log_blocks
 from trainmaster.master.services.orchestration.task_orchestrator import GENERIC, KINDS, locked_task
 from trainmaster.master.services.paging import Page, cut
 from trainmaster.master.services.store import Settings, Store
@@ -109,20 +108,6 @@ def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
     with store.autocommit() as session:
         found = dict(session.execute(query).all())
     return {kind: found.get(kind, 0) for kind in KINDS}
-
-
-def live_in(session: Session, workspace_id: int) -> list[str]:
-    """Ids of the tasks of a workspace that have not ended."""
-    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id, Standalone.end_time.is_(None))
-    return list(session.scalars(mine.order_by(Standalone.start_time, Standalone.task_id)))
-
-
-def forget(session: Session, workspace_id: int) -> None:
-    """Remove the tasks of a workspace, all of which have ended, with their logs."""
-    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
-    log_blocks.forget(session, mine)
-    session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
-    session.execute(delete(Task).where(Task.task_id.in_(mine)))
 
 
 def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:

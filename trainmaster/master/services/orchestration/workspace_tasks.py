@@ -1,0 +1,24 @@
+"""The standalone tasks of a workspace: which of them are live, and how all of them are removed with the workspace."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from trainmaster.master.db.standalone import Standalone
+from trainmaster.master.db.tables import Task, task_logs
+from trainmaster.master.services.logs import log_blocks
+
+
+def live_in(session: Session, workspace_id: int) -> list[str]:
+    """Ids of the tasks of a workspace that have not ended."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id, Standalone.end_time.is_(None))
+    return list(session.scalars(mine.order_by(Standalone.start_time, Standalone.task_id)))
+
+
+def forget(session: Session, workspace_id: int) -> None:
+    """Remove the tasks of a workspace, all of which have ended, with their logs."""
+    mine = select(Standalone.task_id).where(Standalone.workspace_id == workspace_id)
+    log_blocks.forget(session, mine)
+    session.execute(delete(task_logs).where(task_logs.c.task_id.in_(mine)))
+    session.execute(delete(Task).where(Task.task_id.in_(mine)))
