@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.measure import Deadline, Sample, figure, say
-from tests.api import people
-from tests.api.http import Api
-from tests.api.jobs import config, create
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
-from tests.security.attacks import attacking
+from tests.support.api import people
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, create
+from tests.support.master import MasterProcess, make_folder, remove_folder
+from tests.support.security.attacks import attacking
 from trainmaster.client.master import hashed
 
 SECONDS = 10.0  # of each measurement

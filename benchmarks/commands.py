@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.measure import Deadline, Sample, Unavailable, repeated, say, versus
-from tests.contract import reference
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
+from tests.support.master import MasterProcess, make_folder, remove_folder
+from tests.support.reference import reference
 
 TIMES = 15
 EXPERIMENTS = 20

@@ -17,9 +17,9 @@ from psycopg2.extras import execute_values
 from benchmarks.load import Refused, flood, post
 from benchmarks.measure import Deadline, Unavailable, figure, say, versus
 from benchmarks.peers import mlflow
-from tests.api.http import Api
-from tests.api.jobs import Job, config, create, jobs_of
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, create, jobs_of
+from tests.support.master import MasterProcess, make_folder, remove_folder, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 

@@ -7,9 +7,9 @@ import time
 from functools import partial
 
 from benchmarks.measure import Deadline, repeated, say
-from tests.api.http import Api
-from tests.e2e.master import MasterProcess, make_folder, remove_folder
-from tests.scale.filling import Size, condense, fill
+from tests.support.api.http import Api
+from tests.support.master import MasterProcess, make_folder, remove_folder
+from tests.support.scale.filling import Size, condense, fill
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

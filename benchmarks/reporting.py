@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Deadline, Sample, Unavailable, say
-from tests.runtime.jobs import StagedJob, make_work
-from tests.runtime.master import FakeMaster
+from tests.support.runtime.jobs import StagedJob, make_work
+from tests.support.runtime.master import FakeMaster
 from trainmaster.runtime.archive import build_runtime_zip
 
 REPORTS = 2000

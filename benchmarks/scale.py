@@ -18,12 +18,12 @@ from pathlib import Path
 
 from benchmarks.measure import Deadline, Sample, Unavailable, figure, say, versus
 from benchmarks.scheduling import FROM_NODES
-from tests.cluster import packages
-from tests.cluster.cluster import Cluster
-from tests.cluster.layout import Layout
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_for
-from tests.e2e.slurm import USER, make_slurm_master
+from tests.support import trainings
+from tests.support.cluster import packages
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.layout import Layout
+from tests.support.master import MasterProcess, files, make_folder, remove_folder, wait_for
+from tests.support.slurm.site import USER, make_slurm_master
 from trainmaster.client.master import Master
 
 TRIALS = int(os.environ.get("BENCH_TRIALS", "500"))

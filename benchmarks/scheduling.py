@@ -15,12 +15,12 @@ from pathlib import Path
 
 from benchmarks import reporting, training
 from benchmarks.measure import Deadline, Sample, Unavailable, say, versus
-from tests.cluster import apptainer, images, packages
-from tests.cluster.cluster import Cluster
-from tests.cluster.layout import Layout
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
-from tests.e2e.slurm import USER, make_slurm_master
+from tests.support import trainings
+from tests.support.cluster import apptainer, images, packages
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.layout import Layout
+from tests.support.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
+from tests.support.slurm.site import USER, make_slurm_master
 from trainmaster.client.master import Master
 
 Moments = tuple[float, float]  # seconds from the request, and from the job's start, to the first line

@@ -8,11 +8,11 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import Deadline, Sample, Unavailable, figure, say
-from tests.cluster import images, packages
-from tests.cluster.cluster import Cluster
-from tests.e2e import trainings
-from tests.e2e.master import files, wait_ended, wait_for
-from tests.e2e.slurm import USER
+from tests.support import trainings
+from tests.support.cluster import images, packages
+from tests.support.cluster.cluster import Cluster
+from tests.support.master import files, wait_ended, wait_for
+from tests.support.slurm.site import USER
 from trainmaster.client.master import Master
 
 TURNS = 7

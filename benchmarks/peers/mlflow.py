@@ -15,9 +15,9 @@ from typing import Any
 
 from benchmarks.load import Refused, post
 from benchmarks.measure import Unavailable
-from tests.api.http import Api
-from tests.contract import reference
-from tests.e2e.master import free_port, make_folder, remove_folder, wait_for
+from tests.support.api.http import Api
+from tests.support.master import free_port, make_folder, remove_folder, wait_for
+from tests.support.reference import reference
 from trainmaster.master.db.embedded import EmbeddedServer
 
 VERSION = "3.17.2"

@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import pytest
 
-from tests.e2e.master import wait_for
+from tests.support.master import wait_for
 from trainmaster.agent.agent import Agent, AgentIdentity
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master_link import MasterUnavailable, NotGiven

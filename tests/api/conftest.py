@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, create, jobs_of, kept_in
-from tests.e2e.master import MasterProcess, serving, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, create, jobs_of, kept_in
+from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import config, jobs_of
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, jobs_of
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.services.files.archives import PIECE
 
 MEGABYTE = 2**20

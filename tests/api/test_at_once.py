@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job, config, jobs_of
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.master import MasterProcess, wait_for
 
 COUNT = 12
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job
 from trainmaster.master.services.removal.checkpoint_files import _stays
 
 WEIGHTS = os.urandom(700_000)

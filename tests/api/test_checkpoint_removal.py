@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of, kept_in
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of, kept_in
+from tests.support.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
 CHECKPOINTS = "/api/v1/checkpoints"

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, give_slots, jobs_of
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, give_slots, jobs_of
+from tests.support.master import MasterProcess, wait_for
 
 DAY = dt.date(2021, 2, 28)
 

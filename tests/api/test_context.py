@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from tests.api.http import Api
-from tests.api.jobs import config
-from tests.api.rows import changes, written
+from tests.support.api.http import Api
+from tests.support.api.jobs import config
+from tests.support.api.rows import changes, written
 from trainmaster.master.services.errors import TooLarge
 from trainmaster.master.services.files.context_archive import MAX_ENTRIES, ContextFile, pack
 

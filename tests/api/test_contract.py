@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.master import MasterProcess
 from trainmaster.master.api.not_served import REFUSED
 
 ENDPOINTS = Path(__file__).parent.parent / "data" / "determined-0.38.1" / "endpoints.csv"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.e2e.master import wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.master import wait_for
 
 Json = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.api.http import Api
+from tests.support.api.http import Api
 
 METHODS = {"get", "post", "put", "patch", "delete"}
 

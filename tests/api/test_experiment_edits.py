@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of, staged
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of, staged
+from tests.support.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
 EXPERIMENTS = "/api/v1/experiments"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config
 
 Json = dict[str, Any]
 

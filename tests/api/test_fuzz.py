@@ -20,10 +20,10 @@ from schemathesis import APIOperation, Case, GenerationMode
 from sqlalchemy import Engine
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import config, create
-from tests.api.rows import changes, written
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, create
+from tests.support.api.rows import changes, written
+from tests.support.master import MasterProcess, make_folder, remove_folder, wait_for
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
 from tests.api.test_reports import reports, trial
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
 from trainmaster.master.services.allocations.metric_batches import Sent, _Gathering, is_plain, take_together
 from trainmaster.master.services.store import Store

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from tests.api.http import Api
-from tests.api.jobs import Job, give_slots, jobs_of
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, give_slots, jobs_of
+from tests.support.master import MasterProcess, wait_for
 
 AT_ONCE = 4.0  # seconds: before a long poll that nobody wakes looks again
 LONGEST = 9.0  # seconds: before a long poll ends by itself

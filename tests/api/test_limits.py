@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import Engine
 
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.api.rows import changes, written
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.api.rows import changes, written
 
 DEADLINE = 60.0  # seconds
 PIECE = b"x" * 2**20

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.master import MasterProcess
 
 EXPERIMENTS = "/api/v1/experiments"
 RFC3339_MS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

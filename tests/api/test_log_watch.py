@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
-from tests.api.listener import listening
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.api.listener import listening
+from tests.support.master import MasterProcess, wait_for
 
 NO_MORE = {"name": "hopeless", "pattern": "disk .* is full$", "action": "cancel_retries"}
 KEEP_AWAY = {"name": "broken GPU", "pattern": "ECC", "action": "exclude_node"}

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.conftest import log_in
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job, jobs_of
-from tests.api.people import PASSWORD, enter, person
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job, jobs_of
+from tests.support.api.people import PASSWORD, enter, person
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.client.master import hashed
 
 LOGIN = "/api/v1/auth/login"

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.api import programs
-from tests.api.http import Api, Json
-from tests.api.people import person
-from tests.api.tasks import ended, launch, lines, until_ready
-from tests.contract.reference import NoReference
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.api import programs
+from tests.support.api.http import Api, Json
+from tests.support.api.people import person
+from tests.support.api.tasks import ended, launch, lines, until_ready
+from tests.support.master import MasterProcess, files, wait_ended, wait_for
+from tests.support.reference.reference import NoReference
 
 WRITING = """
 from trainmaster import core

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job, config, create
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job, config, create
+from tests.support.master import MasterProcess
 from trainmaster.client.master import hashed
 from trainmaster.master.api import gateway
 from trainmaster.master.api.not_served import REFUSED

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.api.http import TIMEOUT, Api
-from tests.api.jobs import config
-from tests.api.people import give, person
+from tests.support.api.http import TIMEOUT, Api
+from tests.support.api.jobs import config
+from tests.support.api.people import give, person
 from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.app import PARTS
 from trainmaster.master.services.access.permissions import ADMINISTRATORS, ROLES, Permission, Role

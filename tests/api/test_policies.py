@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import config
+from tests.support.api.http import Api
+from tests.support.api.jobs import config
 
 GLOBAL = "/api/v1/config-policies/global"
 POLICY = {"invariant_config": {"description": "said by the workspace"}, "constraints": {"priority_limit": 40}}

@@ -15,11 +15,11 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from tests.api.browser import Browser
-from tests.api.http import Api
-from tests.api.people import give, person, workspace_of
-from tests.api.tasks import ended, generic, launch, lines, until_ready
-from tests.e2e.master import MasterProcess, free_port, wait_for
+from tests.support.api.browser import Browser
+from tests.support.api.http import Api
+from tests.support.api.people import give, person, workspace_of
+from tests.support.api.tasks import ended, generic, launch, lines, until_ready
+from tests.support.master import MasterProcess, free_port, wait_for
 from trainmaster.launchers.shell import find_sshd
 
 Json = dict[str, Any]

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tests.api.http import Answer, Api
-from tests.api.jobs import config
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import config
 
 QUEUE = "/api/v1/job-queues"
 Json = dict[str, Any]

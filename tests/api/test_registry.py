@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job
 from tests.api.test_checkpoint_removal import save
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.master import MasterProcess, wait_for
 
 Json = dict[str, Any]
 MODELS = "/api/v1/models"
@@ -144,7 +144,7 @@ def test_versions_keep_their_checkpoints(
 def test_what_trials_that_use_it_have_reported(
     user: Api, model: Json, name: str, job: Job, root: Path, experiment: Callable[..., int], master: MasterProcess
 ) -> None:
-    from tests.api.jobs import jobs_of
+    from tests.support.api.jobs import jobs_of
 
     key = save(job, root, 1)
     assert user.post(f"{MODELS}/{name}/versions", {"checkpointUuid": key}).status == 200

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, jobs_of
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, jobs_of
+from tests.support.master import MasterProcess
 
 
 def steps(user: Api, job: Job, group: str = "training") -> list[int]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, create, jobs_of
-from tests.api.people import Person, assigned, give, person, workspace_of
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, create, jobs_of
+from tests.support.api.people import Person, assigned, give, person, workspace_of
+from tests.support.master import MasterProcess
 from trainmaster.config.master import parse_master
 from trainmaster.master.serve import CannotServe, creators_role
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, create
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, create
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import config, create
-from tests.e2e.master import MasterProcess, serving, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, create
+from tests.support.master import MasterProcess, serving, wait_for
 
 PATIENT = """
 launch_error: false

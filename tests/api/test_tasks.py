@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.tasks import command, ended, generic, lines, state, until_ready
-from tests.e2e.master import MasterProcess, free_port, wait_for
+from tests.support.api.http import Api
+from tests.support.api.tasks import command, ended, generic, lines, state, until_ready
+from tests.support.master import MasterProcess, free_port, wait_for
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import config
+from tests.support.api.http import Api
+from tests.support.api.jobs import config
 
 TEMPLATES = "/api/v1/templates"
 

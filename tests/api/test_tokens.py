@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.api.people import Person, person
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.api.people import Person, person
+from tests.support.master import MasterProcess
 
 Json = dict[str, Any]
 TOKENS = "/api/v1/tokens"

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.e2e.master import wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.master import wait_for
 
 CONFIG = json.dumps(
     {

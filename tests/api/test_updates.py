@@ -17,12 +17,12 @@ from sqlalchemy import Engine, text
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.api.browser import Browser
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.api.people import assigned, give, person, workspace_of
 from tests.api.test_checkpoint_removal import save
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.browser import Browser
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.api.people import assigned, give, person, workspace_of
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.services.ranges import Ranges
 
 Json = dict[str, Any]

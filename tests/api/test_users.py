@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.people import PASSWORD, Person, enter, make, person
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.people import PASSWORD, Person, enter, make, person
+from tests.support.master import MasterProcess
 from trainmaster.client.master import hashed
 
 Json = dict[str, Any]

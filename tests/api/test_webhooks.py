@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import config, jobs_of
-from tests.api.listener import Listener, listening
-from tests.api.people import person, workspace_of
-from tests.e2e.master import MasterProcess, free_port, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, jobs_of
+from tests.support.api.listener import Listener, listening
+from tests.support.api.people import person, workspace_of
+from tests.support.master import MasterProcess, free_port, wait_for
 from trainmaster.master.services.access.identity import webhook_key
 from trainmaster.master.services.events import slack
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import config
-from tests.api.people import PASSWORD, person
-from tests.e2e.master import MasterProcess
+from tests.support.api.http import Api
+from tests.support.api.jobs import config
+from tests.support.api.people import PASSWORD, person
+from tests.support.master import MasterProcess
 
 NOBODY = "99999999"
 NO_TASK = "28ad1623-dcf0-47d2-9faa-265aaa05b078"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import config
-from tests.e2e.master import wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config
+from tests.support.master import wait_for
 
 Json = dict[str, Any]
 WORKSPACES = "/api/v1/workspaces"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, serving, wait_ended
+from tests.support import trainings
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess, files, serving, wait_ended
 from trainmaster.client.master import Master
 from trainmaster.client.models import Trial
 

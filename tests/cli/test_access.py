@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.e2e.master import MasterProcess
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess
 
 PASSWORD = "Correct-horse-1"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from tests.cli.conftest import Finished
-from tests.cli.shell import Shell
+from tests.support.det_shell import Shell
 from trainmaster.client.master import Master
 
 

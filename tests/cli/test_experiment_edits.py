@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from tests.cli.conftest import Finished
-from tests.cli.shell import Shell
-from tests.e2e import trainings
-from tests.e2e.master import files, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.det_shell import Shell
+from tests.support.master import files, wait_ended, wait_for
 from trainmaster.client.master import Master
 
 

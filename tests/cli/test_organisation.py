@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.e2e.master import MasterProcess
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import Master
 from trainmaster.client.organisation import Organisation

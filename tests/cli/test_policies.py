@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from tests.cli.shell import Shell
+from tests.support.det_shell import Shell
 
 
 def test_policies(shell: Shell) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Finished
-from tests.cli.shell import Shell
+from tests.support.det_shell import Shell
 from trainmaster.client.master import Master
 
 

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.contract import reference
-from tests.e2e.master import MasterProcess
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess
+from tests.support.reference import reference
 from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport

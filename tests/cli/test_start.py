@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import Shell
-from tests.e2e.master import MasterProcess, free_port
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess, free_port
 from trainmaster.version import VERSION
 
 HEAVY = ("pydantic", "yaml", "fastapi", "sqlalchemy", "asyncio", "jinja2", "plumbum", "logging", "multiprocessing")

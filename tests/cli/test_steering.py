@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Finished
-from tests.cli.shell import Done, Shell
-from tests.e2e import trainings
-from tests.e2e.master import wait_ended, wait_for
+from tests.support import trainings
+from tests.support.det_shell import Done, Shell
+from tests.support.master import wait_ended, wait_for
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import Master
 

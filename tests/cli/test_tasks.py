@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Finished
-from tests.cli.shell import DET, Shell
-from tests.e2e.master import free_port, wait_for
+from tests.support.det_shell import DET, Shell
+from tests.support.master import free_port, wait_for
 from trainmaster.client.master import Master
 from trainmaster.launchers.shell import find_sshd
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CONFIG
-from tests.cli.shell import Shell
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.det_shell import Shell
+from tests.support.master import MasterProcess, files, make_folder, remove_folder, wait_ended, wait_for
 from trainmaster.client.master import Master
 
 

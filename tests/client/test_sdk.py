@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, serving
+from tests.support import trainings
+from tests.support.master import MasterProcess, serving
 from trainmaster.client import (
     APIError,
     ClientError,

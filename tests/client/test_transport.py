@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.scripted import Answer, serving
-from tests.e2e.master import free_port
+from tests.support.master import free_port
+from tests.support.scripted_server import Answer, serving
 from trainmaster.client.errors import APIError, ClientError, MasterUnreachable, NoSuchThing, NotAllowed, NotLoggedIn
 from trainmaster.client.transport import Transport, canonical_url
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.client.wire import PATH, document, source
+from tests.support.client_wire import PATH, document, source
 
 
 def test_the_clients_types_are_what_the_master_describes() -> None:
-    """After a change of the API's shapes: `python -m tests.client.wire`."""
+    """After a change of the API's shapes: `python -m tests.support.client_wire`."""
     assert PATH.read_text() == source(document())
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.daemons import Daemon, boot_id, started_at, wait_until
-from tests.cluster.slurm import apptainer_command, slurm_cluster, torch_image
-from tests.cluster.users import run_as
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.daemons import Daemon, boot_id, started_at, wait_until
+from tests.support.cluster.slurm import apptainer_command, slurm_cluster, torch_image
+from tests.support.cluster.users import run_as
 
 __all__ = ["apptainer_command", "slurm_cluster", "torch_image"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
-from tests.cluster.users import run_as
-from tests.containers.starts import called
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.support.cluster.users import run_as
+from tests.support.container_starts import called
 from trainmaster.containers import Bind, ContainerStart, UnknownRuntime, container_runtime, resolve_image
 from trainmaster.dispatchers.conformance import programs
 

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import packages
-from tests.cluster.slurm import apptainer_command, python_image
-from tests.cluster.users import run_as
-from tests.docker.engine import IMAGE, DockerEngine, batch_engine
+from tests.support.cluster import packages
+from tests.support.cluster.slurm import apptainer_command, python_image
+from tests.support.cluster.users import run_as
+from tests.support.docker.engine import IMAGE, DockerEngine, batch_engine
 from trainmaster.cli import admin
 from trainmaster.containers import container_runtime
 from trainmaster.containers.cache import RECIPES, ImageCache, ImageError, Tools, builtin_recipes

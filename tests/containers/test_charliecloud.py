@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import charliecloud, images
-from tests.cluster.layout import USERS, Layout
-from tests.cluster.packages import Unavailable
-from tests.cluster.users import ensure_users, run_as
+from tests.support.cluster import charliecloud, images
+from tests.support.cluster.layout import USERS, Layout
+from tests.support.cluster.packages import Unavailable
+from tests.support.cluster.users import ensure_users, run_as
 from trainmaster.containers import Bind, ContainerStart, container_runtime
 from trainmaster.dispatchers.conformance import programs
 

@@ -4,7 +4,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tests.e2e.master import wait_for
+from tests.support.master import wait_for
 from trainmaster.containers import ContainerStart, container_runtime
 
 SLOW = "#!/bin/sh\necho begun >begun\nwhile [ ! -e go ]; do sleep 0.02; done\nexit 3\n"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.containers.starts import Call, called
-from tests.e2e.master import wait_for
+from tests.support.container_starts import Call, called
+from tests.support.master import wait_for
 from trainmaster.containers import (
     Bind,
     CannotStart,

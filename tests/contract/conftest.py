@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.contract import methods, reference
-from tests.e2e import trainings
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, serving
+from tests.support import trainings
+from tests.support.master import MasterProcess, serving
+from tests.support.reference import methods, reference
 from trainmaster.client.master import Master
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, serving
+from tests.support.master import MasterProcess, serving
+from tests.support.reference.batch import batch
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.transport import Transport
 from trainmaster.client.users import Users

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.contract.conftest import Reference
-from tests.e2e.master import only_trial, wait_ended, wait_for
+from tests.support.master import only_trial, wait_ended, wait_for
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import Master
 from trainmaster.version import VERSION

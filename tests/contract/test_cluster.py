@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
+from tests.support.reference.batch import batch
 from trainmaster.client.master import Master
 
 SPAN = "2020-01-01T00:00:00Z 2100-01-01T00:00:00Z"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.batch import batch
-from tests.contract.commands import Command, published, written
 from tests.contract.conftest import Reference
+from tests.support.reference.batch import batch
+from tests.support.reference.commands import Command, published, written
 
 TESTS = Path(__file__).parent.parent
 # Commands that this master refuses, or has nothing to say to, as they are run here -> what they say.

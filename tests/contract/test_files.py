@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, only_trial, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, files, only_trial, wait_ended, wait_for
+from tests.support.reference.batch import batch
 from trainmaster.client.master import Master
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.api import programs
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
-from tests.e2e.master import wait_for
+from tests.support.api import programs
+from tests.support.master import wait_for
+from tests.support.reference.batch import batch
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SDK = """

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.api import programs
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
-from tests.e2e import trainings
-from tests.e2e.master import files, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.api import programs
+from tests.support.master import files, wait_ended, wait_for
+from tests.support.reference.batch import batch
 from trainmaster.client.master import Master
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
+from tests.support.reference.batch import batch
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.transport import Transport
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
+from tests.support.reference.batch import batch
 
 
 def test_policies_and_the_banner(client: Reference, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.contract.conftest import Reference
-from tests.e2e.master import only_trial
+from tests.support.master import only_trial
 from trainmaster.client.master import Master
 
 WHOLE_WAY = """

@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 from tests.contract.conftest import Reference
-from tests.e2e.master import wait_for
+from tests.support.master import wait_for
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import Master
 

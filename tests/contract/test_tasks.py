@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
-from tests.e2e.master import wait_for
+from tests.support.master import wait_for
+from tests.support.reference.batch import batch
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import methods
 from tests.contract.conftest import Reference
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, files, only_trial, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, files, only_trial, wait_ended, wait_for
+from tests.support.reference import methods
 from trainmaster.client.errors import NoSuchThing
 from trainmaster.client.master import Master
 

@@ -7,11 +7,11 @@ import uuid
 from pathlib import Path
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.contract.batch import batch
 from tests.contract.conftest import Reference
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import serving
+from tests.support.api.http import Api
+from tests.support.master import serving
+from tests.support.reference.batch import batch
 
 REFUSED = """
 from determined.common import api

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.core.processes import run_ranks
+from tests.support.processes import run_ranks
 from trainmaster.core import CheckpointConflict, CheckpointContext, CheckpointError, DownloadMode
 from trainmaster.core.distributed import single
 from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names

@@ -238,7 +238,7 @@ def test_the_profiler_reports_means(tmp_path):
     records = Records()
     profiler = core.ProfilerContext("n0", records)
     profiler.on(sampling_interval=0.1, samples_per_report=1)
-    from tests.runtime.waiting import until
+    from tests.support.runtime.waiting import until
 
     until(lambda: len(records) >= 6)
     profiler.off()

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.processes import free_port, run_ranks
-from tests.runtime.waiting import until
+from tests.support.processes import free_port, run_ranks
+from tests.support.runtime.waiting import until
 from trainmaster.core import DistributedContext, DistributedError
 from trainmaster.core.distributed import parse_tf_config
 from trainmaster.core.star import Hub, Spoke

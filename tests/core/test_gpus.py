@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.amd import add_gpu, add_processor
-from tests.gpus.nvidia import FIRST, SECOND, THIRD, build_nvml
+from tests.support.gpus.amd import add_gpu, add_processor
+from tests.support.gpus.nvidia import FIRST, SECOND, THIRD, build_nvml
 from trainmaster.core.gpus import open_reader
 
 THREE = f"{FIRST},0,10,1000 {SECOND},1,20,2000 {THIRD},2,30,3000"

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract import reference
-from tests.docs.compatibility import MARK, PAGE, tables
+from tests.support.compatibility import MARK, PAGE, tables
+from tests.support.reference import reference
 
 
 def test_the_page_tells_of_every_endpoint_and_every_command() -> None:
-    """After a change of what is served: `python -m tests.docs.compatibility`."""
+    """After a change of what is served: `python -m tests.support.compatibility`."""
     try:
         environment = reference.environment()
     except reference.NoReference as reason:

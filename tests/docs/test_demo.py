@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.layout import USERS
-from tests.cluster.users import ensure_users
-from tests.e2e.master import remove_folder, wait_for
+from tests.support.cluster.layout import USERS
+from tests.support.cluster.users import ensure_users
+from tests.support.master import remove_folder, wait_for
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tests.docs.frameworks import parts, recorded, table
-from tests.e2e.frameworks import OF_EXAMPLES, OF_SUMS, ON_DOCKER
+from tests.support.frameworks import OF_EXAMPLES, OF_SUMS, ON_DOCKER
+from tests.support.frameworks_page import parts, recorded, table
 
 
 def test_the_page_has_the_trainings_that_were_recorded() -> None:
-    """After a change of what the tests train: `python -m tests.docs.frameworks`."""
+    """After a change of what the tests train: `python -m tests.support.frameworks_page`."""
     assert parts()[1] == table()
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import reference
-from tests.docs.pages import Example, examples
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, serving
+from tests.support.master import MasterProcess, serving
+from tests.support.pages import Example, examples
+from tests.support.reference import reference
 
 PAGE = "docs/from-determined.md"
 NOT_HERE = "trainmaster doctor"

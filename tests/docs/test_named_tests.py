@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.support.pages import ROOT
 
 PAGES = {"faults.md": (6, 60), "defects.md": (4, 25)}  # columns of their tables, and rows at least
 TEXTS = {page: (ROOT / "docs" / page).read_text() for page in PAGES}

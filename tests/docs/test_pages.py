@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.docs.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, serving
+from tests.support.master import MasterProcess, make_folder, remove_folder, serving
+from tests.support.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
 from trainmaster.cli import admin
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.master import MasterConfig, parse_master

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, make_folder, only_trial, remove_folder
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, make_folder, only_trial, remove_folder
 from trainmaster.dispatchers.base import Dispatcher, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance
 

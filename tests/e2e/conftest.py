@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.master import MasterProcess, make_folder, remove_folder, serving
+from tests.support.master import MasterProcess, make_folder, remove_folder, serving
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.3}\n"
 

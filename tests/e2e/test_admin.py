@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.daemons import started_at
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.cluster.daemons import started_at
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.client.errors import NotLoggedIn
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
 from trainmaster.client.master import Master
 from trainmaster.client.models import Trial
 from trainmaster.client.transport import Transport

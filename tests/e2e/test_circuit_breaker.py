@@ -6,8 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e import flaky, trainings
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, make_folder, only_trial, remove_folder, wait_for
+from tests.support import flaky, trainings
+from tests.support.master import (
+    MasterProcess,
+    ended_as,
+    files,
+    log_text,
+    make_folder,
+    only_trial,
+    remove_folder,
+    wait_for,
+)
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master
 

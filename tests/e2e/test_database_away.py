@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -24,7 +24,7 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import packages
-from tests.contract import reference
 from tests.contract.conftest import Reference
-from tests.docker.engine import DockerEngine, docker_engine
-from tests.docker.hosts import USER
-from tests.docker.registry import Registry, running_registry
-from tests.e2e import trainings
-from tests.e2e.docker_hosts import Hosts, running_hosts
-from tests.e2e.master import ended_as, files, free_port, log_text, only_trial, validations, wait_for
-from tests.e2e.services import page, wait_over
+from tests.support import trainings
+from tests.support.cluster import packages
+from tests.support.docker.engine import DockerEngine, docker_engine
+from tests.support.docker.hosts import USER
+from tests.support.docker.masters import Hosts, running_hosts
+from tests.support.docker.registry import Registry, running_registry
+from tests.support.master import ended_as, files, free_port, log_text, only_trial, validations, wait_for
+from tests.support.reference import reference
+from tests.support.services import page, wait_over
 from trainmaster.client.context import collect
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import packages
-from tests.cluster.slurm import apptainer_command, horovod_image, torch_image
-from tests.docker.engine import DockerEngine, docker_engine
-from tests.e2e.docker_hosts import Hosts, running_hosts
-from tests.e2e.frameworks import ON_DOCKER, Training, begin_sum, check_record, check_sum
-from tests.e2e.master import ended_as
+from tests.support.cluster import packages
+from tests.support.cluster.slurm import apptainer_command, horovod_image, torch_image
+from tests.support.docker.engine import DockerEngine, docker_engine
+from tests.support.docker.masters import Hosts, running_hosts
+from tests.support.frameworks import ON_DOCKER, Training, begin_sum, check_record, check_sum
+from tests.support.master import ended_as
 
 __all__ = ["apptainer_command", "docker_engine", "horovod_image", "torch_image"]
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]  # an image may have to be built

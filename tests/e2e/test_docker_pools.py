@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.docker.engine import DockerEngine, docker_engine
-from tests.docker.hosts import USER
-from tests.e2e.docker_hosts import Hosts, running_hosts
-from tests.e2e.master import wait_for
-from tests.e2e.services import wait_over
+from tests.support.docker.engine import DockerEngine, docker_engine
+from tests.support.docker.hosts import USER
+from tests.support.docker.masters import Hosts, running_hosts
+from tests.support.master import wait_for
+from tests.support.services import wait_over
 from trainmaster.client.master import Master
 
 __all__ = ["docker_engine"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.slurm import (
+from tests.support.cluster.slurm import (
     apptainer_command,
     frameworks_image,
     horovod_image,
@@ -12,7 +12,7 @@ from tests.cluster.slurm import (
     slurm_cluster,
     torch_image,
 )
-from tests.e2e.frameworks import (
+from tests.support.frameworks import (
     EXAMPLES,
     OF_EXAMPLES,
     OF_SUMS,
@@ -24,15 +24,8 @@ from tests.e2e.frameworks import (
     check_sum,
     image_of,
 )
-from tests.e2e.master import (
-    MasterProcess,
-    ended_as,
-    log_text,
-    only_trial,
-    validations,
-    wait_for,
-)
-from tests.e2e.slurm import slurm_master
+from tests.support.master import MasterProcess, ended_as, log_text, only_trial, validations, wait_for
+from tests.support.slurm.site import slurm_master
 from trainmaster.client.master import Master
 
 __all__ = [

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from tests.cluster.slurm import apptainer_command, frameworks_image, horovod_image, torch_image
-from tests.cluster.users import run_as
-from tests.e2e.frameworks import EXAMPLES, OF_EXAMPLES, Training, image_of
-from tests.e2e.master import make_folder, remove_folder
-from tests.e2e.slurm import USER
+from tests.support.cluster.slurm import apptainer_command, frameworks_image, horovod_image, torch_image
+from tests.support.cluster.users import run_as
+from tests.support.frameworks import EXAMPLES, OF_EXAMPLES, Training, image_of
+from tests.support.master import make_folder, remove_folder
+from tests.support.slurm.site import USER
 
 __all__ = ["apptainer_command", "frameworks_image", "horovod_image", "torch_image"]
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import slurm_cluster
-from tests.e2e.faults import Site, site, small_disk
-from tests.e2e.master import ended_as, log_text, wait_for
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import slurm_cluster
+from tests.support.faults import Site, site, small_disk
+from tests.support.master import ended_as, log_text, wait_for
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
 

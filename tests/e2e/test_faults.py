@@ -9,8 +9,8 @@ import signal
 import time
 from pathlib import Path
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
 
 SEARCH = trainings.experiment(
     trainings.asha(12, 8), epochs=8, pause=0.15, value={"type": "double", "minval": 1, "maxval": 9}

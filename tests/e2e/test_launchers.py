@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.slurm import (
+from tests.support import trainings
+from tests.support.cluster.slurm import (
     apptainer_command,
     frameworks_image,
     horovod_image,
@@ -16,9 +17,8 @@ from tests.cluster.slurm import (
     slurm_cluster,
     torch_image,
 )
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, only_trial
-from tests.e2e.slurm import slurm_master
+from tests.support.master import MasterProcess, ended_as, files, only_trial
+from tests.support.slurm.site import slurm_master
 from trainmaster.client.master import Master
 
 __all__ = [

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_ended, wait_for
 from trainmaster.client.errors import APIError, NoSuchThing
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport

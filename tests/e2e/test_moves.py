@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docker.engine import IMAGE, DockerEngine, docker_engine
-from tests.e2e import trainings
-from tests.e2e.docker_hosts import Hosts, running_hosts
-from tests.e2e.master import ended_as, files, log_text, only_trial, validations, wait_for
+from tests.support import trainings
+from tests.support.docker.engine import IMAGE, DockerEngine, docker_engine
+from tests.support.docker.masters import Hosts, running_hosts
+from tests.support.master import ended_as, files, log_text, only_trial, validations, wait_for
 from trainmaster.client.master import Master
 
 __all__ = ["docker_engine"]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import slurm_cluster
 from tests.dispatchers.access.conftest import ssh_server
-from tests.dispatchers.access.sshd import Sshd
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.access.sshd import Sshd
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import slurm_cluster
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,

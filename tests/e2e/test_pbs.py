@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import trainmaster
-from tests.e2e import trainings
-from tests.e2e.frameworks import OF_SUMS, Training, begin_sum, check_sum
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.frameworks import OF_SUMS, Training, begin_sum, check_sum
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -25,7 +25,7 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.pbs.site import PbsSite, folder_for, pbs_site
+from tests.support.pbs.site import PbsSite, folder_for, pbs_site
 from trainmaster.client.master import Master
 
 __all__ = ["pbs_site"]

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from tests.cluster.layout import USERS
-from tests.cluster.users import run_as
 from tests.dispatchers.access.conftest import helper_installed, ssh_server
-from tests.dispatchers.access.installed import PROGRAM, SERVICE, Installed
-from tests.dispatchers.access.sshd import Sshd
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.access.installed import PROGRAM, SERVICE, Installed
+from tests.support.access.sshd import Sshd
+from tests.support.cluster.layout import USERS
+from tests.support.cluster.users import run_as
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -31,7 +31,7 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.pbs.site import PbsSite, pbs_site
+from tests.support.pbs.site import PbsSite, pbs_site
 from trainmaster.client.master import Master
 
 __all__ = ["helper_installed", "pbs_site", "ssh_server"]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.preemption import PreemptingCluster
-from tests.cluster.slurm import preempting_cluster
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.cluster.preemption import PreemptingCluster
+from tests.support.cluster.slurm import preempting_cluster
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -23,7 +23,7 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.e2e.slurm import make_slurm_master
+from tests.support.slurm.site import make_slurm_master
 from trainmaster.client.master import Master
 
 __all__ = ["preempting_cluster"]

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import apptainer_command, slurm_cluster, torch_image
-from tests.contract import reference
 from tests.contract.conftest import Reference
-from tests.e2e import published
-from tests.e2e.master import (
+from tests.launchers.test_torchrun import TORCH
+from tests.support import published
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import apptainer_command, slurm_cluster, torch_image
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -28,8 +28,8 @@ from tests.e2e.master import (
     remove_folder,
     wait_for,
 )
-from tests.e2e.slurm import make_slurm_master
-from tests.launchers.test_torchrun import TORCH
+from tests.support.reference import reference
+from tests.support.slurm.site import make_slurm_master
 
 __all__ = ["apptainer_command", "slurm_cluster", "torch_image"]
 pytestmark = [pytest.mark.slurm, pytest.mark.apptainer]

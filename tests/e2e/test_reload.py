@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
 from tests.e2e.conftest import LOCAL
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e import trainings
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_for
+from tests.support import trainings
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, validations, wait_for
 
 
 def test_a_poisoned_spool_loses_only_what_is_poisoned(own_master: MasterProcess) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.master.conftest import empty_url, server
+from tests.support import trainings
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -19,7 +20,6 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.master.conftest import empty_url, server
 from trainmaster.master.db.embedded import EmbeddedServer
 
 __all__ = ["empty_url", "server"]

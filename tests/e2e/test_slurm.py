@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster, torch_image
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import apptainer_command, python_image, slurm_cluster, torch_image
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -24,8 +24,8 @@ from tests.e2e.master import (
     validations,
     wait_for,
 )
-from tests.e2e.services import page, wait_over
-from tests.e2e.slurm import USER, make_slurm_master, slurm_master
+from tests.support.services import page, wait_over
+from tests.support.slurm.site import USER, make_slurm_master, slurm_master
 from trainmaster.client import context
 from trainmaster.client.errors import APIError
 from trainmaster.client.master import Master

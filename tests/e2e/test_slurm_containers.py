@@ -9,18 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
-from tests.e2e import trainings
-from tests.e2e.master import (
-    MasterProcess,
-    ended_as,
-    files,
-    log_text,
-    only_trial,
-    wait_for,
-)
-from tests.e2e.slurm import slurm_master
+from tests.support import trainings
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.support.master import MasterProcess, ended_as, files, log_text, only_trial, wait_for
+from tests.support.slurm.site import slurm_master
 from trainmaster.cli import admin
 from trainmaster.client.master import Master
 from trainmaster.containers.cache import ImageCache

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import slurm_cluster
-from tests.docker.engine import IMAGE, DockerEngine, batch_engine
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.e2e.test_slurm_containers import LATE, old_python, reason, reports, run
+from tests.support import trainings
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import slurm_cluster
+from tests.support.docker.engine import IMAGE, DockerEngine, batch_engine
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -27,8 +28,7 @@ from tests.e2e.master import (
     remove_folder,
     wait_for,
 )
-from tests.e2e.slurm import USER, make_slurm_master
-from tests.e2e.test_slurm_containers import LATE, old_python, reason, reports, run
+from tests.support.slurm.site import USER, make_slurm_master
 
 __all__ = ["batch_engine", "slurm_cluster"]
 

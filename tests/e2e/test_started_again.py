@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import slurm_cluster
-from tests.e2e.faults import site
-from tests.e2e.master import log_text, only_trial, wait_for
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import slurm_cluster
+from tests.support.faults import site
+from tests.support.master import log_text, only_trial, wait_for
 
 __all__ = ["slurm_cluster"]
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

@@ -15,14 +15,13 @@ from pathlib import Path
 import pytest
 
 import trainmaster
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import slurm_cluster
-from tests.cluster.users import run_as
-from tests.contract import reference
 from tests.dispatchers.access.conftest import helper_installed
-from tests.dispatchers.access.installed import PROGRAM, SERVICE, Installed
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.access.installed import PROGRAM, SERVICE, Installed
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import slurm_cluster
+from tests.support.cluster.users import run_as
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,
@@ -33,7 +32,8 @@ from tests.e2e.master import (
     remove_folder,
     wait_for,
 )
-from tests.e2e.services import wait_over
+from tests.support.reference import reference
+from tests.support.services import wait_over
 from trainmaster.client.errors import APIError, NotAllowed
 from trainmaster.client.master import Master
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.jobs import StagedJob, make_work
-from tests.runtime.master import FakeMaster
+from tests.support.runtime.jobs import StagedJob, make_work
+from tests.support.runtime.master import FakeMaster
 
 
 @pytest.fixture

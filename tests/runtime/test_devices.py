@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpus.amd import add_gpu, add_processor
-from tests.gpus.nvidia import FIRST, SECOND, THIRD, build_nvml
+from tests.support.gpus.amd import add_gpu, add_processor
+from tests.support.gpus.nvidia import FIRST, SECOND, THIRD, build_nvml
 
 FOURTH = "GPU-44444444-0000-0000-0000-000000000004"
 FOUR = [f"{uuid},{minor},0,0" for minor, uuid in enumerate((FIRST, SECOND, THIRD, FOURTH))]

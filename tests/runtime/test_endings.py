@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.test_whole_job import archive
-from tests.runtime.waiting import has_ended, until
+from tests.support.runtime.waiting import has_ended, until
 from trainmaster.runtime.process import descendants, start
 
 WAITS = """
@@ -227,7 +227,7 @@ def removed(group: Path) -> bool:
 
 
 def test_the_token_is_in_no_argument_and_no_log(stage, tmp_path):
-    from tests.runtime.master import TOKEN
+    from tests.support.runtime.master import TOKEN
 
     job, master = stage(
         "env; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '; echo; echo ready; cat " + str(tmp_path / "pipe")

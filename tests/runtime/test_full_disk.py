@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.test_whole_job import archive
-from tests.runtime.waiting import until
+from tests.support.runtime.waiting import until
 from trainmaster.runtime.archive import build_runtime_zip
 
 CHATTY = """

@@ -8,7 +8,7 @@ import threading
 import time
 
 from tests.runtime.test_whole_job import archive
-from tests.runtime.waiting import until
+from tests.support.runtime.waiting import until
 
 STEPS = """
 import os, time

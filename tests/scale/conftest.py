@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Engine
 
 from tests.master.conftest import create_database, server  # noqa: F401
-from tests.scale.filling import Size, fill
+from tests.support.scale.filling import Size, fill
 from trainmaster.master.db import migrate
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.scale.filling import Size
-from tests.scale.plans import explain, listening
+from tests.support.scale.filling import Size
+from tests.support.scale.plans import explain, listening
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.allocations import endings, pending_work
 from trainmaster.master.services.clock import now

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.api import people
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.e2e import trainings
-from tests.e2e.master import files, serving, validations, wait_ended
-from tests.security.attacks import attacking
+from tests.support import trainings
+from tests.support.api import people
+from tests.support.api.http import Api
+from tests.support.master import files, serving, validations, wait_ended
+from tests.support.security.attacks import attacking
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 

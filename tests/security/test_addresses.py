@@ -18,13 +18,13 @@ from sqlalchemy import Engine
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job, config, give_slots, jobs_of
-from tests.api.listener import listening
-from tests.api.tasks import generic, lines
-from tests.cluster.layout import USERS
-from tests.cluster.users import ensure_users
-from tests.e2e.master import MasterProcess, free_port, serving, wait_for
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job, config, give_slots, jobs_of
+from tests.support.api.listener import listening
+from tests.support.api.tasks import generic, lines
+from tests.support.cluster.layout import USERS
+from tests.support.cluster.users import ensure_users
+from tests.support.master import MasterProcess, free_port, serving, wait_for
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError
 from trainmaster.master.services import addresses

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.hosts import HubServer
-from tests.e2e.master import wait_for
+from tests.support.docker.hosts import HubServer
+from tests.support.master import wait_for
 from trainmaster.agent.master_link import MasterLink, MustLeave, NotEnrolled, NotGiven
 from trainmaster.dispatchers.base import ContainerSpec, JobSpec, Rejected, Setup, SlotType, StagedFile
 from trainmaster.dispatchers.docker import DockerDispatcher

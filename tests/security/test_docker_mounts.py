@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.packages import Unavailable
-from tests.cluster.users import ensure_users, run_as
+from tests.support.cluster.packages import Unavailable
+from tests.support.cluster.users import ensure_users, run_as
 from trainmaster.agent.account import account_for
 from trainmaster.agent.engine import ContainerError
 from trainmaster.agent.mounts import Mounts

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.people import PASSWORD, enter, person
+from tests.support.api.http import Api
+from tests.support.api.people import PASSWORD, enter, person
 from trainmaster.client import credentials
 from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError

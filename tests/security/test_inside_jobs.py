@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.api.http import Api
-from tests.api.jobs import Job, config, create, jobs_of
-from tests.api.people import give, person, workspace_of
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, config, create, jobs_of
+from tests.support.api.people import give, person, workspace_of
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.api.permissions import ENDPOINTS, Rule, closed_inside
 
 CLOSED = sorted(key for key in ENDPOINTS if closed_inside(key) and ENDPOINTS[key] not in (Rule.OPEN, Rule.AGENT))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, jobs_of, kept_in
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, jobs_of, kept_in
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.services import retries
 from trainmaster.master.services.retries import Retries
 

@@ -19,11 +19,11 @@ from fastapi import FastAPI
 from sqlalchemy import Engine, text
 from starlette.types import Message
 
-from tests.api import people
 from tests.api.conftest import log_in
-from tests.api.http import Answer, Api
-from tests.api.jobs import Job, config, create
-from tests.e2e.master import MasterProcess, serving, wait_for
+from tests.support.api import people
+from tests.support.api.http import Answer, Api
+from tests.support.api.jobs import Job, config, create
+from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.config import source
 from trainmaster.config.limits import Limits
 from trainmaster.config.messages import ConfigError

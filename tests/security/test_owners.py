@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import config, create, jobs_of
-from tests.api.people import Person, give, person, workspace_of
-from tests.api.tasks import launch
-from tests.e2e.master import MasterProcess, serving
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, create, jobs_of
+from tests.support.api.people import Person, give, person, workspace_of
+from tests.support.api.tasks import launch
+from tests.support.master import MasterProcess, serving
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 

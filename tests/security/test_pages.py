@@ -12,13 +12,13 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.api.browser import HTML, Browser
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import Job
-from tests.api.people import PASSWORD, person
-from tests.e2e.master import MasterProcess, free_port, serving
-from tests.security.services import trap
+from tests.support.api.browser import HTML, Browser
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job
+from tests.support.api.people import PASSWORD, person
+from tests.support.master import MasterProcess, free_port, serving
+from tests.support.security.services import trap
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import Engine, text
 
 from tests.api.conftest import log_in
-from tests.api.http import Api
-from tests.api.jobs import config, create, jobs_of
-from tests.api.people import give, person
 from tests.api.test_permissions import things_named
-from tests.e2e.master import MasterProcess, serving, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import config, create, jobs_of
+from tests.support.api.people import give, person
+from tests.support.master import MasterProcess, serving, wait_for
 from trainmaster.config.secrets import MASK
 from trainmaster.master.api.permissions import ENDPOINTS, Rule
 from trainmaster.master.db.embedded import EmbeddedServer

@@ -19,13 +19,13 @@ from sqlalchemy import Engine, text
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from tests.api.browser import Browser
-from tests.api.http import Api, Json
-from tests.api.jobs import Job
-from tests.api.people import PASSWORD, enter, person
-from tests.api.tasks import generic, lines
-from tests.e2e.master import MasterProcess, free_port, wait_for
-from tests.security.services import file
+from tests.support.api.browser import Browser
+from tests.support.api.http import Api, Json
+from tests.support.api.jobs import Job
+from tests.support.api.people import PASSWORD, enter, person
+from tests.support.api.tasks import generic, lines
+from tests.support.master import MasterProcess, free_port, wait_for
+from tests.support.security.services import file
 from trainmaster.cli.terminal import Plain, clean
 from trainmaster.client.master import hashed
 from trainmaster.config.master import parse_master

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import trainings
-from tests.e2e.master import (
+from tests.support import trainings
+from tests.support.master import (
     MasterProcess,
     ended_as,
     files,

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api.http import Api
-from tests.api.jobs import Job, jobs_of, kept_in
-from tests.cluster.packages import Unavailable
-from tests.cluster.users import ensure_users, run_as
-from tests.e2e.master import MasterProcess, wait_for
+from tests.support.api.http import Api
+from tests.support.api.jobs import Job, jobs_of, kept_in
+from tests.support.cluster.packages import Unavailable
+from tests.support.cluster.users import ensure_users, run_as
+from tests.support.master import MasterProcess, wait_for
 from trainmaster.dispatchers.access import trees
 
 Json = dict[str, Any]

@@ -20,8 +20,17 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from tests.contract import reference
-from tests.e2e.master import MasterProcess, ended_as, files, log_text, make_folder, only_trial, remove_folder, wait_for
+from tests.support.master import (
+    MasterProcess,
+    ended_as,
+    files,
+    log_text,
+    make_folder,
+    only_trial,
+    remove_folder,
+    wait_for,
+)
+from tests.support.reference import reference
 from trainmaster.agent.master_link import MasterLink, MustLeave, NotGiven
 from trainmaster.cli.admin import main as admin
 from trainmaster.client import tls

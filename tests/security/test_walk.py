@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import Engine
 
-from tests.api.http import TIMEOUT, Api
-from tests.api.jobs import config, create, jobs_of
-from tests.api.people import give, person, workspace_of
 from tests.api.test_permissions import PLACED
-from tests.e2e.master import MasterProcess, wait_for
-from tests.security.bodies import BODIES
-from tests.security.victim import Victim, fingerprint, make
+from tests.support.api.http import TIMEOUT, Api
+from tests.support.api.jobs import config, create, jobs_of
+from tests.support.api.people import give, person, workspace_of
+from tests.support.master import MasterProcess, wait_for
+from tests.support.security.bodies import BODIES
+from tests.support.security.victim import Victim, fingerprint, make
 from trainmaster.master.api.permissions import ENDPOINTS, MASKED, Rule
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.packages import Unavailable
-from tests.dispatchers.access.installed import Installed
-from tests.dispatchers.access.sshd import Sshd
+from tests.support.access.installed import Installed
+from tests.support.access.sshd import Sshd
+from tests.support.cluster.packages import Unavailable
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.users import run_as
-from tests.dispatchers.access.sshd import Sshd
-from tests.dispatchers.bench import wait
-from tests.runtime.waiting import has_ended
+from tests.support.access.sshd import Sshd
+from tests.support.cluster.users import run_as
+from tests.support.dispatcher_site import wait
+from tests.support.runtime.waiting import has_ended
 from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.access.access import Access, make_access
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation

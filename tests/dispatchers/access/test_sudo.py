@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.users import run_as
-from tests.dispatchers.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
+from tests.support.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
+from tests.support.cluster.users import run_as
 from trainmaster.dispatchers.access import helper, setup
 from trainmaster.dispatchers.access.access import SUDO, Access, make_access
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.dispatchers.docker.site import Site, running_site
-from tests.docker.engine import DockerEngine, docker_engine
+from tests.support.docker.engine import DockerEngine, docker_engine
+from tests.support.docker.site import Site, running_site
 
 __all__ = ["docker_engine"]
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import pytest
 
-from tests.dispatchers.docker.site import Site
-from tests.docker.engine import IMAGE
+from tests.support.docker.engine import IMAGE
+from tests.support.docker.site import Site
 from trainmaster.dispatchers.base import ContainerSpec, Dispatcher, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance
 from trainmaster.dispatchers.docker import DockerDispatcher

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import packages
-from tests.dispatchers.docker.site import Site, ended, eventually, running_site, submitting
-from tests.docker.engine import IMAGE, DockerEngine
-from tests.docker.registry import Registry, running_registry
+from tests.support.cluster import packages
+from tests.support.docker.engine import IMAGE, DockerEngine
+from tests.support.docker.registry import Registry, running_registry
+from tests.support.docker.site import Site, ended, eventually, running_site, submitting
 from trainmaster.dispatchers.base import (
     BindMount,
     ContainerSpec,

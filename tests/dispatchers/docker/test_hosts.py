@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.docker.site import Site, Submit, ended, eventually, running_site, seen, submitting
-from tests.docker.engine import DockerEngine
-from tests.docker.hosts import AgentProcess
+from tests.support.docker.engine import DockerEngine
+from tests.support.docker.hosts import AgentProcess
+from tests.support.docker.site import Site, Submit, ended, eventually, running_site, seen, submitting
 from trainmaster.dispatchers.base import JobSpec, JobState, StagedFile
 from trainmaster.dispatchers.conformance import programs
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.bench import Bench, wait
-from tests.runtime.waiting import has_ended
+from tests.support.dispatcher_site import Bench, wait
+from tests.support.runtime.waiting import has_ended
 from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, SlotType, Transient
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.local import LocalDispatcher

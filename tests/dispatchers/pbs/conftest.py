@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.bench import Bench
-from tests.pbs.site import PbsSite, pbs_folder, pbs_site
+from tests.support.dispatcher_site import Bench
+from tests.support.pbs.site import PbsSite, pbs_folder, pbs_site
 from trainmaster.dispatchers.base import Setup
 from trainmaster.dispatchers.pbs import PbsDispatcher
 

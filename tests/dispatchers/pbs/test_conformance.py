@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.bench import wait
-from tests.dispatchers.pbs.wrapped import BANNER, PROGRAMS, STRANGE, UNANSWERED, SpoiledCommands
-from tests.pbs.site import PbsSite
+from tests.support.dispatcher_site import wait
+from tests.support.pbs.site import PbsSite
+from tests.support.pbs.wrapped import BANNER, PROGRAMS, STRANGE, UNANSWERED, SpoiledCommands
 from trainmaster.dispatchers.base import JobRef, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.dispatchers.pbs.recorded import outcome
+from tests.support.pbs.recorded import outcome
 from trainmaster.dispatchers.base import Ambiguous, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.pbs.failures import WORDS, no_history, submit_failure

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.bench import Bench, wait
-from tests.dispatchers.pbs.recorded import recorded
-from tests.dispatchers.pbs.wrapped import BANNER, put_script
-from tests.pbs.site import PbsSite
+from tests.support.dispatcher_site import Bench, wait
+from tests.support.pbs.recorded import recorded
+from tests.support.pbs.site import PbsSite
+from tests.support.pbs.wrapped import BANNER, put_script
 from trainmaster.dispatchers.base import (
     Ambiguous,
     DispatcherError,

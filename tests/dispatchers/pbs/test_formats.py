@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatchers.pbs.recorded import MARK, recorded
+from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.pbs.formats import Format, PrintedRecord, by_name, dsv, json_records, read, text
 
 FORMS = (Format.DSV, Format.JSON, Format.TEXT)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dispatchers.bench import Bench, wait
-from tests.pbs.site import PbsSite
+from tests.support.dispatcher_site import Bench, wait
+from tests.support.pbs.site import PbsSite
 from trainmaster.dispatchers.base import JobState, Setup, Signal
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.pbs import PbsDispatcher

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dispatchers.pbs.conftest import ON_PBS
-from tests.pbs.site import PbsSite, run_suite_as
+from tests.support.pbs.site import PbsSite, run_suite_as
 
 # Reasons why a test may be left out, with the number of tests that have them: all but the first are a site's nature.
 BY_DESIGN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dispatchers.pbs.recorded import MARK, recorded
+from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv
 from trainmaster.dispatchers.pbs.parse import PbsJob, duration, hosts, job, moment, short_id, size, submitted_id
 

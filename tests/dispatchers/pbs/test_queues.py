@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.dispatchers.pbs.recorded import MARK, recorded
+from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobSpec, PoolNode, SlotType
 from trainmaster.dispatchers.pbs.config import NodePlacement, PbsOptions
 from trainmaster.dispatchers.pbs.formats import PrintedRecord, dsv, json_records

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatchers.pbs.recorded import MARK, recorded
+from tests.support.pbs.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.pbs.endings import in_words
 from trainmaster.dispatchers.pbs.formats import dsv, json_records

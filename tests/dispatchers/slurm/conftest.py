@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.slurm import apptainer_command, python_image, slurm_cluster
-from tests.dispatchers.bench import Bench, wait
-from tests.dispatchers.slurm.wrapped import Wrapped
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.slurm import apptainer_command, python_image, slurm_cluster
+from tests.support.dispatcher_site import Bench, wait
+from tests.support.slurm.wrapped import Wrapped
 from trainmaster.dispatchers.base import JobRef, Setup
 from trainmaster.dispatchers.conformance import Faults
 from trainmaster.dispatchers.slurm import SlurmDispatcher

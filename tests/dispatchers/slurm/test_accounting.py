@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.accounting import AccountedCluster
-from tests.cluster.slurm import accounted_cluster
-from tests.dispatchers.bench import Bench, wait
 from tests.dispatchers.slurm.conftest import slurm_setup
+from tests.support.cluster.accounting import AccountedCluster
+from tests.support.cluster.slurm import accounted_cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.base import DispatcherError, JobRef, JobState, Rejected, Transient
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.users import run_as
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.users import run_as
 from trainmaster.dispatchers.base import ContainerSpec, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance
 from trainmaster.dispatchers.slurm import SlurmDispatcher

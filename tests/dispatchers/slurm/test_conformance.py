@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
 from tests.dispatchers.slurm.conftest import slurm_faults
-from tests.dispatchers.slurm.wrapped import Wrapped
+from tests.support.cluster.cluster import Cluster
+from tests.support.slurm.wrapped import Wrapped
 from trainmaster.dispatchers.base import Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults
 

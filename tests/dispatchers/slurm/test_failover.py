@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.failover import SPARE, FailoverCluster
-from tests.cluster.slurm import failover_cluster
-from tests.dispatchers.bench import Bench, wait
 from tests.dispatchers.slurm.conftest import slurm_setup
+from tests.support.cluster.failover import SPARE, FailoverCluster
+from tests.support.cluster.slurm import failover_cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.base import (
     Ambiguous,
     DispatcherError,

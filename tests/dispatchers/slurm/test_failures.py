@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dispatchers.slurm.recorded import recorded
+from tests.support.slurm.recorded import recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, Transient, Unreachable
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure

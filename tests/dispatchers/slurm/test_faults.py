@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.dispatchers.bench import Bench, wait
 from tests.dispatchers.slurm.conftest import slurm_setup
+from tests.support.cluster.cluster import Cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.base import Ambiguous, JobRef, JobState, Rejected
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher

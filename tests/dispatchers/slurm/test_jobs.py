@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.dispatchers.bench import Bench, wait
+from tests.support.cluster.cluster import Cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.base import JobState, Signal, SlotType
 from trainmaster.dispatchers.conformance import programs
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
 from tests.dispatchers.access.conftest import ssh_server, sshd
-from tests.dispatchers.access.sshd import Sshd
-from tests.dispatchers.bench import Bench, wait
+from tests.support.access.sshd import Sshd
+from tests.support.cluster.cluster import Cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.base import Ambiguous, JobState, Setup, Unreachable
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dispatchers.slurm.recorded import MARK, recorded
+from tests.support.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import PoolNode
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark

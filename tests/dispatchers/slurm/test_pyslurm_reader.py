@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.dispatchers.bench import Bench, wait
+from tests.support.cluster.cluster import Cluster
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.access.access import make_access
 from trainmaster.dispatchers.base import ExternalJob, JobState, Observation, Setup, Unreachable
 from trainmaster.dispatchers.conformance import programs

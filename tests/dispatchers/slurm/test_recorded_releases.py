@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dispatchers.slurm.recorded import MARK, RELEASES, recorded
+from tests.support.slurm.recorded import MARK, RELEASES, recorded
 from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, Rejected, Unreachable
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm import parse

@@ -14,11 +14,11 @@ from typing import ClassVar
 
 import pytest
 
-from tests.cluster.packages import Unavailable
-from tests.cluster.release import ReleaseCluster
-from tests.dispatchers.bench import wait
 from tests.dispatchers.slurm.conftest import slurm_faults, slurm_setup
-from tests.dispatchers.slurm.wrapped import Wrapped
+from tests.support.cluster.packages import Unavailable
+from tests.support.cluster.release import ReleaseCluster
+from tests.support.dispatcher_site import wait
+from tests.support.slurm.wrapped import Wrapped
 from trainmaster.dispatchers.base import JobState, Rejected, Setup
 from trainmaster.dispatchers.conformance import DispatcherConformance, Faults, programs
 from trainmaster.dispatchers.conformance.suite import MakeSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dispatchers.slurm.recorded import MARK, recorded
+from tests.support.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Cluster
-from tests.cluster.users import run_as
 from tests.dispatchers.access.conftest import helper_installed
-from tests.dispatchers.access.installed import PROGRAM, Installed
-from tests.dispatchers.bench import Bench, wait
+from tests.support.access.installed import PROGRAM, Installed
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.users import run_as
+from tests.support.dispatcher_site import Bench, wait
 from trainmaster.dispatchers.base import JobRef, JobState, Rejected, Setup, Signal, StagedFile
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.master import wait_for
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
+from tests.support.master import wait_for
 from trainmaster.dispatchers.base import Capabilities, JobRef, JobState, Observation, Setup, Snapshot
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 from trainmaster.master.controller import cluster_loop

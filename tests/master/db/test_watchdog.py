@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
-from tests.e2e.master import make_folder, remove_folder, wait_for
-from tests.postgres import Postgres
+from tests.support.master import make_folder, remove_folder, wait_for
+from tests.support.postgres import Postgres
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.watchdog import LOOK, PATIENCE, PERIOD, DatabaseUnavailable, Watchdog
 from trainmaster.master.services.store import Store

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.master.conftest import create_database, server
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.master.db import migrate
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
 from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exit, take_exits_together
 from trainmaster.master.services.allocations.job_log import StreamBatch

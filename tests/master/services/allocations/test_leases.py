@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Allocation, Experiment, ModelDefinition
 from trainmaster.master.services.allocations.leases import LeaseRequest, lease, lease_together

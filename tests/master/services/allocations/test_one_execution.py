@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import SubmissionState

@@ -17,8 +17,8 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
-from tests.e2e.master import wait_for
-from tests.master.services.attempts import Attempts, waits
+from tests.support.attempts import Attempts, waits
+from tests.support.master import wait_for
 from trainmaster.master.db.compacted import log_blocks as blocks
 from trainmaster.master.db.compacted import log_progress
 from trainmaster.master.db.tables import Task, Trial

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
-from tests.e2e.master import wait_for
-from tests.master.services.attempts import Attempts, waits
+from tests.support.attempts import Attempts, waits
+from tests.support.master import wait_for
 from trainmaster.master.controller import compactor
 from trainmaster.master.db.compacted import series_progress, series_steps, series_values
 from trainmaster.master.db.tables import Trial, metrics

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
 from trainmaster.master.db.tables import User
 from trainmaster.master.services.allocations import endings, leases

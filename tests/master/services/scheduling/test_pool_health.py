@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.dispatchers.base import Pool, SlotType
 from trainmaster.master.db.tables import AllocationNode, Trial
 from trainmaster.master.services.clock import now

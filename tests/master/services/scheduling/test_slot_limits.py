@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from tests.master.services.attempts import Attempts
+from tests.support.attempts import Attempts
 from trainmaster.master.lifecycle.breaker import PoolPause
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.scheduling import pool_health, slot_limits, submission

@@ -1,0 +1,1 @@
+"""The helper program and an sshd, installed for tests."""

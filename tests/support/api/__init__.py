@@ -1,0 +1,1 @@
+"""Calls of the REST API, and jobs and people that tests play."""

@@ -1,0 +1,1 @@
+"""Docker engines, hosts with agents, and an image registry."""

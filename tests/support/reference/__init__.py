@@ -1,0 +1,1 @@
+"""Determined's published client, and its commands."""

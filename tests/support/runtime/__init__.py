@@ -1,0 +1,1 @@
+"""Jobs that run the runtime against a small master."""

@@ -1,0 +1,1 @@
+"""Databases filled with many rows, and query plans."""

@@ -1,0 +1,1 @@
+"""Slurm sites, and recorded answers of its releases."""
