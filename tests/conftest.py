@@ -1,5 +1,5 @@
-"""Which tests may not run at the same time, and which begin first, when `scripts/test` runs two processes; and what
-no generated example may depend on.
+"""What holds for all tests: which are in the quick ring, which may not run at the same time, which begin first, what no
+generated example may depend on, and that no test leaves an error in a master's log.
 
 A group of tests runs in one process, one test after the other. What a machine has one of (the test cluster and its
 people, a Docker daemon) has a group for all tests that use it; other tests go with their folder, whose masters and
@@ -10,11 +10,14 @@ only their ids, and pytest 9.2 does not let it change these.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.master import SERVING
 
 # How fast a machine makes up examples and works on them says nothing about the code.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -66,6 +69,25 @@ ONE_OF_A_KIND = {
 LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "contract", "api", "launchers")
 
 
+# The quick ring: what needs no scheduler, no container and no root. `scripts/test quick` runs it.
+QUICK = ("agent", "api", "cli", "client", "config", "containers", "core", "dispatchers", "master", "runtime", "search")
+NOT_QUICK = frozenset({"apptainer", "browser", "docker", "pbs", "releases", "ring", "slow", "slurm"})  # marks
+NEEDS_MORE = frozenset({"apptainer_command", "ch_run", "squashfs"})  # fixtures
+# Folders of the quick ring whose files may run in either process, each of which then has a master of its own.
+SPREAD = ("api", "cli")
+
+
+def is_quick(item: pytest.Item) -> bool:
+    folder = Path(item.nodeid.partition("::")[0]).relative_to("tests").parts[0]
+    known = {*getattr(item, "fixturenames", ())}
+    return (
+        folder in QUICK
+        and group_of(item.nodeid) in QUICK
+        and not known & {*ONE_OF_A_KIND, *NEEDS_MORE}
+        and not any(item.get_closest_marker(mark) for mark in NOT_QUICK)
+    )
+
+
 def group_of(test: str) -> str:
     """The group of a test, by its id or path from the repository on."""
     path = Path(test.partition("::")[0]).relative_to("tests")
@@ -73,7 +95,17 @@ def group_of(test: str) -> str:
     return next(filter(None, named), path.parts[0])
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read only the folders of the quick ring when it is all that is asked for."""
+    folders = Path(__file__).parent
+    if config.option.markexpr == "quick" and collection_path.parent == folders and collection_path.is_dir():
+        return collection_path.name not in QUICK
+    return None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if is_quick(item):
+        item.add_marker("quick")
     for fixture in getattr(item, "fixturenames", ()):
         wanted = ONE_OF_A_KIND.get(fixture)
         if wanted is not None and group_of(item.nodeid) not in wanted:
@@ -95,12 +127,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
+            group = group_of(nodeid)
+            return nodeid.partition("::")[0] if group in SPREAD else group
 
     if config.getoption("dist") != "loadgroup":
         return None
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _no_errors_in_logs() -> Iterator[None]:
+    yield
+    errors = [line for master in SERVING for line in master.new_errors()]
+    assert errors == [], "lines of a master's log"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

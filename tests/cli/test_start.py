@@ -88,7 +88,18 @@ def test_a_master_that_is_away_is_one_sentence(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["expermient", "list"], "det: there is no command 'expermient' (did you mean experiment?); `det help` lists"),
-        (["experiment", "lst"], "invalid choice: 'lst'"),
+        (
+            ["experiment", "creat", "x.yaml"],
+            "det: there is no `det experiment creat` (did you mean create?); `det",
+        ),
+        (
+            ["e", "set", "nmae", "3"],
+            "det: there is no `det experiment set nmae` (did you mean name?); `det ex",
+        ),
+        (
+            ["-m", "trial", "trial", "frobnicate"],
+            "det: there is no `det trial frobnicate`; `det trial help` lists",
+        ),
         (["experiment", "describe"], "the following arguments are required: experiment_ids"),
         (["experiment", "describe", "1,x"], "'1,x' is not a list of experiment ids such as 1,2"),
         (["experiment", "kill", "abc"], "'abc' is not a whole number from 1 on"),

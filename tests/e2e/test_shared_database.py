@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.master.conftest import empty_url, server
 from tests.support import trainings
+from tests.support.database import database, private_server
 from tests.support.master import (
     MasterProcess,
     ended_as,
@@ -20,9 +20,6 @@ from tests.support.master import (
     validations,
     wait_for,
 )
-from trainmaster.master.db.embedded import EmbeddedServer
-
-__all__ = ["empty_url", "server"]
 
 CONFIG = """
 db: {{host: {host}, user: trainmaster, name: {name}}}
@@ -32,21 +29,22 @@ checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
 
 
 @pytest.fixture
-def pair(server: EmbeddedServer, empty_url: str) -> Iterator[tuple[MasterProcess, MasterProcess]]:
+def pair() -> Iterator[tuple[MasterProcess, MasterProcess]]:
     shared = make_folder()
     for name in ("jobs", "checkpoints", "one", "two"):
         (shared / name).mkdir()
-    text = CONFIG.format(
-        host=server.sockets,
-        name=empty_url.partition("@/")[2].partition("?")[0],
-        jobs=shared / "jobs",
-        checkpoints=shared / "checkpoints",
-    )
-    first, second = MasterProcess(shared / "one", text), MasterProcess(shared / "two", text)
-    second.password = first.password
-    yield first, second
-    second.clean_up()
-    first.clean_up()
+    with private_server() as server, database(server) as url:
+        text = CONFIG.format(
+            host=server.sockets,
+            name=url.partition("@/")[2].partition("?")[0],
+            jobs=shared / "jobs",
+            checkpoints=shared / "checkpoints",
+        )
+        first, second = MasterProcess(shared / "one", text), MasterProcess(shared / "two", text)
+        second.password = first.password
+        yield first, second
+        second.clean_up()
+        first.clean_up()
     remove_folder(shared)
 
 

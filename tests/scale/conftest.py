@@ -6,11 +6,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from tests.master.conftest import create_database, server  # noqa: F401
+from tests.support.database import database, engine_of, make_template, private_server
 from tests.support.scale.filling import Size, fill
-from trainmaster.master.db import migrate
-from trainmaster.master.db.embedded import EmbeddedServer
-from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services.store import Store
 
 
@@ -21,13 +18,15 @@ def size() -> Size:
 
 
 @pytest.fixture(scope="package")
-def full(server: EmbeddedServer, size: Size) -> Iterator[Engine]:  # noqa: F811
+def full(size: Size) -> Iterator[Engine]:
     """A database of that size."""
-    engine = make_engine(create_database(server, "scale"), pool_size=4)
-    migrate.upgrade(engine)
-    fill(engine, size)
-    yield engine
-    engine.dispose()
+    with (
+        private_server() as server,
+        database(server, make_template(server)) as url,
+        engine_of(url, pool_size=4) as engine,
+    ):
+        fill(engine, size)
+        yield engine
 
 
 @pytest.fixture(scope="package")

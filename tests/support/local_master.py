@@ -1,6 +1,6 @@
 """A master reduced to its dispatcher, to be killed: submits what it is told, then stays.
 
-python master.py ROOT SLOTS [TOKEN:SLOTS:PROGRAM ...]
+python local_master.py ROOT SLOTS [TOKEN:SLOTS:PROGRAM ...]
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ class MasterProcess:
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[str] | None = None
         self._transports: list[Transport] = []
+        self._looked_at = 0  # bytes of the log
         self.config = folder / "master.yaml"
         self.config.write_text(config)
         if user:
@@ -177,22 +178,42 @@ class MasterProcess:
         self.stop()
 
     def errors(self) -> list[str]:
-        """What the master's log calls an error: bugs show here."""
-        return [line for line in self.log.read_text().splitlines() if " ERROR " in line or line.startswith("Traceback")]
+        """The lines of the master's log that are errors: bugs show here."""
+        return _errors_in(self.log.read_text())
+
+    def new_errors(self) -> list[str]:
+        """Those since the last call."""
+        if not self.log.exists() or self.log.stat().st_size == self._looked_at:
+            return []
+        with self.log.open("rb") as log:
+            log.seek(self._looked_at)
+            text = log.read()
+        self._looked_at += len(text)
+        return _errors_in(text.decode(errors="replace"))
+
+
+def _errors_in(log: str) -> list[str]:
+    return [line for line in log.splitlines() if " ERROR " in line or line.startswith("Traceback")]
+
+
+# Masters that serve several tests, whose logs are looked at after each test (tests/conftest.py).
+SERVING: list[MasterProcess] = []
 
 
 @contextlib.contextmanager
 def serving(config: str) -> Iterator[MasterProcess]:
-    """A master in a folder of its own that serves inside the block. Nothing in its log may be an error."""
+    """A master in a folder of its own that serves inside the block. Errors in its log fail the test that runs then."""
     folder = make_folder()
     process = MasterProcess(folder, config)
+    SERVING.append(process)
     try:
         yield process.start()
     finally:
         process.clean_up()
-        errors = process.errors()
+        SERVING.remove(process)
+        errors = process.new_errors()
         remove_folder(folder)
-    assert errors == []
+    assert errors == [], "the master's log, while it was stopped"
 
 
 def end_everything(master: Master, deadline: float = 60.0) -> None:

@@ -75,14 +75,19 @@ def _run(arguments: list[str]) -> int:
     from trainmaster.client.errors import ClientError, FileFault, NotTrusted
 
     try:
-        word = _first_word(arguments)
-        noun = _noun(word)
+        words = _words(arguments)
+        word = words[0] if words else None
+        noun = _noun(words)
         parser = _parser(noun)
         if word == "help":
             parser.print_help()
             return 0
         if word is not None and noun is None:
             raise UsageError(f"there is no command {word!r}{_hint(word)}; `det help` lists what there is")
+        if noun is not None:
+            from trainmaster.cli.verbs import check_verb
+
+            check_verb(parser.get_default("noun"), words[1:])
         args = parser.parse_args(arguments)
         if args.version:
             return _print_version()
@@ -110,7 +115,7 @@ def _complete() -> int:
     from trainmaster.cli.completion import answer
 
     aliases = [alias for names, _, _ in NOUNS.values() for alias in names]
-    answer(lambda words: _parser(_noun(_first_word(words))), aliases)
+    answer(lambda words: _parser(_noun(_words(words))), aliases)
     return 1  # not reached: the answer ends the process
 
 
@@ -121,22 +126,23 @@ def _print_version() -> int:
     return 0
 
 
-def _first_word(arguments: Sequence[str]) -> str | None:
-    """The first argument that is neither an option nor an option's value."""
+def _words(arguments: Sequence[str]) -> Sequence[str]:
+    """The arguments from the first one on that is neither an option nor an option's value."""
     skip = False
-    for argument in arguments:
+    for place, argument in enumerate(arguments):
         if skip:
             skip = False
         elif argument in ("-u", "--user", "-m", "--master"):
             skip = True
         elif not argument.startswith("-"):
-            return argument
-    return None
+            return arguments[place:]
+    return ()
 
 
-def _noun(word: str | None) -> str | None:
+def _noun(words: Sequence[str]) -> str | None:
+    """The name of the command that the first word is, or an alias of."""
     for name, (aliases, _, _) in NOUNS.items():
-        if word == name or word in aliases:
+        if words and words[0] in (name, *aliases):
             return name
     return None
 
@@ -171,6 +177,7 @@ def _parser(noun: str | None) -> argparse.ArgumentParser:
         sub.set_defaults(parser=sub)
         if name == noun:
             importlib.import_module(module).add_to(sub)
+            parser.set_defaults(noun=sub)
     return parser
 
 

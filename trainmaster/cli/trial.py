@@ -10,6 +10,7 @@ from typing import Any
 from trainmaster.cli import render, workloads
 from trainmaster.cli.experiment_edit import add_days
 from trainmaster.cli.session import connect, session
+from trainmaster.cli.story import sentence
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters, positive
 from trainmaster.client.errors import ClientError
 from trainmaster.client.experiments import Experiments
@@ -155,9 +156,6 @@ def _story(args: argparse.Namespace) -> None:
         render.show(args, headers, rows, [dict(zip(headers, row, strict=True)) for row in rows])
         return
     for event in events:
-        moved = f" {event.before} -> {event.after}" if event.before != event.after else f" {event.after}"
-        print(f"{render.time(event.time)}  {event.subject}: {event.event}{moved if event.after else ''}")
-        if event.why:
-            print(f"    because {event.why}")
+        print(f"{render.time(event.time)}  {sentence(event)}")
         for decision in event.decisions:
             print(f"    -> {decision}")

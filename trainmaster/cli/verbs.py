@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Verbs:
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self._sub = parser.add_subparsers(title="verbs", metavar="VERB")
+        parser.set_defaults(verbs=self._sub.choices)  # name -> parser
         self.add("help", lambda _: parser.print_help(), "show this help message", f"{parser.prog} help")
 
     def add(self, name: str, run: Run, text: str, example: str, aliases: Sequence[str] = ()) -> argparse.ArgumentParser:
@@ -46,6 +48,19 @@ class Verbs:
         parser = self._sub.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         parser.set_defaults(parser=parser)
         return Verbs(parser)
+
+
+def check_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Raises UsageError, with the nearest verb, where the first of `words` is no verb of the parser, or the next one
+    none of that verb's own."""
+    verbs: Mapping[str, argparse.ArgumentParser] | None = parser.get_default("verbs")
+    if not verbs or not words or words[0].startswith("-"):
+        return
+    if words[0] not in verbs:
+        close = difflib.get_close_matches(words[0], verbs, 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"there is no `{parser.prog} {words[0]}`{hint}; `{parser.prog} help` lists what there is")
+    check_verb(verbs[words[0]], words[1:])
 
 
 def natural(text: str) -> int:

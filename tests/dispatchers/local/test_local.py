@@ -49,7 +49,7 @@ def bench(setup: Setup) -> Iterator[Bench]:
 def master(root: Path, slots: int, *jobs: str) -> Iterator[subprocess.Popen[str]]:
     """Another process with a local dispatcher on `root`."""
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("master.py")), str(root), str(slots), *jobs],
+        [sys.executable, str(Path(__file__).parents[2] / "support" / "local_master.py"), str(root), str(slots), *jobs],
         stdout=subprocess.PIPE,
         text=True,
     )

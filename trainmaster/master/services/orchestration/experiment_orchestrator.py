@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration import attempts
+from trainmaster.master.services.orchestration.decision_text import in_words
 from trainmaster.master.services.store import Settings, Store, wake
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
@@ -154,7 +155,7 @@ class ExperimentOrchestrator:
                 before=before.value if before else "",
                 after=after.value if after else "",
                 why=why,
-                decisions=[_in_words(decision) for decision in decisions],
+                decisions=[in_words(decision) for decision in decisions if not isinstance(decision, Say)],
             )
         )
 
@@ -327,7 +328,7 @@ class ExperimentOrchestrator:
             select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id == request_id)
         )
         if trial is not None:
-            self.story("search", "StopTrial", why=why, trial_id=trial.id)
+            self.story("search", "Stop", why=why, trial_id=trial.id)
             self._later(lambda: self.trial_event(trial, trials.Stop(trials.StopCause.SEARCHER, why)))
 
     def _carry_out(self, trial: Trial, decision: trials.Decision) -> None:
@@ -393,8 +394,3 @@ def locked_experiment_in(session: Session, settings: Settings, experiment_id: in
     orchestrator = ExperimentOrchestrator(session, settings, row)
     yield orchestrator
     orchestrator.settle()
-
-
-def _in_words(decision: Any) -> str:
-    fields = ", ".join(f"{key}={value}" for key, value in asdict(decision).items() if value not in ("", None, 0))
-    return f"{type(decision).__name__}({fields})"
