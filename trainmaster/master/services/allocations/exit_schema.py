@@ -27,7 +27,7 @@ class _Preempted(BaseModel):
 
 
 class _Record(BaseModel):
-    """The keys of ARCHITECTURE.md's exit record; others are dropped."""
+    """The keys of an exit record (docs/architecture/in-job-protocol.md); others are dropped."""
 
     model_config = ConfigDict(extra="ignore")
 

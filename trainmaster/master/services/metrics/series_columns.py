@@ -8,7 +8,7 @@ Why a table and no cache in the master: it serves the first reader after a start
 
 Never a wrong point:
 - Ids of one trial's reports become visible in their order, since who adds some holds the trial's row (`Locks` in
-  ARCHITECTURE.md); so all that counts up to an id is there when a report with that id is.
+  docs/architecture/compaction.md); so all that counts up to an id is there when a report with that id is.
 - Who changes reports drops the ranges from the lowest changed id on, by a trigger in the same transaction, and leaves
   the id in `changed`. Who condenses empties it before reading, and keeps nothing when there is one in the range.
 """

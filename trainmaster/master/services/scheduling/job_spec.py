@@ -219,7 +219,7 @@ def in_shell(entrypoint: str | list[str]) -> str | list[str]:
 def work_for(
     experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
 ) -> dict[str, Any]:
-    """What the runtime is told once it holds the lease (see ARCHITECTURE.md)."""
+    """What the runtime is told once it holds the lease (see docs/architecture/in-job-protocol.md)."""
     config = experiment.config
     latest = trial.latest_checkpoint or trial.warm_start
     return {

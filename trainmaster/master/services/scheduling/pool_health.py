@@ -22,7 +22,7 @@ from trainmaster.master.services.scheduling.submission import explain
 from trainmaster.master.services.store import Store, wake
 
 AVOID_FOR = 3600.0  # seconds for which a node that lost a job is avoided
-UNFIT = 69  # with which the runtime leaves a node that has not what the job was given (ARCHITECTURE.md)
+UNFIT = 69  # with which the runtime leaves a node that has not what the job was given (docs/architecture/job-folder.md)
 MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
 
 

@@ -31,7 +31,7 @@ def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, st
 
 
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
-    """What the runtime is told once it holds the lease (see ARCHITECTURE.md). Raises NotFound."""
+    """What the runtime is told once it holds the lease (see docs/architecture/in-job-protocol.md). Raises NotFound."""
     query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
     query = query.where(Standalone.task_id == allocation.task_id)
     found = session.execute(query).first()
