@@ -14,6 +14,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "commands": (commands.run, 90),
     "start": (lambda deadline: _scheduling("start", deadline), 420),
     "load": (lambda deadline: _scheduling("load", deadline), 120),
+    "minute": (lambda deadline: _many("minute", deadline), 300),
     "scale": (lambda deadline: _many("throughput", deadline), 900),
     "waiting": (lambda deadline: _many("waiting", deadline), 900),
     "scheduler": (scheduler.run, 60),
@@ -39,9 +40,9 @@ def _scheduling(name: str, deadline: Deadline) -> None:
 def _many(name: str, deadline: Deadline) -> None:
     for key, value in CLUSTER.items():
         os.environ.setdefault(key, value)
-    from benchmarks import scale
+    from benchmarks import minute, scale
 
-    (scale.throughput if name == "throughput" else scale.waiting)(deadline)
+    {"minute": minute.run, "throughput": scale.throughput, "waiting": scale.waiting}[name](deadline)
 
 
 def main() -> None:

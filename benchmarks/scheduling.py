@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import reporting, training
+from benchmarks import imports, reporting, training
 from benchmarks.measure import Deadline, Sample, Unavailable, say, versus
 from tests.support import trainings
 from tests.support.cluster import apptainer, images, packages
@@ -54,6 +54,7 @@ class Site:
 def start(deadline: Deadline) -> None:
     """From `det experiment create` and from `sbatch`, and from the start of the job, to the first line of the same
     script, in the same container and without one. Then what a report costs, and how fast two nodes train."""
+    imports.run(deadline)
     with _site() as site:
         client = site.master.client()
         with _without_containers(site) as uncontained:

@@ -119,7 +119,7 @@ class Records(list):
     def add(self, kind, **fields):
         self.append((kind, fields))
 
-    def settle(self):
+    def wait_for_decision(self):
         self.append(("settle", {}))
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.support.processes import free_port, run_ranks
 from tests.support.runtime.waiting import until
 from trainmaster.core import DistributedContext, DistributedError
+from trainmaster.core.collectives_transport import Coordinator, Member
 from trainmaster.core.distributed import parse_tf_config
-from trainmaster.core.star import Hub, Spoke
 
 ALL_CALLS = """
 from trainmaster.core import DistributedContext
@@ -124,11 +124,11 @@ def listens(port):
 
 
 @pytest.fixture
-def hub():
-    """A hub for two that waits in a thread; `hub()` gives (port, finish)."""
+def coordinator():
+    """A coordinator for two ranks that waits in a thread; the value is (port, finish)."""
     port = free_port()
     made = []
-    waiting = threading.Thread(target=lambda: made.append(Hub(("127.0.0.1", port), 2, b"right", 60.0)))
+    waiting = threading.Thread(target=lambda: made.append(Coordinator(("127.0.0.1", port), 2, b"right", 60.0)))
     waiting.start()
     until(lambda: listens(port))
 
@@ -139,36 +139,36 @@ def hub():
     yield port, finish
     if not made:
         with contextlib.suppress(DistributedError):
-            Spoke(("127.0.0.1", port), 1, b"right", 60.0).close()
+            Member(("127.0.0.1", port), 1, b"right", 60.0).close()
     waiting.join(60)
     for each in made:
         each.close()
 
 
-def test_a_wrong_key_is_refused_and_nothing_is_unpickled(hub, monkeypatch):
-    port, finish = hub
+def test_a_wrong_key_is_refused_and_nothing_is_unpickled(coordinator, monkeypatch):
+    port, finish = coordinator
     with pytest.raises(DistributedError, match="cannot be reached"):
-        Spoke(("127.0.0.1", port), 1, b"wrong", 0.5)
+        Member(("127.0.0.1", port), 1, b"wrong", 0.5)
     # Somebody who does not greet at all but sends a pickle.
     stranger = socket.create_connection(("127.0.0.1", port), timeout=60)
     payload = pickle.dumps(Bomb())
     stranger.sendall(len(payload).to_bytes(4, "big") + payload)
     # Somebody who only listens.
     silent = socket.create_connection(("127.0.0.1", port), timeout=60)
-    spoke = Spoke(("127.0.0.1", port), 1, b"right", 60.0)
+    member = Member(("127.0.0.1", port), 1, b"right", 60.0)
     try:
         made = finish()
-        spoke.send("gather", "hello")
+        member.gather("gather", "hello")
         assert made.gather("gather", None) == [None, "hello"]
     finally:
-        spoke.close()
+        member.close()
         stranger.close()
         silent.close()
     assert not os.path.exists("/tmp/unpickled-by-a-stranger")
 
 
-def test_a_false_hub_is_not_believed(tmp_path):
-    address = str(tmp_path / "hub.sock")
+def test_a_false_coordinator_is_not_believed(tmp_path):
+    address = str(tmp_path / "ranks.sock")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(address)
     listener.listen()
@@ -185,28 +185,28 @@ def test_a_false_hub_is_not_believed(tmp_path):
     thread = threading.Thread(target=serve)
     thread.start()
     with pytest.raises(DistributedError, match="does not hold this job's key"):
-        Spoke(address, 1, b"right", 0.3)
+        Member(address, 1, b"right", 0.3)
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     thread.join(60)
 
 
-def test_the_librarys_own_client_gets_nowhere(hub):
-    port, finish = hub
+def test_the_librarys_own_client_gets_nowhere(coordinator):
+    port, finish = coordinator
     with contextlib.closing(Client(("127.0.0.1", port))) as client:
-        assert len(client.recv_bytes()) == 32  # the hub's challenge
+        assert len(client.recv_bytes()) == 32  # the coordinator's challenge
         client.send(Bomb())
         with pytest.raises((EOFError, ConnectionResetError)):
             client.recv_bytes()
-    spoke = Spoke(("127.0.0.1", port), 1, b"right", 60.0)
+    member = Member(("127.0.0.1", port), 1, b"right", 60.0)
     finish()
-    spoke.close()
+    member.close()
     assert not os.path.exists("/tmp/unpickled-by-a-stranger")
 
 
 def test_missing_ranks_are_named(tmp_path):
     with pytest.raises(DistributedError, match=r"ranks \[1, 2\] did not come within 0 s"):
-        Hub(str(tmp_path / "hub.sock"), 3, b"key", 0.2)
+        Coordinator(str(tmp_path / "ranks.sock"), 3, b"key", 0.2)
 
 
 @pytest.mark.parametrize("changes", [{"rank": 2}, {"local_rank": -1}, {"cross_size": 0}])

@@ -6,6 +6,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -25,6 +27,33 @@ from trainmaster.runtime.announce import address_for
 )
 def test_when_a_notebook_is_used(kernels, terminals, uses):
     assert tuple(notebook.in_use(kernels, terminals, kind) for kind in notebook.KINDS) == uses
+
+
+class Jupyter(BaseHTTPRequestHandler):
+    """Lists one kernel for who has the token."""
+
+    def do_GET(self):
+        allowed = self.headers["Authorization"] == "token secret" and self.path == "/proxy/x/api/kernels"
+        body = b'[{"connections": 2}, "odd"]' if allowed else b"[{}]"
+        self.send_response(200 if allowed else 403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        return
+
+
+def test_what_runs_in_a_notebook_is_asked_of_jupyter():
+    with HTTPServer(("127.0.0.1", 0), Jupyter) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        place = ("127.0.0.1", server.server_port)
+        assert notebook.list_running(*place, "/proxy/x/api/kernels", "secret") == [{"connections": 2}]
+        assert notebook.list_running(*place, "/proxy/x/api/kernels", "wrong") == []
+        server.shutdown()
+        thread.join(60)
+    assert notebook.list_running(*place, "/proxy/x/api/kernels", "secret") == []
 
 
 def test_the_secret_of_a_notebook_is_no_argument():
@@ -92,7 +121,7 @@ def test_a_port_that_somebody_else_takes_is_given_up(tmp_path, monkeypatch):
     ours = service.Service.__new__(service.Service)
     ours.address = "127.0.0.1"
     told = []
-    monkeypatch.setattr(ours, "_tell", lambda: told.append(ours.port), raising=False)
+    monkeypatch.setattr(ours, "_announce", lambda: told.append(ours.port), raising=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         first = ours.port = taken.getsockname()[1]
         tried = []

@@ -152,7 +152,7 @@ def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) ->
         kind = (socket.AF_INET, socket.SOCK_STREAM, 0, "")
         return [(*kind, nobody), (*kind, ("127.0.0.1", server.port))]
 
-    monkeypatch.setattr("_socket.getaddrinfo", addresses)
+    monkeypatch.setattr("socket.getaddrinfo", addresses)
     connection = Connection("a-name", server.port, 60)
     assert connection.request("GET", "/", {}, None, 60).body == JSON
     connection.close()

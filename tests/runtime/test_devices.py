@@ -18,13 +18,13 @@ FOURTH = "GPU-44444444-0000-0000-0000-000000000004"
 FOUR = [f"{uuid},{minor},0,0" for minor, uuid in enumerate((FIRST, SECOND, THIRD, FOURTH))]
 LOOK = """
 import json, os, sys
-from trainmaster.runtime.devices import look
+from trainmaster.runtime.devices import check_devices
 from trainmaster.runtime.facts import read_facts
 from trainmaster.runtime.job import Job
 root, slots, slot_type = sys.argv[1:]
 job = Job("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", int(slots), slot_type)
-finding = look(job, read_facts(os.environ, job), os.environ, root)
-print(json.dumps([finding.missing, finding.doubt]))
+finding = check_devices(job, read_facts(os.environ, job), os.environ, root)
+print(json.dumps([finding.missing, finding.warning]))
 """
 
 
@@ -144,7 +144,7 @@ from trainmaster.runtime.job import Job
 job = Job("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", 2, "cuda")
 check = DeviceCheck(job, read_facts(os.environ, job), os.environ, os.environ["ROOT"])
 check.start()
-print(check.doubt(0.2), flush=True)
+print(check.result(0.2), flush=True)
 os._exit(0)
 """
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import pytest
 
 from tests.runtime.test_whole_job import archive
 from tests.support.runtime.waiting import has_ended, until
-from trainmaster.runtime.process import descendants, start
+from trainmaster.runtime.archive import build_runtime_zip
+from trainmaster.runtime.process import descendants
 
 WAITS = """
 import os, signal, sys, time
@@ -283,10 +285,26 @@ def test_what_cannot_be_run_is_told_as_a_shell_would(stage, entrypoint, status, 
     assert master.exits[0]["signal"] is None
 
 
-def test_where_no_more_processes_may_be_the_error_names_the_program(monkeypatch, tmp_path):
-    def refuse():
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+CANNOT_FORK = """
+import os, resource, sys
+sys.path[0] = sys.argv[1]
+from trainmaster.runtime.process import start
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+if os.geteuid() == 0:  # for which the limit does not hold
+    os.setuid(65534)
+try:
+    start("true", {}, "/", 1, 2)
+except BlockingIOError as error:
+    print(error)
+"""
 
-    monkeypatch.setattr(os, "fork", refuse)  # root, as whom tests may run, has no such limit
-    with pytest.raises(BlockingIOError, match="unavailable: 'sh'"):
-        start("true", {}, str(tmp_path), 1, 2)
+
+def test_where_no_more_processes_may_be_the_error_names_the_program():
+    package = Path(tempfile.mkdtemp(prefix="tm-")) / "runtime.zip"  # where any account may read
+    try:
+        package.parent.chmod(0o755)
+        package.write_bytes(build_runtime_zip())
+        done = subprocess.run([sys.executable, "-c", CANNOT_FORK, str(package)], capture_output=True, text=True)
+    finally:
+        shutil.rmtree(package.parent)
+    assert "unavailable: 'sh'" in done.stdout, done.stderr

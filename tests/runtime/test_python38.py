@@ -63,6 +63,18 @@ def test_only_the_standard_library_and_our_own_are_imported(path):
             assert ours or top in allowed, f"{path}:{node.lineno} imports {name}"
 
 
+@pytest.mark.parametrize("path", IN_JOB, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_private_module_of_python_is_imported(path):
+    """They change without notice from one release to the next."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        for name in names:
+            top = name.partition(".")[0]
+            assert top == "__future__" or not top.startswith("_"), f"{path}:{node.lineno} imports {name}"
+
+
 @needs_python38
 def test_everything_compiles_and_imports(tmp_path):
     archive_path = tmp_path / "runtime.zip"
@@ -92,7 +104,11 @@ for name in zipfile.ZipFile(archive).namelist():
     )
     assert done.returncode == 0, done.stdout
     read = set(done.stdout.split())
-    assert {"determined.launch.torch_distributed", "determined.launch.horovod", "trainmaster.core.star"} <= read
+    assert {
+        "determined.launch.torch_distributed",
+        "determined.launch.horovod",
+        "trainmaster.core.collectives_transport",
+    } <= read
 
 
 @needs_python38

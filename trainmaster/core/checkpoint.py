@@ -1,18 +1,15 @@
-"""CheckpointContext: save, restore and delete checkpoints on a file system that all nodes see."""
+"""CheckpointContext: saves, restores and deletes checkpoints on a file system that all nodes share."""
 
 from __future__ import annotations
 
 import contextlib
 import enum
-import hashlib
 import os
 import socket
-import uuid
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
-from urllib.parse import quote
 
-from trainmaster.core.distributed import DistributedContext
+from trainmaster.core.distributed import DistributedContext, single
 from trainmaster.core.errors import CheckpointError, DistributedError, MasterAway
 from trainmaster.core.reports import Reports
 from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
@@ -26,7 +23,7 @@ AnyPath = Union[str, "os.PathLike[str]"]
 
 
 class DownloadMode(enum.Enum):
-    """Who downloads."""
+    """Which ranks download a checkpoint."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"  # one rank a node; every rank must call
     NoSharedDownload = "NO_SHARED_DOWNLOAD"  # each for itself
@@ -35,8 +32,8 @@ class DownloadMode(enum.Enum):
 class CheckpointContext:
     """Saves and restores checkpoints.
 
-    A checkpoint exists for the master once its report is written, and that happens only when all of its files
-    are on disk. A save that fails leaves nothing behind.
+    A checkpoint exists for the master once it has been reported, which happens only when all of its files are on disk.
+    A save that fails leaves nothing behind.
     """
 
     def __init__(
@@ -63,11 +60,23 @@ class CheckpointContext:
         shard: bool = False,
         selector: Optional[Selector] = None,
     ) -> str:
-        """Copy a folder into a new checkpoint and return its uuid.
+        """Copy a folder into a new checkpoint.
 
-        `metadata` must hold `steps_completed` in a job. `selector(path)` chooses files by their relative path
-        (folders end with "/"). With `shard` every rank calls and brings its part (or None); without it only
-        the chief may call. Raises ValueError, RuntimeError, CheckpointError.
+        Args:
+            ckpt_dir: The folder. None, with `shard`, for a rank that has no files of its own.
+            metadata: Stored with the checkpoint. In a job it must hold `steps_completed`, a number of steps.
+            shard: Every rank calls and copies its part; otherwise only the chief may call.
+            selector: Called with each path relative to the folder (folders end with "/"); only paths for which it
+                returns True are copied.
+
+        Returns:
+            The checkpoint's uuid.
+
+        Raises:
+            ValueError: `ckpt_dir` or `steps_completed` is missing.
+            RuntimeError: A rank other than the chief called without `shard`.
+            CheckpointError: The folder does not exist, or another rank failed.
+            CheckpointConflict: Ranks have different files or metadata under one name.
         """
         if not shard:
             self._chief_only("upload")
@@ -84,25 +93,35 @@ class CheckpointContext:
                 copy_files(source, folder, share)
                 make_durable(folder, [name for name in share if name.endswith("/")])
 
-        group = self._distributed if shard else _alone()
-        storage_id = group.broadcast(str(uuid.uuid4()))
+        group = self._distributed if shard else single()
+        storage_id = _new_id(group)
         self._save(group, storage_id, bring, place, source)
-        return str(storage_id)
+        return storage_id
 
     @contextlib.contextmanager
     def store_path(
         self, metadata: Optional[Mapping[str, Any]] = None, *, shard: bool = False
     ) -> Iterator[Tuple[Path, str]]:
-        """`with store_path(metadata) as (path, uuid):` write the files of a new checkpoint right into their
-        place.
+        """Write the files of a new checkpoint into the storage: `with store_path(metadata) as (path, uuid):`.
 
-        The checkpoint exists when the block ends well. With `shard` every rank enters and all write into one
-        folder.
+        The checkpoint exists when the block ends without an exception; otherwise its files are removed.
+
+        Args:
+            metadata: Stored with the checkpoint. In a job it must hold `steps_completed`, a number of steps.
+            shard: Every rank enters the block, and all write into the same folder; otherwise only the chief may call.
+
+        Yields:
+            The folder to write into, and the checkpoint's uuid.
+
+        Raises:
+            ValueError: `steps_completed` is missing.
+            RuntimeError: A rank other than the chief called without `shard`.
+            CheckpointError: The folder cannot be made, or another rank failed.
         """
         if not shard:
             self._chief_only("store_path")
-        group = self._distributed if shard else _alone()
-        storage_id = str(group.broadcast(str(uuid.uuid4())))
+        group = self._distributed if shard else single()
+        storage_id = _new_id(group)
         folder = self._storage.create(storage_id)
         try:
             yield folder, storage_id
@@ -132,7 +151,18 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> None:
-        """Copy a checkpoint into a folder. Raises CheckpointError when there is none of this id."""
+        """Copy a checkpoint into a folder.
+
+        Args:
+            storage_id: The checkpoint's uuid.
+            ckpt_dir: The folder to copy into; it is made if it does not exist.
+            download_mode: With LocalWorkersShareDownload one rank of each node copies, and every rank must call.
+            selector: Called with each relative path (folders end with "/"); only paths for which it returns True are
+                copied.
+
+        Raises:
+            CheckpointError: There is no checkpoint of this uuid, or the rank that copies failed.
+        """
         mode = DownloadMode(download_mode)
         if mode is DownloadMode.NoSharedDownload:
             self._fetch(storage_id, Path(ckpt_dir), selector)
@@ -155,21 +185,39 @@ class CheckpointContext:
         *,
         selector: Optional[Selector] = None,
     ) -> Iterator[Path]:
-        """`with restore_path(uuid) as path:` read a checkpoint where it lies; nothing is copied, so mode and
-        selector change nothing. The folder must not be written to."""
+        """Read a checkpoint where it is stored: `with restore_path(uuid) as path:`. Nothing is copied.
+
+        Args:
+            storage_id: The checkpoint's uuid.
+            download_mode: Accepted for compatibility with Determined; without effect.
+            selector: Accepted for compatibility with Determined; without effect.
+
+        Yields:
+            The checkpoint's folder, which must not be written to.
+
+        Raises:
+            CheckpointError: There is no checkpoint of this uuid.
+        """
         del download_mode, selector
         yield self._storage.existing(storage_id)
 
     def get_metadata(self, storage_id: str) -> Dict[str, Any]:
-        """A checkpoint's metadata: what lies with its files, else what the master knows.
+        """Read a checkpoint's metadata from its files, or from the master when the files are not there.
 
-        Raises CheckpointError when there is no such checkpoint, MasterAway when that cannot be found out.
+        Args:
+            storage_id: The checkpoint's uuid.
+
+        Raises:
+            CheckpointError: There is no checkpoint of this uuid.
+            MasterAway: Only the master has the metadata, and it cannot be reached.
         """
         found = self._storage.read_metadata(storage_id)
         if found is not None:
             return found
         if self._master is None:
             raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self._storage.root))
+        from urllib.parse import quote
+
         try:
             answer = self._master.call("GET", "/api/v1/checkpoints/" + quote(storage_id, safe=""))
             return dict(answer["checkpoint"].get("metadata") or {})
@@ -179,8 +227,14 @@ class CheckpointContext:
             raise MasterAway("the metadata of checkpoint %s cannot be asked for: %s" % (storage_id, error)) from error
 
     def delete(self, storage_id: str) -> None:
-        """Remove a checkpoint's files and tell the master. Raises CheckpointError when there is none of this
-        id."""
+        """Delete a checkpoint: report it to the master, then remove its files.
+
+        Args:
+            storage_id: The checkpoint's uuid.
+
+        Raises:
+            CheckpointError: There is no checkpoint of this uuid.
+        """
         self._storage.existing(storage_id)
         if self._reports is not None:
             # First the word, then the deed: a checkpoint that is listed and gone would break a restart.
@@ -260,8 +314,10 @@ class CheckpointContext:
             raise RuntimeError("%s(shard=False) may be called by the chief only; use shard=True on all ranks" % name)
 
 
-def _alone() -> DistributedContext:
-    return DistributedContext(rank=0, size=1, local_rank=0, local_size=1, cross_rank=0, cross_size=1)
+def _new_id(group: DistributedContext) -> str:
+    import uuid  # not before the first checkpoint
+
+    return str(group.broadcast(str(uuid.uuid4())))
 
 
 def _all(group: DistributedContext, step: Callable[[], Any]) -> List[Any]:
@@ -273,8 +329,8 @@ def _all(group: DistributedContext, step: Callable[[], Any]) -> List[Any]:
         result = step()
     except Exception as failure:
         error = failure
-    said = None if error is None else "%s: %s" % (type(error).__name__, error)
-    answers = group.allgather((result, said))
+    message = None if error is None else "%s: %s" % (type(error).__name__, error)
+    answers = group.allgather((result, message))
     if error is not None:
         raise error
     for rank, (_, their_error) in enumerate(answers):
@@ -311,6 +367,8 @@ def _selected(sizes: Dict[str, int], selector: Optional[Selector]) -> Dict[str, 
 
 
 def _digests(source: Optional[Path], doubtful: Mapping[str, List[int]], rank: int) -> Dict[str, str]:
+    import hashlib  # for ranks that bring files of the same name
+
     digests = {}
     for path, ranks in doubtful.items():
         if rank in ranks and source is not None:

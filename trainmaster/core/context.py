@@ -1,9 +1,8 @@
-"""`core.init()`: everything a training uses, for the length of a `with` block."""
+"""`core.init()`: the contexts through which a training reports, checkpoints and is preempted."""
 
 from __future__ import annotations
 
 import logging
-import tempfile
 from pathlib import Path
 from typing import Any, Mapping, Optional, Union
 
@@ -26,7 +25,7 @@ _ALERT_LEVELS = ("debug", "info", "warn", "error")
 
 
 class Context:
-    """What `init` gives: `train`, `checkpoint`, `preempt`, `searcher`, `distributed`, `profiler`, `info`."""
+    """The contexts of a training: `train`, `checkpoint`, `preempt`, `searcher`, `distributed`, `profiler`, `info`."""
 
     def __init__(
         self,
@@ -57,8 +56,17 @@ class Context:
     def alert(
         self, title: Optional[str] = None, description: Optional[str] = None, level: Optional[str] = "info"
     ) -> None:
-        """Send a message to the experiment's custom webhooks. A master that is away is a warning, no
-        error."""
+        """Send a message to the experiment's custom webhooks. Only the chief sends; a master that is away is only a
+        warning.
+
+        Args:
+            title: Of the message.
+            description: Its text.
+            level: "debug", "info", "warn" or "error".
+
+        Raises:
+            ValueError: `level` is another word.
+        """
         if level not in _ALERT_LEVELS:
             raise ValueError("the level of an alert is one of %s, not %r" % (", ".join(_ALERT_LEVELS), level))
         if self._master is None or self.info is None or self.distributed.rank != 0:
@@ -75,11 +83,11 @@ class Context:
             logger.warning("the alert %r was not sent: %s", title, error)
 
     def start(self) -> None:
-        """Begin. `with` does this."""
+        """Start the contexts. `with` does this."""
         self.preempt.start()
 
     def close(self, *_: object) -> None:
-        """End. `with` does this. The runtime delivers what was reported after the process has gone."""
+        """Close the contexts. `with` does this. The runtime sends what was reported after this process has ended."""
         self.preempt.close()
         self.profiler.off()
         if self._tensorboard is not None:
@@ -104,11 +112,21 @@ def init(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> Context:
-    """The contexts of this training, to be used in a `with` statement.
+    """Create the contexts of this training, for use in a `with` statement.
 
-    In a job they report to the master; outside of one the same script runs with them on a laptop: nothing is
-    reported, checkpoints go to `checkpoint_storage` or `~/.local/share/determined`. `distributed` is needed
-    where several processes train together. Raises ValueError, CheckpointError.
+    In a job they report to the master. Outside of one the same script runs with them on a laptop: nothing is reported.
+
+    Args:
+        distributed: Connects the ranks where several processes train together; required on several nodes.
+        checkpoint_storage: A folder, or a section like the experiment's `checkpoint_storage`. Default: the
+            experiment's own in a job, `~/.local/share/determined` outside of one.
+        preempt_mode: Which ranks check for preemption requests.
+        tensorboard_mode: Whether TensorBoard's files are copied to the storage automatically.
+
+    Raises:
+        ValueError: The trial runs on several nodes, and `distributed` is missing.
+        RuntimeError: The job was not started by trainmaster.
+        CheckpointError: The checkpoint storage is of a kind that core cannot write.
     """
     info = get_cluster_info()
     if info is None:
@@ -174,6 +192,8 @@ def _local(
     run_dir: Optional[Path] = None,
     info: Optional[ClusterInfo] = None,
 ) -> Context:
+    import tempfile  # not needed in jobs
+
     distributed = distributed or single()
     preempt = PreemptContext(distributed, PreemptMode(preempt_mode), run_dir)
     tensorboard = TensorboardFiles(Path(tempfile.gettempdir()) / "tensorboard", None, distributed.rank)

@@ -1,39 +1,64 @@
-"""DistributedContext: what the ranks of one trial tell each other, with the calls of Determined 0.38.1."""
+"""DistributedContext: collective calls among the ranks of one trial, with the names of Determined 0.38.1."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import importlib
 import json
 import os
-import secrets
-import stat
-import tempfile
-import time
-from pathlib import Path
-from typing import Any, List, Mapping, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple, Union
 
 from trainmaster.core.errors import DistributedError
-from trainmaster.core.star import Address, Hub, Spoke
+
+if TYPE_CHECKING:
+    from trainmaster.core.collectives_transport import Address, Coordinator, Member
 
 DEFAULT_PUB_PORT = 12360
 DEFAULT_PULL_PORT = 12376
-_PATIENCE = 600.0  # seconds until all ranks must have come; imports from a busy file system take minutes
+_TIMEOUT = 600.0  # seconds for all ranks to connect; imports from a busy file system take minutes
+
+
+class _Alone:
+    """The transport of a process that has no other ranks."""
+
+    def gather(self, _: str, value: Any) -> List[Any]:
+        return [value]
+
+    def allgather(self, _: str, value: Any) -> List[Any]:
+        return [value]
+
+    def broadcast(self, _: str, value: Any) -> Any:
+        return value
+
+    def close(self) -> None:
+        return
+
+
+Transport = Union[_Alone, "Coordinator", "Member"]
 
 
 class DistributedContext:
-    """Connects the ranks of one trial.
+    """Connects the ranks of one trial for collective calls.
 
-    `rank` of `size` over all nodes, `local_rank` of `local_size` on this node, `cross_rank` of `cross_size`
-    nodes. Every collective call must be made by all ranks (or, for the `_local` ones, by all ranks of the
-    node) in the same order. Values are pickled; connections are authenticated with a key derived from the
-    job's session token, so that no stranger can send any.
+    Every collective call must be made by all ranks (or, for the `_local` ones, by all ranks of the node) in the same
+    order; otherwise it raises DistributedError, as it does when another rank has ended. Values are pickled; connections
+    are authenticated with a key derived from the job's session token, so that no stranger can send any.
 
-    Ranks of one node talk over a Unix socket unless `force_tcp`; over several nodes over TCP to `chief_ip`
-    (default: DET_CHIEF_IP). The port is `pub_port + port_offset`; where `pub_port` is left at its default the
-    one that the job's rendezvous agreed upon is taken. `pull_port` is accepted for compatibility; one port is
-    enough.
+    Args:
+        rank: This process among all `size` processes; 0 is the chief.
+        size: Number of processes on all nodes.
+        local_rank: This process among the `local_size` processes of its node.
+        local_size: Number of processes on this node.
+        cross_rank: This node among the `cross_size` nodes.
+        cross_size: Number of nodes.
+        chief_ip: Address of the chief's node, needed for several nodes. Default: DET_CHIEF_IP.
+        pub_port: TCP port on the chief's node. Left at its default, the port that the job's rendezvous agreed upon.
+        pull_port: Accepted for compatibility with Determined; one port is enough.
+        port_offset: Added to `pub_port`.
+        force_tcp: Use TCP also on one node, where otherwise a Unix socket is used.
+
+    Raises:
+        ValueError: A rank does not fit its size, or several nodes have no address or no common secret.
+        DistributedError: The other ranks did not connect within 600 s.
     """
 
     def __init__(
@@ -61,26 +86,38 @@ class DistributedContext:
         self.cross_rank = cross_rank
         self.cross_size = cross_size
         self.pull_port = pull_port
-        self._ends: List[Union[Hub, Spoke]] = []
+        self._transports: List[Transport] = []
         chief_ip = chief_ip or os.environ.get("DET_CHIEF_IP")
         if cross_size > 1 and not chief_ip:
             raise ValueError("chief_ip is needed for more than one node (DET_CHIEF_IP is not set either)")
+        self._all: Transport = _Alone()
+        self._local: Transport = self._all
+        if size == 1:
+            return
+        from trainmaster.core.collectives_endpoint import connection_key, socket_path  # only several ranks need them
+
         port = pub_port + port_offset
         if pub_port == DEFAULT_PUB_PORT and os.environ.get("TRAINMASTER_DISTRIBUTED_PORT"):
             port = int(os.environ["TRAINMASTER_DISTRIBUTED_PORT"])
         by_tcp = cross_size > 1 or force_tcp
-        address: Address = (chief_ip or "127.0.0.1", port) if by_tcp else _socket_path("all", port, 0)
-        key = _key(one_node=cross_size == 1, port=port) if size > 1 else b""
-        self._all = self._join(address, rank, size, key)
-        # With one node the two stars are one.
+        address: Address = (chief_ip or "127.0.0.1", port) if by_tcp else socket_path("all", port, 0)
+        key = connection_key(one_node=cross_size == 1, port=port)
+        self._all = self._connect(address, rank, size, key)
         if cross_size == 1:
             self._local = self._all
-        else:
-            self._local = self._join(_socket_path("local", port, cross_rank), local_rank, local_size, key)
+        elif local_size > 1:
+            self._local = self._connect(socket_path("local", port, cross_rank), local_rank, local_size, key)
 
     @classmethod
     def from_torch_distributed(cls, chief_ip: Optional[str] = None) -> DistributedContext:
-        """From the variables that torchrun sets."""
+        """Read ranks and sizes from the environment variables that torchrun sets.
+
+        Args:
+            chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
+
+        Raises:
+            ValueError: A variable is not set to a number.
+        """
         return cls(
             rank=_variable("RANK"),
             size=_variable("WORLD_SIZE"),
@@ -93,7 +130,14 @@ class DistributedContext:
 
     @classmethod
     def from_deepspeed(cls, chief_ip: Optional[str] = None) -> DistributedContext:
-        """From the variables that deepspeed's launcher sets."""
+        """Read ranks and sizes from the environment variables that DeepSpeed's launcher sets.
+
+        Args:
+            chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
+
+        Raises:
+            ValueError: A variable is not set to a number.
+        """
         return cls(
             rank=_variable("RANK"),
             size=_variable("WORLD_SIZE"),
@@ -106,7 +150,12 @@ class DistributedContext:
 
     @classmethod
     def from_horovod(cls, hvd: Any, chief_ip: Optional[str] = None) -> DistributedContext:
-        """From an initialised `horovod.torch` or `horovod.tensorflow` module."""
+        """Read ranks and sizes from Horovod.
+
+        Args:
+            hvd: An initialised `horovod.torch` or `horovod.tensorflow` module.
+            chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
+        """
         return cls(
             rank=hvd.rank(),
             size=hvd.size(),
@@ -119,7 +168,14 @@ class DistributedContext:
 
     @classmethod
     def from_tf_config(cls) -> Tuple[DistributedContext, Any]:
-        """From TF_CONFIG, with the strategy that fits: one worker process a node."""
+        """Read ranks and sizes from TF_CONFIG, which names one worker process for each node.
+
+        Returns:
+            The context, and the `tf.distribute` strategy that fits.
+
+        Raises:
+            ValueError: TF_CONFIG has no usable cluster and task.
+        """
         tf = importlib.import_module("tensorflow")  # only where TensorFlow is trained with
 
         config = json.loads(os.environ.get("TF_CONFIG") or "{}")
@@ -156,33 +212,63 @@ class DistributedContext:
         return self.cross_size
 
     def gather(self, stuff: Any) -> Optional[List[Any]]:
-        """The chief gets everybody's value in rank order, the others None."""
-        return _gather(self._all, "gather", stuff)
+        """Collect a value from every rank on the chief.
+
+        Args:
+            stuff: This rank's value; anything that can be pickled.
+
+        Returns:
+            On the chief all values in the order of the ranks, on the others None.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
+        return self._all.gather("gather", stuff)
 
     def gather_local(self, stuff: Any) -> Optional[List[Any]]:
-        """The same among the ranks of this node."""
-        return _gather(self._local, "gather_local", stuff)
+        """`gather` among the ranks of this node: the values arrive at local rank 0."""
+        return self._local.gather("gather_local", stuff)
 
     def allgather(self, stuff: Any) -> List[Any]:
-        """Everybody gets everybody's value in rank order."""
-        return _allgather(self._all, "allgather", stuff)
+        """Collect a value from every rank on every rank.
+
+        Args:
+            stuff: This rank's value; anything that can be pickled.
+
+        Returns:
+            All values in the order of the ranks.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
+        return self._all.allgather("allgather", stuff)
 
     def allgather_local(self, stuff: Any) -> List[Any]:
-        """The same among the ranks of this node."""
-        return _allgather(self._local, "allgather_local", stuff)
+        """`allgather` among the ranks of this node."""
+        return self._local.allgather("allgather_local", stuff)
 
     def broadcast(self, stuff: Any) -> Any:
-        """Everybody gets the chief's value."""
-        return _broadcast(self._all, "broadcast", stuff)
+        """Give every rank the chief's value.
+
+        Args:
+            stuff: The chief's value; ignored on the other ranks.
+
+        Returns:
+            The chief's value.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
+        return self._all.broadcast("broadcast", stuff)
 
     def broadcast_local(self, stuff: Any = None) -> Any:
-        """Everybody on this node gets the value of its local rank 0."""
-        return _broadcast(self._local, "broadcast_local", stuff)
+        """`broadcast` among the ranks of this node: the value is that of local rank 0."""
+        return self._local.broadcast("broadcast_local", stuff)
 
     def close(self) -> None:
-        """Part from the other ranks."""
-        while self._ends:
-            self._ends.pop().close()
+        """Close the connections to the other ranks. `with` does this."""
+        while self._transports:
+            self._transports.pop().close()
 
     def __enter__(self) -> DistributedContext:
         return self
@@ -190,18 +276,20 @@ class DistributedContext:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _join(self, address: Address, rank: int, size: int, key: bytes) -> Union[Hub, Spoke]:
-        end: Union[Hub, Spoke]
+    def _connect(self, address: Address, rank: int, size: int, key: bytes) -> Transport:
+        from trainmaster.core.collectives_transport import Coordinator, Member
+
+        transport: Transport
         try:
-            end = Hub(address, size, key, _PATIENCE) if rank == 0 else Spoke(address, rank, key, _PATIENCE)
+            transport = Coordinator(address, size, key, _TIMEOUT) if rank == 0 else Member(address, rank, key, _TIMEOUT)
         except OSError as error:
             self.close()
             raise DistributedError("rank %d cannot open %s for the others: %s" % (rank, address, error)) from error
         except DistributedError:
             self.close()
             raise
-        self._ends.append(end)
-        return end
+        self._transports.append(transport)
+        return transport
 
 
 def single() -> DistributedContext:
@@ -222,31 +310,6 @@ def parse_tf_config(config: Mapping[str, Any]) -> Tuple[int, int, str]:
         raise ValueError("TF_CONFIG has no usable cluster and task: %r" % error) from error
 
 
-def _gather(end: Union[Hub, Spoke], name: str, stuff: Any) -> Optional[List[Any]]:
-    if isinstance(end, Hub):
-        return end.gather(name, stuff)
-    end.send(name, stuff)
-    return None
-
-
-def _allgather(end: Union[Hub, Spoke], name: str, stuff: Any) -> List[Any]:
-    if isinstance(end, Hub):
-        values = end.gather(name, stuff)
-        end.send_all(name, values)
-        return values
-    end.send(name, stuff)
-    values = end.receive(name)
-    assert isinstance(values, list)
-    return values
-
-
-def _broadcast(end: Union[Hub, Spoke], name: str, stuff: Any) -> Any:
-    if isinstance(end, Hub):
-        end.send_all(name, stuff)
-        return stuff
-    return end.receive(name)
-
-
 def _check(rank: int, size: int, rank_name: str, size_name: str) -> None:
     if not 0 <= rank < size:
         raise ValueError("%s=%r does not fit %s=%r" % (rank_name, rank, size_name, size))
@@ -257,63 +320,3 @@ def _variable(name: str) -> int:
     if text is None or not text.lstrip("-").isdigit():
         raise ValueError("%s is not set to a number: was this process started by the distributed launcher?" % name)
     return int(text)
-
-
-_LONGEST_PARENT = 60  # characters; a Unix socket's whole path may have 107
-
-
-def _private_folder() -> Path:
-    """A folder of this user alone, for sockets: the job's, or one under the system's temporary folder."""
-    run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
-    if run_dir:
-        return Path(run_dir)
-    parent = tempfile.gettempdir()
-    if len(parent) > _LONGEST_PARENT:
-        parent = "/tmp"  # noqa: S108 - the folder below is this user's alone, or refused
-    folder = Path(parent) / ("trainmaster-%d" % os.getuid())
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = os.lstat(str(folder))
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise DistributedError("%s must be a folder that only this user can enter; remove it" % folder)
-    return folder
-
-
-def _socket_path(star: str, port: int, node: int) -> str:
-    # Outside a job several trainings of one user may run on one machine; torchrun's own meeting point tells
-    # them apart.
-    where = "%s %d %d %s" % (star, port, node, os.environ.get("MASTER_PORT", ""))
-    name = hashlib.sha256(where.encode()).hexdigest()[:12]
-    return str(_private_folder() / ("core-%s.sock" % name))
-
-
-def _key(*, one_node: bool, port: int) -> bytes:
-    """The key of this training's connections.
-
-    Derived from the session token, or from TRAINMASTER_DISTRIBUTED_KEY; without either, on one machine, a
-    random one in a file that only this user can read.
-    """
-    secret = os.environ.get("DET_SESSION_TOKEN") or os.environ.get("TRAINMASTER_DISTRIBUTED_KEY")
-    if secret is None:
-        if not one_node:
-            raise ValueError(
-                "outside a job, several nodes need a common secret: set TRAINMASTER_DISTRIBUTED_KEY to the same "
-                "random text on all of them"
-            )
-        secret = _key_file(port)
-    return hmac.new(secret.encode("utf-8"), b"trainmaster distributed context", hashlib.sha256).digest()
-
-
-def _key_file(port: int) -> str:
-    path = _private_folder() / ("core-%d.key" % port)
-    try:
-        file = os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        # Another rank made it, perhaps just now.
-        deadline = time.monotonic() + 5
-        while not path.read_text(encoding="ascii") and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return path.read_text(encoding="ascii")
-    secret = secrets.token_hex(32)
-    with os.fdopen(file, "w", encoding="ascii") as stream:
-        stream.write(secret)
-    return secret

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class CoreError(Exception):
-    """Base of what core raises for other reasons than wrong arguments."""
+    """Base class of core's errors, wrong arguments aside."""
 
 
 class DistributedError(CoreError):
@@ -25,8 +25,8 @@ class CheckpointError(CoreError):
 
 
 class CheckpointConflict(CheckpointError):
-    """Ranks brought different files, or different metadata, under one name."""
+    """Ranks have different files, or different metadata, under one name."""
 
 
 class MasterAway(CoreError):
-    """Only the master can answer this, and it cannot be asked now."""
+    """A question that only the master can answer, and the master cannot be reached."""

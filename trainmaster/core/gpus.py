@@ -1,4 +1,4 @@
-"""How busy this job's GPUs are, and how much of their memory is free: of NVIDIA's by NVML, of AMD's by /sys."""
+"""Load and free memory of this job's GPUs: NVIDIA's by NVML, AMD's by /sys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Reader = Callable[[], Dict[str, Dict[str, float]]]  # UUID -> metric -> value
 
 
 def open_reader(environ: Mapping[str, str] = os.environ, root: str = "/") -> Reader:
-    """What reads the GPUs that this process may use; one that finds none where there are none."""
+    """Find the GPUs that this process may use; the returned function reads them, and finds none where there are
+    none."""
     if amdgpu.has_driver(root):
         gpus = amdgpu.chosen(_named(environ, "ROCR_VISIBLE_DEVICES"), root)
         later = _named(environ, "HIP_VISIBLE_DEVICES")

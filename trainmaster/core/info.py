@@ -1,15 +1,16 @@
-"""What a job knows about itself: `get_cluster_info()`, with the fields of Determined 0.38.1's ClusterInfo.
+"""`get_cluster_info()`: what a process knows about its job, with the fields of Determined 0.38.1's ClusterInfo.
 
-From the `DET_*` variables and the files under `info/` that the runtime left; without a job there is nothing.
+Read from the `DET_*` variables and the files under `info/` that the runtime wrote; None outside of a job.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from trainmaster.runtime.record import Record
 
 _NEEDED = (
     "DET_MASTER",
@@ -23,8 +24,7 @@ _NEEDED = (
 )
 
 
-@dataclass(frozen=True)
-class RendezvousInfo:
+class RendezvousInfo(Record):
     """The nodes of the job, in the order of their ranks."""
 
     container_addrs: List[str]
@@ -32,15 +32,13 @@ class RendezvousInfo:
     container_slot_counts: List[int]
 
 
-@dataclass(frozen=True)
-class ResourcesInfo:
+class ResourcesInfo(Record):
     """The accelerators of this node."""
 
     gpu_uuids: List[str]
 
 
-@dataclass(frozen=True)
-class TrialInfo:
+class TrialInfo(Record):
     """The trial that this job runs."""
 
     trial_id: int
@@ -54,9 +52,8 @@ class TrialInfo:
     inter_node_network_interface: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class RuntimeInfo:
-    """What core needs from the runtime of its node; ours, not Determined's."""
+class RuntimeInfo(Record):
+    """What core needs from the runtime of its node; not part of Determined's interface."""
 
     run_dir: Path
     spool: Path
@@ -67,12 +64,11 @@ class RuntimeInfo:
     master_url_file: Optional[str] = None
     master_url_owner: Optional[int] = None
     launcher_port: int = 0  # for the launcher's own use, on the first node
-    worker_ports: List[List[int]] = field(default_factory=list)  # of each node, one for each slot
+    worker_ports: Sequence[Sequence[int]] = ()  # of each node, one for each slot
 
 
-@dataclass(frozen=True)
-class ClusterInfo:
-    """This job as its cluster sees it."""
+class ClusterInfo(Record):
+    """The job of this process."""
 
     master_url: str
     cluster_id: str
@@ -80,7 +76,7 @@ class ClusterInfo:
     slot_ids: List[int]
     task_id: str
     allocation_id: str
-    session_token: str = field(repr=False)
+    session_token: str
     task_type: str
     master_cert_name: Optional[str] = None
     master_cert_file: Optional[str] = None
@@ -88,19 +84,26 @@ class ClusterInfo:
     trial_info: Optional[TrialInfo] = None
     rendezvous_info: Optional[RendezvousInfo] = None
     resources_info: Optional[ResourcesInfo] = None
-    runtime_info: Optional[RuntimeInfo] = field(default=None, repr=False)
-    user_data: Dict[str, Any] = field(default_factory=dict)
+    runtime_info: Optional[RuntimeInfo] = None
+    user_data: Mapping[str, Any] = {}
+
+    def __repr__(self) -> str:  # the session token is secret
+        return "ClusterInfo(task_id=%r, allocation_id=%r)" % (self.task_id, self.allocation_id)
 
     @property
     def trial(self) -> TrialInfo:
-        """The trial. Raises RuntimeError in a task that is none."""
+        """The trial of this job.
+
+        Raises:
+            RuntimeError: The task is no trial.
+        """
         if self.trial_info is None:
             raise RuntimeError("this is a %s task: it has no trial" % self.task_type)
         return self.trial_info
 
     @property
     def container_addrs(self) -> List[str]:
-        """Addresses of all nodes."""
+        """Addresses of all nodes, in the order of their ranks."""
         return self._rendezvous().container_addrs
 
     @property
@@ -110,12 +113,12 @@ class ClusterInfo:
 
     @property
     def container_slot_counts(self) -> List[int]:
-        """Slots of all nodes."""
+        """Number of slots of each node, in the order of their ranks."""
         return self._rendezvous().container_slot_counts
 
     @property
     def gpu_uuids(self) -> List[str]:
-        """UUIDs of this node's GPUs, where the scheduler names them so."""
+        """UUIDs of this node's GPUs; empty where the scheduler does not list them by UUID."""
         return [] if self.resources_info is None else self.resources_info.gpu_uuids
 
     def _rendezvous(self) -> RendezvousInfo:
@@ -125,7 +128,11 @@ class ClusterInfo:
 
 
 def get_cluster_info() -> Optional[ClusterInfo]:
-    """This process's job, or None outside of one (then core's contexts do their work locally)."""
+    """Read what is known about this process's job.
+
+    Returns:
+        The job; None outside of one, where core's contexts work locally.
+    """
     return read_cluster_info(os.environ)
 
 

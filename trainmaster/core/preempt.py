@@ -1,4 +1,4 @@
-"""PreemptContext: is this training to save its work and leave?"""
+"""PreemptContext: whether this training is asked to save its work and leave."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Optional
 
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.reports import Reports
-from trainmaster.runtime.preempt import ACKED, FLAG
+from trainmaster.runtime.run_dir import PREEMPT_ACKED, PREEMPT_FLAG
 
 logger = logging.getLogger("trainmaster.core")
 
 
 class PreemptMode(enum.Enum):
-    """Who looks."""
+    """Which ranks check for a preemption request."""
 
-    WorkersAskChief = "WORKERS_ASK_CHIEF"  # the chief looks, all hear it: every rank must call
+    WorkersAskChief = "WORKERS_ASK_CHIEF"  # the chief checks and broadcasts: every rank must call
     ChiefOnly = "CHIEF_ONLY"  # only the chief may call
-    WorkersAskMaster = "WORKERS_ASK_MASTER"  # every rank looks for itself; answers may differ for a moment
+    WorkersAskMaster = "WORKERS_ASK_MASTER"  # every rank checks for itself; answers may differ for a moment
 
 
 class PreemptContext:
-    """Tells whether the training is to leave, because the master, the scheduler or the clock wants it so.
+    """Preemption requests from the master, the scheduler or the walltime clock.
 
-    Looking costs a look for a file; after validation metrics the next look waits for the searcher's decision
-    on them (10 s at most, not at all while the master is away).
+    Each check looks for one file. After validation metrics, the next check waits for the searcher's decision on them
+    (at most 10 s, and not at all while the master is away).
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class PreemptContext:
         run_dir: Optional[Path] = None,
         reports: Optional[Reports] = None,
     ) -> None:
-        """`run_dir` is None outside a job: then nobody ever wants the training to leave."""
+        """`run_dir` is None outside a job, where no request ever comes."""
         self._distributed = distributed
         self._mode = mode
         self._run_dir = run_dir
@@ -44,52 +44,66 @@ class PreemptContext:
         self._acked = False
 
     def start(self) -> PreemptContext:
-        """Nothing to do here: the runtime watches. Kept for callers of Determined's class."""
+        """Do nothing: the runtime watches for requests. Kept for callers of Determined's class."""
         return self
 
     def close(self) -> None:
-        """Nothing to do here either."""
+        """Do nothing. Kept for callers of Determined's class."""
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
-        """True when the training is to save its work and leave. With `auto_ack` the master is told that it
-        was heard.
+        """Check for a preemption request. Every rank must call in mode WorkersAskChief.
 
-        Raises RuntimeError when a worker calls in mode ChiefOnly.
+        Args:
+            auto_ack: Acknowledge a request at once (`acknowledge_preemption_signal`).
+
+        Returns:
+            True when the training is to save its work and leave.
+
+        Raises:
+            RuntimeError: A rank other than the chief called in mode ChiefOnly.
+            DistributedError: Another rank has ended, or is in another call.
         """
         if self._mode is PreemptMode.WorkersAskChief:
-            asked = self._look() if self._distributed.rank == 0 else None
+            asked = self._flag_is_set() if self._distributed.rank == 0 else None
             wanted = bool(self._distributed.broadcast(asked))
         else:
             if self._mode is PreemptMode.ChiefOnly and self._distributed.rank != 0:
                 raise RuntimeError("should_preempt() was called by a worker, but the preempt mode is ChiefOnly")
-            wanted = self._look()
+            wanted = self._flag_is_set()
         if wanted and auto_ack:
             self.acknowledge_preemption_signal()
         return wanted
 
     def acknowledge_preemption_signal(self) -> None:
-        """Say that the training has heard it and will leave with its work saved; without this a training that
-        ends with status 0 counts as complete. Only the chief's word counts."""
+        """Confirm to the master that the training will leave with its work saved. Does nothing on ranks other than the
+        chief.
+
+        Without it, a training that leaves with status 0 counts as complete.
+        """
         if self._acked or self._distributed.rank != 0 or self._run_dir is None:
             return
         self._acked = True
         try:
-            (self._run_dir / ACKED).touch()
+            (self._run_dir / PREEMPT_ACKED).touch()
         except OSError as error:
-            logger.warning("the runtime could not be told of the acknowledgement: %s", error)
+            logger.warning("the acknowledgement of the preemption could not be written: %s", error)
         if self._reports is not None:
             self._reports.add("ack_preempt")
 
-    def look_now(self) -> bool:
-        """Look on this rank alone, whatever the mode, and acknowledge. For the searcher's first operation."""
-        if not self._look():
+    def check_this_rank(self) -> bool:
+        """Check on this rank alone, whatever the mode, and acknowledge. For the searcher's first operation.
+
+        Returns:
+            True when the training is to leave.
+        """
+        if not self._flag_is_set():
             return False
         self.acknowledge_preemption_signal()
         return True
 
-    def _look(self) -> bool:
+    def _flag_is_set(self) -> bool:
         if self._run_dir is None:
             return False
         if self._reports is not None:
-            self._reports.settle()
-        return (self._run_dir / FLAG).exists()
+            self._reports.wait_for_decision()
+        return (self._run_dir / PREEMPT_FLAG).exists()

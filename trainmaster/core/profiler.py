@@ -1,4 +1,4 @@
-"""ProfilerContext: what the node and its GPUs are doing while it trains; names as in Determined 0.38.1."""
+"""ProfilerContext: reports the load of the node and its GPUs while it trains; names as in Determined 0.38.1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from trainmaster.core.gpus import open_reader
 from trainmaster.core.reports import Reports
 
 _SECTOR = 512  # bytes; the unit of /proc/diskstats whatever the device
@@ -17,8 +16,8 @@ Sample = Dict[str, Dict[str, float]]  # group (or a GPU's UUID) -> metric -> val
 
 
 class ProfilerContext:
-    """Samples CPU, memory, disk, network and this job's GPUs on the chief's node and reports means as metrics of the
-    groups `cpu`, `memory`, `disk`, `network` and `gpu`, below the node's name."""
+    """Samples CPU, memory, disk, network and this job's GPUs on the chief's node, and reports the means as metrics
+    of the groups `cpu`, `memory`, `disk`, `network` and `gpu`, below the node's name."""
 
     def __init__(self, agent_id: str, reports: Optional[Reports]) -> None:
         """`reports` is None where nothing is to be reported."""
@@ -29,7 +28,15 @@ class ProfilerContext:
         self._count = 0
 
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
-        """Start: a sample every `sampling_interval` seconds, a report every `samples_per_report` samples."""
+        """Start sampling. Does nothing when it has started, outside of a job, and on ranks other than the chief.
+
+        Args:
+            sampling_interval: Seconds between two samples, at least 0.1.
+            samples_per_report: Samples of which a report has the means, at least 1.
+
+        Raises:
+            ValueError: An argument is too small.
+        """
         if sampling_interval < 0.1 or samples_per_report < 1:
             raise ValueError("sampling_interval must be at least 0.1 s, samples_per_report at least 1")
         if self._reports is None or self._thread is not None:
@@ -44,13 +51,15 @@ class ProfilerContext:
         self._thread.start()
 
     def off(self) -> None:
-        """Stop."""
+        """Stop sampling. Waits for a sample that is being taken."""
         if self._thread is not None and self._stop is not None:
             self._stop.set()
             self._thread.join()
             self._thread = self._stop = None
 
     def _run(self, stop: threading.Event, interval: float, samples_per_report: int) -> None:
+        from trainmaster.core.gpus import open_reader  # most trainings are not profiled
+
         read_gpus = open_reader()
         previous = read_counters()
         samples: List[Sample] = []

@@ -1,4 +1,4 @@
-"""Core's end of the report stream: a file append for each report, and a word to the runtime."""
+"""Report stream of core: appends each report to a file, and notifies the runtime of its node."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from trainmaster.runtime.core_socket import NAME as SOCKET_NAME
-from trainmaster.runtime.core_socket import TAKEN_OVER
+from trainmaster.runtime.run_dir import CORE_SOCKET, CORE_TAKEN_OVER
 from trainmaster.runtime.spool import SpoolWriter, encode
 
 logger = logging.getLogger("trainmaster.core")
@@ -29,7 +28,7 @@ class Reports:
     """
 
     def __init__(self, spool: Path, run_dir: Path) -> None:
-        self._socket_path = str(run_dir / SOCKET_NAME)
+        self._socket_path = str(run_dir / CORE_SOCKET)
         self._lock = threading.RLock()
         self._socket: Optional[socket.socket] = None
         self._answers: Any = None
@@ -37,18 +36,18 @@ class Reports:
         self._lines = 0
         self._undecided = False
         self._lost_runtime = False
-        if (run_dir / TAKEN_OVER).exists():
+        if (run_dir / CORE_TAKEN_OVER).exists():
             return
         try:
             self._writer = SpoolWriter(str(spool / (STREAM + ".jsonl")))
         except OSError as error:
-            self._say_full(error)
+            self._log_full_disk(error)
         else:
             self._lines = self._writer.lines
 
     def add(self, kind: str, *, decides: bool = False, durable: bool = False, **fields: Any) -> None:
-        """Append a record. `decides`: the searcher may answer it with a wish that this trial stops.
-        `durable`: it must survive the node (a checkpoint)."""
+        """Append a record of `kind`. `decides`: the searcher may answer it by stopping this trial. `durable`: it
+        must survive the loss of the node, as a checkpoint's must."""
         line = encode({"t": time.time(), "kind": kind, **fields})
         with self._lock:
             if self._writer is not None:
@@ -57,29 +56,29 @@ class Reports:
                     if durable:
                         self._writer.sync()
                 except OSError as error:
-                    self._say_full(error)
+                    self._log_full_disk(error)
                     self._close_writer()
             # Not `else`: the record that met the full disk must not be lost.
             if self._writer is None:
-                answer = self._ask({"op": "append", "line": line[:-1].decode("ascii")})
+                answer = self._request({"op": "append", "line": line[:-1].decode("ascii")})
                 if answer is not None and "lines" in answer:
                     self._lines = int(answer["lines"])
                 else:
                     logger.error("a report (%s) is lost: no room on disk, and the runtime does not answer", kind)
             else:
-                self._tell({"op": "wake"})
+                self._send({"op": "wake"})
             self._undecided = self._undecided or decides
 
-    def settle(self) -> None:
-        """Wait until the master has decided about what was reported; at once when nothing is undecided or the
-        master is away, and for `SYNC_PATIENCE` seconds at most."""
+    def wait_for_decision(self) -> None:
+        """Wait until the master has decided about what was reported. Returns at once when nothing is undecided or
+        the master is away, and after `SYNC_PATIENCE` seconds at most."""
         with self._lock:
             if self._undecided:
                 self._undecided = False
-                self._ask({"op": "sync", "lines": self._lines, "timeout": SYNC_PATIENCE})
+                self._request({"op": "sync", "lines": self._lines, "timeout": SYNC_PATIENCE})
 
     def close(self) -> None:
-        """Make everything durable and let go."""
+        """Make everything durable and close the file and the socket."""
         with self._lock:
             if self._writer is not None:
                 with contextlib.suppress(OSError):
@@ -92,11 +91,11 @@ class Reports:
             self._writer.close()
             self._writer = None
 
-    def _say_full(self, error: OSError) -> None:
+    def _log_full_disk(self, error: OSError) -> None:
         logger.error("the job folder takes no more reports (%s): they go through the runtime from now on", error)
 
-    def _ask(self, question: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-        if not self._tell(question):
+    def _request(self, question: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        if not self._send(question):
             return None
         try:
             answer = json.loads(self._answers.readline() or b"null")
@@ -107,7 +106,7 @@ class Reports:
             return None
         return answer
 
-    def _tell(self, message: Dict[str, Any]) -> bool:
+    def _send(self, message: Dict[str, Any]) -> bool:
         try:
             if self._socket is None:
                 self._connect()

@@ -1,4 +1,4 @@
-"""SearcherContext: how long to train, in the style of Determined before 0.38 and after."""
+"""SearcherContext: how long to train, with the operations of Determined before release 0.38."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = logging.getLogger("trainmaster.core")
 
 
 class SearcherMode(enum.Enum):
-    """Who asks for operations."""
+    """Which ranks call `operations`."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHEIF_ONLY"  # spelt as in Determined, whose users may have stored it
@@ -30,7 +30,7 @@ class Unit(enum.Enum):
 
 
 class SearcherOperation:
-    """Train until `length`, then call `report_completed`."""
+    """One piece of work: train until `length`, then call `report_completed`."""
 
     def __init__(self, length: int, reports: Optional[Reports], is_chief: bool) -> None:
         self._length = length
@@ -40,16 +40,24 @@ class SearcherOperation:
 
     @property
     def length(self) -> int:
-        """Train until this many units have been done since the start of the trial."""
+        """How far to train, counted in units from the start of the trial."""
         return self._length
 
     @property
     def completed(self) -> bool:
+        """Whether `report_completed` was called."""
         return self._completed
 
     def report_progress(self, length: float) -> None:
-        """Tell how many units are done. Chief only. Raises RuntimeError otherwise, ValueError for no
-        number."""
+        """Report how much of the operation is done. For the chief only.
+
+        Args:
+            length: Units done since the start of the trial.
+
+        Raises:
+            RuntimeError: Another rank than the chief called, or the operation is complete.
+            ValueError: `length` is negative or NaN.
+        """
         self._chief_only("report_progress")
         if self._completed:
             raise RuntimeError("report_progress() was called after report_completed()")
@@ -60,10 +68,15 @@ class SearcherOperation:
             self._reports.add("progress", progress=min(1.0, done / self._length) if self._length else 1.0)
 
     def report_completed(self, searcher_metric: Any) -> None:
-        """Say that the operation is done. Chief only.
+        """Complete the operation. For the chief only.
 
-        The metric is taken from the validation reports, as in Determined 0.38; this one is only checked.
-        Raises RuntimeError, ValueError.
+        Args:
+            searcher_metric: The searcher's metric, a number. It is only checked: the searcher takes it from the
+                validation reports, as in Determined 0.38.
+
+        Raises:
+            RuntimeError: Another rank than the chief called, or the operation is complete.
+            ValueError: `searcher_metric` is no number.
         """
         self._chief_only("report_completed")
         if self._completed:
@@ -101,10 +114,16 @@ class SearcherContext:
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
     ) -> Iterator[SearcherOperation]:
-        """One operation, or none when the training is asked to leave already.
+        """Yield one operation, or none when the training is already asked to leave.
 
-        In mode WorkersAskChief every rank must call. `auto_ack` is kept for compatibility. Raises ValueError
-        when the experiment gives no length, RuntimeError when the loop goes on without `report_completed`.
+        Args:
+            searcher_mode: With WorkersAskChief every rank must call, with ChiefOnly the chief alone.
+            auto_ack: Accepted for compatibility with Determined; without effect.
+
+        Raises:
+            ValueError: The experiment's searcher has no length.
+            RuntimeError: The loop went on without `report_completed`, or a rank other than the chief called in mode
+                ChiefOnly.
         """
         del auto_ack
         is_chief = self._distributed.rank == 0
@@ -112,8 +131,8 @@ class SearcherContext:
             raise RuntimeError("operations() was called by a worker, but the searcher mode is ChiefOnly")
         # On every rank: the chief must not fail alone while the others wait for its word.
         length = self._length()
-        # An early look, so that a training that must leave does not begin; it counts as heard.
-        leave = is_chief and self._preempt.look_now()
+        # An early check, so that a training that must leave does not begin; it counts as acknowledged.
+        leave = is_chief and self._preempt.check_this_rank()
         if searcher_mode is SearcherMode.WorkersAskChief:
             leave = self._distributed.broadcast(leave)
         if leave:
@@ -124,10 +143,14 @@ class SearcherContext:
             raise RuntimeError("the operation's report_completed() was not called before the next operation")
 
     def acknowledge_out_of_ops(self) -> None:
-        """Kept for compatibility: there is nothing to tell the master."""
+        """Do nothing. Kept for callers of Determined's class."""
 
     def get_configured_units(self) -> Optional[Unit]:
-        """What `length` counts; None when the experiment does not say."""
+        """Read what `length` counts.
+
+        Returns:
+            The unit; None when the experiment does not say.
+        """
         word = _units(self._config)
         return None if word is None else Unit.__members__.get(word.upper())
 

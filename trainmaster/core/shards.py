@@ -1,18 +1,17 @@
-"""Which rank brings which file of a sharded checkpoint, and whether what they bring fits together. Pure."""
+"""Pure rules of a sharded checkpoint: which rank copies which file, and whether the ranks' files fit together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from trainmaster.core.errors import CheckpointConflict
+from trainmaster.runtime.record import Record
 
 Identity = Tuple[str, int, int]  # host, device, inode: the same file, seen by two ranks of one node
 
 
-@dataclass(frozen=True)
-class Shard:
-    """What one rank brings. Folders end with "/"."""
+class Shard(Record):
+    """The files and metadata of one rank. Folders end with "/"."""
 
     sizes: Mapping[str, int]
     identities: Mapping[str, Identity]
@@ -20,7 +19,8 @@ class Shard:
 
 
 def same_names(shards: Sequence[Shard]) -> Dict[str, List[int]]:
-    """Files that several ranks bring and that are not one file: path -> ranks. Their contents decide."""
+    """Files that several ranks have and that are not one and the same: path -> ranks. Their contents must be
+    compared."""
     owners: Dict[str, List[int]] = {}
     for rank, shard in enumerate(shards):
         for path in shard.sizes:
@@ -30,7 +30,7 @@ def same_names(shards: Sequence[Shard]) -> Dict[str, List[int]]:
 
 
 def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mapping[str, str]]) -> None:
-    """Raises CheckpointConflict unless all ranks that bring a path bring the same content."""
+    """Compare the digests of files of the same name. Raises CheckpointConflict when they differ."""
     for path in sorted(doubtful):
         ranks = doubtful[path]
         if len({digests[rank].get(path) for rank in ranks}) > 1:
@@ -40,7 +40,7 @@ def check_digests(doubtful: Mapping[str, Sequence[int]], digests: Sequence[Mappi
 
 
 def assign(shards: Sequence[Shard]) -> List[Set[str]]:
-    """The paths that each rank is to copy: the lowest rank that brings a path copies it.
+    """The paths that each rank is to copy: the lowest rank that has a path copies it.
 
     Raises CheckpointConflict when a path is a file for one rank and a folder for another.
     """
@@ -57,7 +57,7 @@ def assign(shards: Sequence[Shard]) -> List[Set[str]]:
 
 
 def merge_metadata(shards: Sequence[Shard]) -> Dict[str, Any]:
-    """All ranks' metadata in one. Raises CheckpointConflict when two say different things under one key."""
+    """All ranks' metadata in one. Raises CheckpointConflict when two ranks differ in one key."""
     merged: Dict[str, Any] = {}
     origin: Dict[str, int] = {}
     for rank, shard in enumerate(shards):

@@ -1,4 +1,4 @@
-"""Where checkpoints live: one folder a checkpoint, named by its uuid, below a root that all nodes see.
+"""Checkpoint storage: one folder for each checkpoint, named by its uuid, below a root that all nodes share.
 
 <root>/<uuid>/...             the user's files
 <root>/<uuid>/metadata.json   the checkpoint's metadata
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from pathlib import Path
 from typing import Any, Dict, Iterable, Mapping, Optional, Set, Tuple, Union
 
@@ -22,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class Storage:
-    """Checkpoints below one folder."""
+    """The checkpoints below one folder."""
 
     def __init__(self, root: Path, config: Mapping[str, Any]) -> None:
         self.root = root
@@ -35,14 +34,14 @@ class Storage:
         return self.root / storage_id
 
     def existing(self, storage_id: str) -> Path:
-        """The same for one that must be there."""
+        """The folder of a checkpoint. Raises CheckpointError when it does not exist."""
         folder = self.folder(storage_id)
         if not folder.is_dir():
             raise CheckpointError("there is no checkpoint %s in %s" % (storage_id, self.root))
         return folder
 
     def create(self, storage_id: str) -> Path:
-        """Make the folder; several ranks may do so at once."""
+        """Make the folder of a checkpoint; several ranks may do so at once. Raises CheckpointError."""
         folder = self.folder(storage_id)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -51,7 +50,7 @@ class Storage:
         return folder
 
     def read_metadata(self, storage_id: str) -> Optional[Dict[str, Any]]:
-        """The metadata that lies with the files, if it does."""
+        """The metadata that is stored with the files; None without any."""
         try:
             found = json.loads((self.folder(storage_id) / METADATA).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -67,7 +66,9 @@ class Storage:
             os.fsync(file.fileno())
 
     def remove(self, storage_id: str) -> None:
-        """Remove what is there of a checkpoint."""
+        """Remove all files of a checkpoint, as far as that is possible."""
+        import shutil  # few trainings delete checkpoints
+
         shutil.rmtree(str(self.folder(storage_id)), ignore_errors=True)
 
 
@@ -119,7 +120,7 @@ def _required(config: Mapping[str, Any], key: str) -> str:
 
 
 def list_files(folder: Path) -> Dict[str, int]:
-    """Everything below a folder: relative path -> size in bytes; folders end with "/" and have size 0.
+    """List everything below a folder: relative path -> size in bytes; folders end with "/" and have size 0.
 
     Links are followed, each folder once.
     """
@@ -140,7 +141,9 @@ def list_files(folder: Path) -> Dict[str, int]:
 
 
 def copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
-    """Copy some of what `list_files` names; each file is durable when this returns."""
+    """Copy the entries `names` of `list_files`; each file is durable when this returns."""
+    import shutil  # only now: it takes as long to import as the rest of this package
+
     for name in sorted(names):
         path = target / name
         if name.endswith("/"):
@@ -153,7 +156,7 @@ def copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
 
 
 def make_durable(folder: Path, names: Iterable[str]) -> None:
-    """Flush the named files and the folders that hold them."""
+    """Flush the named files and their folders to disk."""
     folders = {folder}
     for name in names:
         if name.endswith("/"):

@@ -1,10 +1,9 @@
-"""TensorBoard's files of a trial: a local folder to write to, copied to the checkpoint storage."""
+"""Copies a trial's TensorBoard event files from a local folder to the checkpoint storage."""
 
 from __future__ import annotations
 
 import enum
 import logging
-import shutil
 from pathlib import Path
 from typing import Callable, Dict, Optional, Tuple
 
@@ -12,24 +11,24 @@ logger = logging.getLogger("trainmaster.core")
 
 
 class TensorboardMode(enum.Enum):
-    """Who copies."""
+    """When event files are copied."""
 
     AUTO = "AUTO"  # core, after each checkpoint and at the end
     MANUAL = "MANUAL"  # the user, with `upload_tensorboard_files`
 
 
 def everything(_: Path) -> bool:
-    """The selector that takes all files."""
+    """A selector that takes all files."""
     return True
 
 
 def unchanged(path: Path, _: int) -> Path:
-    """The mangler that leaves names as they are."""
+    """A mangler that keeps all names."""
     return path
 
 
 class TensorboardFiles:
-    """One rank's folder of event files and where they go."""
+    """One rank's folder of event files, and the folder they are copied to."""
 
     def __init__(self, local: Path, target: Optional[Path], rank: int) -> None:
         """`target` is None where nothing is to be copied."""
@@ -46,6 +45,8 @@ class TensorboardFiles:
         """Copy new and changed files. `selector(path)` chooses, `mangler(relative path, rank)` renames."""
         if self._target is None or not self.local.is_dir():
             return
+        import shutil  # most trainings write no such files
+
         for path in sorted(self.local.rglob("*")):
             if not path.is_file() or not selector(path):
                 continue
@@ -59,7 +60,7 @@ class TensorboardFiles:
             self._copied[path] = state
 
     def upload_quietly(self) -> None:
-        """`upload`, for calls that must not end a training."""
+        """`upload` that logs a failure instead of raising it."""
         try:
             self.upload()
         except OSError as error:

@@ -1,4 +1,4 @@
-"""TrainContext: what a training tells its master."""
+"""TrainContext: reports metrics, progress and metadata of a trial to the master."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class EarlyExitReason(enum.Enum):
 
 
 class TrainContext:
-    """Reports of one trial. Only the chief's count; the other ranks may call, and nothing happens.
+    """Reports of one trial. Only the chief's reports count; on the other ranks the same calls do nothing.
 
-    A report is a line in a file: it returns at once and survives a master that is away.
+    A report is a line appended to a file: the call returns at once, and the report survives a master that is away.
     """
 
     def __init__(
@@ -54,57 +54,130 @@ class TrainContext:
         metrics: Mapping[str, Any],
         batch_metrics: Optional[List[Mapping[str, Any]]] = None,
     ) -> None:
-        """Report metrics of training after `steps_completed` steps, and if wanted those of each batch."""
+        """Report metrics of training.
+
+        Args:
+            steps_completed: Number of steps (batches, or whatever the script counts) since the start of the trial.
+            metrics: Name and value; numbers, strings, lists and nested dicts. What JSON cannot hold is dropped with a
+                warning.
+            batch_metrics: The same for each batch since the last report, where wanted.
+
+        Raises:
+            ValueError: `steps_completed` is negative, or `metrics` is no dict of names.
+        """
         self._report("training", steps_completed, metrics, batch_metrics)
 
     def report_validation_metrics(self, steps_completed: int, metrics: Mapping[str, Any]) -> None:
-        """Report metrics of validation; the searcher decides by them, and `should_preempt` tells what it
-        decided."""
+        """Report metrics of a validation. The searcher decides by them; the next `should_preempt` returns its
+        decision.
+
+        Args:
+            steps_completed: Number of steps since the start of the trial.
+            metrics: Name and value; it should hold the searcher's metric.
+
+        Raises:
+            ValueError: `steps_completed` is negative, or `metrics` is no dict of names.
+        """
         self._report("validation", steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: Mapping[str, Any]) -> None:
-        """Report metrics of any group. A group's name is not empty and has no dot."""
+        """Report metrics of any group.
+
+        Args:
+            group: Name of the group, not empty and without dots.
+            steps_completed: Number of steps since the start of the trial.
+            metrics: Name and value.
+
+        Raises:
+            ValueError: The group's name is not allowed, `steps_completed` is negative, or `metrics` is no dict of
+                names.
+        """
         self._report(group, steps_completed, metrics)
 
     def report_progress(self, progress: float) -> None:
-        """Report how much of the training is done, 0 to 1. Raises ValueError outside of that."""
+        """Report how much of the training is done.
+
+        Args:
+            progress: From 0 to 1.
+
+        Raises:
+            ValueError: `progress` is outside of that.
+        """
         value = float(progress)
         if math.isnan(value) or not 0.0 <= value <= 1.0:
             raise ValueError("progress must be between 0 and 1, not %r" % (progress,))
         self._add("progress", progress=value)
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
-        """Say that this trial ends before its time, and why."""
+        """Report that this trial ends before its time.
+
+        Args:
+            reason: Why it ends.
+
+        Raises:
+            ValueError: `reason` is no EarlyExitReason.
+        """
         self._add("early_exit", reason=EarlyExitReason(reason).value)
 
     def set_status(self, status: str) -> None:
-        """Say in a word what the training is doing."""
+        """Show a word for what the training is doing now.
+
+        Args:
+            status: Any text.
+        """
         self._add("status", state=str(status))
 
     def set_metadata(self, metadata: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-        """Keep a JSON object with this trial's run. Returns what was sent; None on the other ranks."""
+        """Store a JSON object with this trial's run.
+
+        Args:
+            metadata: Name and value; anything that JSON can hold.
+
+        Returns:
+            What was sent; None on the other ranks.
+
+        Raises:
+            ValueError: A value cannot be stored as JSON.
+        """
         checked = storable(dict(metadata))
         assert isinstance(checked, dict)
         self._add("metadata", metadata=checked)
         return checked if self._distributed.rank == 0 else None
 
     def get_metadata(self) -> Optional[Dict[str, Any]]:
-        """What was kept with this trial's run. Raises MasterAway when it cannot be asked for."""
-        answer = self._ask("/api/v1/runs/%d/metadata", "trial_id")
+        """Read the JSON object that is stored with this trial's run.
+
+        Returns:
+            The object; None when there is none, or outside of a job.
+
+        Raises:
+            MasterAway: The master cannot be reached.
+            CoreError: The master refused.
+        """
+        answer = self._get("/api/v1/runs/%d/metadata", "trial_id")
         found = None if answer is None else answer.get("metadata")
         return found if isinstance(found, dict) else None
 
     def get_experiment_best_validation(self) -> Optional[float]:
-        """The best value of the searcher's metric in this experiment so far; None when there is none yet.
+        """Read the best value of the searcher's metric in this experiment so far.
 
-        Raises MasterAway when it cannot be asked for.
+        Returns:
+            The value; None when there is none yet, or outside of a job.
+
+        Raises:
+            MasterAway: The master cannot be reached.
+            CoreError: The master refused.
         """
-        answer = self._ask("/api/v1/experiments/%d/searcher/best_searcher_validation_metric", "experiment_id")
+        answer = self._get("/api/v1/experiments/%d/searcher/best_searcher_validation_metric", "experiment_id")
         metric = None if answer is None else answer.get("metric")
         return None if metric is None else float(metric)
 
     def get_tensorboard_path(self) -> Path:
-        """The folder to write TensorBoard's event files to."""
+        """Create the folder for TensorBoard's event files.
+
+        Returns:
+            Its path, on the node's own disk.
+        """
         self._tensorboard.local.mkdir(parents=True, exist_ok=True)
         return self._tensorboard.local
 
@@ -113,8 +186,15 @@ class TrainContext:
         selector: Callable[[Path], bool] = everything,
         mangler: Callable[[Path, int], Path] = unchanged,
     ) -> None:
-        """Copy the event files to the checkpoint storage: those that `selector(path)` wants, under the name
-        that `mangler(relative path, rank)` gives."""
+        """Copy new and changed event files to the checkpoint storage.
+
+        Args:
+            selector: Called with each file's path; only files for which it returns True are copied.
+            mangler: Called with the path relative to the folder and this rank; returns the path to copy to.
+
+        Raises:
+            OSError: A file cannot be copied.
+        """
         self._tensorboard.upload(selector, mangler)
 
     def _report(
@@ -142,7 +222,7 @@ class TrainContext:
         else:
             logger.info("%s: %s", kind, fields)
 
-    def _ask(self, path: str, number: str) -> Optional[Dict[str, Any]]:
+    def _get(self, path: str, number: str) -> Optional[Dict[str, Any]]:
         if self._master is None or self._trial is None:
             return None
         try:

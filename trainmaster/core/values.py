@@ -1,4 +1,4 @@
-"""Makes what user code reports into JSON that the master can store."""
+"""Converts what user code reports to JSON that the master can store."""
 
 from __future__ import annotations
 

@@ -1,2 +1,1 @@
-"""How the workers of one trial are started inside the job: torchrun. Python 3.8, standard library
-only."""
+"""Launchers: start the workers of one trial inside the job. Python 3.8, standard library only."""

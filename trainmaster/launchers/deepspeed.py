@@ -31,14 +31,15 @@ from trainmaster.launchers.place import (
 )
 
 USAGE = "usage: python3 -m trainmaster.launchers.deepspeed [DEEPSPEED OPTIONS --] SCRIPT ARGS..."
-# Of `deepspeed`, which says with them where to start what: here the scheduler has decided that.
+# Options of `deepspeed` that place workers: here the scheduler has done that.
 _DECIDED = frozenset(
     ["--hostfile", "-H", "--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--launcher", "--no_ssh"]
 )
 
 
 def world_info(place: Place, environ: Mapping[str, str]) -> str:
-    """The devices of all nodes, as DeepSpeed's launcher takes them: base64 of a JSON object, in the order of the nodes.
+    """Encode the devices of all nodes as DeepSpeed's launcher takes them: base64 of a JSON object, in the order of the
+    nodes.
 
     It sets CUDA_VISIBLE_DEVICES anew from this node's list: that has the devices which the job was given.
     """
@@ -54,7 +55,7 @@ def world_info(place: Place, environ: Mapping[str, str]) -> str:
 def build_command(
     place: Place, options: Sequence[str], program: Sequence[str], environ: Mapping[str, str]
 ) -> List[str]:
-    """The argument vector of DeepSpeed's launcher for this node. `program`: the words that run one worker.
+    """Build the argument vector of DeepSpeed's launcher for this node. `program`: the words that run one worker.
 
     Raises Misused for an option that is not of this part of DeepSpeed's launcher.
     """

@@ -4,7 +4,7 @@ Horovod.
 Every node starts its own workers, one for each slot; they find each other over Horovod's Gloo controller, whose
 rendezvous server, Horovod's own, runs on the first node. `horovodrun` would start the workers through ssh, which a job
 does not need. What stands before `--` are options of horovodrun; those that tune Horovod have their effect
-(`--fusion-threshold-mb`, `--timeline-filename`, `--autotune`), those that say where to start what are refused. With
+(`--fusion-threshold-mb`, `--timeline-filename`, `--autotune`), those that place workers are refused. With
 `--autohorovod` a job of one slot runs the script alone, without Horovod. The grammar is that of
 `determined.launch.horovod` 0.38.1, without its `--trial`.
 """
@@ -82,18 +82,19 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def settings(place: Place, options: Sequence[str]) -> Dict[str, str]:
-    """What all workers of this node read of the controller, and what the options of horovodrun stand for.
+    """Build the environment that all workers of this node share: the controller's, and what the options of horovodrun
+    set.
 
     Raises Misused for options that horovodrun does not know or that have no place in a job.
     """
     launch = importlib.import_module("horovod.runner.launch")
     parser = importlib.import_module("horovod.runner.common.util.config_parser")
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with _argv(["horovodrun", "-np", str(sum(place.slots)), *options, "true"]), contextlib.redirect_stderr(said):
+        with _argv(["horovodrun", "-np", str(sum(place.slots)), *options, "true"]), contextlib.redirect_stderr(output):
             parsed: Any = launch.parse_args()
     except SystemExit:
-        last = (said.getvalue().strip().splitlines() or ["it does not say why"])[-1]
+        last = (output.getvalue().strip().splitlines() or ["it does not say why"])[-1]
         raise Misused("the options for horovodrun are wrong: %s" % last) from None
     for name, why in _DECIDED.items():
         if getattr(parsed, name, None):
@@ -115,15 +116,15 @@ def settings(place: Place, options: Sequence[str]) -> Dict[str, str]:
 
 
 def host_assignments(place: Place) -> List[Any]:
-    """Horovod's own assignment of ranks to slots, in the order of the ranks. Nodes go by their numbers: several may be
-    on one machine."""
+    """Compute Horovod's own assignment of ranks to slots, in the order of the ranks. Nodes go by their numbers,
+    because several may be on one machine."""
     hosts = importlib.import_module("horovod.runner.common.util.hosts")
     named = ",".join("node-%d:%d" % (rank, slots) for rank, slots in enumerate(place.slots))
     return list(hosts.get_host_assignments(hosts.parse_hosts(named), sum(place.slots)))
 
 
 def slot_environment(slot: Any) -> Dict[str, str]:
-    """What Horovod reads of a worker's place, from its assignment."""
+    """Build the variables that tell a worker its rank, from its assignment."""
     names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "hostname")
     return {"HOROVOD_" + name.upper(): str(getattr(slot, name)) for name in names}
 
@@ -145,7 +146,7 @@ def serve(place: Place, slots: Sequence[Any]) -> None:
 
 
 def wait_for_server(place: Place) -> None:
-    """Until the first node's server answers: Horovod itself gives up after a second. Raises CannotStart."""
+    """Wait until the first node's server answers: Horovod itself gives up after a second. Raises CannotStart."""
     deadline = time.monotonic() + _SERVER_PATIENCE
     while True:
         try:
@@ -166,7 +167,7 @@ def _server(place: Place) -> str:
 
 @contextlib.contextmanager
 def _argv(words: List[str]) -> Iterator[None]:
-    """horovodrun's parser reads the process's own arguments."""
+    """Replace the process's own arguments, which horovodrun's parser reads."""
     kept = sys.argv
     sys.argv = words
     try:

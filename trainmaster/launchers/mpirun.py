@@ -40,7 +40,7 @@ _SCHEDULERS = re.compile(r"(SLURM|PBS|PMI|PMI2|PMIX)_|SLURMD_")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run it; returns the status of the rank that failed first, or mpirun's."""
+    """Run the program; returns the status of the rank that failed first, or mpirun's."""
     place = find_place()
     try:
         options, script = split_arguments(arguments, "mpirun")
@@ -68,14 +68,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def node_names(place: Place) -> List[str]:
-    """What mpirun is told the nodes are called: it has to recognise its own, the others are known to the launchers."""
+    """Names of the nodes for mpirun: it has to recognise its own, the others are known to the launchers."""
     return [socket.gethostname(), *("node-%d" % rank for rank in range(1, place.nodes))]
 
 
 def build_command(
     mpirun: str, place: Place, names: Sequence[str], options: Sequence[str], program: Sequence[str]
 ) -> List[str]:
-    """The argument vector. `program`: the words that run one rank."""
+    """Build mpirun's argument vector. `program`: the words that run one rank."""
     hosts = ",".join("%s:%d" % host for host in zip(names, place.slots))  # noqa: B905 - as long as each other
     return [
         mpirun,
@@ -89,7 +89,7 @@ def build_command(
 
 
 def mpi_environment(place: Place, common: Mapping[str, str]) -> Dict[str, str]:
-    """What Open MPI reads in the environment: PRTE_MCA_* is for release 5, OMPI_MCA_* for 4 and, in part, 5."""
+    """Build the environment of Open MPI: PRTE_MCA_* is for release 5, OMPI_MCA_* for 4 and, in part, 5."""
     environment = {name: value for name, value in common.items() if not _SCHEDULERS.match(name)}
     agent = "%s -m trainmaster.launchers.remote_shell" % sys.executable
     wanted = {

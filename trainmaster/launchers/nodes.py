@@ -1,4 +1,4 @@
-"""Connects the launchers of a job's nodes with each other, for what they have to agree on."""
+"""Connects the launchers of a job's nodes with each other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from trainmaster.core.distributed import DistributedContext
 from trainmaster.launchers.place import Place
 
 
-def meet(place: Place) -> DistributedContext:
-    """One rank a node, in the order of the nodes, over the launcher's own port; connections are authenticated with the
-    job's secret. To be called on every node. Raises DistributedError."""
+def connect_nodes(place: Place) -> DistributedContext:
+    """Connect one rank for each node, in the order of the nodes, over the launcher's own port; connections are
+    authenticated with the job's secret. To be called on every node. Raises DistributedError."""
     return DistributedContext(
         rank=place.rank,
         size=place.nodes,

@@ -1,8 +1,8 @@
 """`python3 -m trainmaster.launchers.notebook [--idle KIND]`: JupyterLab for the job's owner.
 
 It takes requests with a secret that only this job and the master know: other users of the node have no part in it.
-The master hears every half a minute whether anything goes on in it, by KIND: `kernels_or_terminals` (there are some),
-`kernel_connections` (somebody looks at a kernel), `activity` (a kernel is busy, or somebody looks at one).
+Every half a minute it reports to the master whether it is in use, by KIND: `kernels_or_terminals` (there are some),
+`kernel_connections` (a browser is connected to a kernel), `activity` (a kernel is busy, or has such a connection).
 """
 
 from __future__ import annotations
@@ -10,37 +10,38 @@ from __future__ import annotations
 import json
 import os
 import sys
-import urllib.error
-import urllib.request
 from typing import Any, List, Mapping, Sequence
 
 from trainmaster.launchers.service import Service
+from trainmaster.runtime.connection import Connection
 
+_TIMEOUT = 10.0  # seconds for each wait on JupyterLab
 KINDS = ("kernels_or_terminals", "kernel_connections", "activity")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the status to leave with."""
+    """Run JupyterLab to its end; returns the status to leave with."""
     kind = arguments[1] if len(arguments) == 2 and arguments[0] == "--idle" else KINDS[0]
     if kind not in KINDS:
         print("--idle must be one of %s, not %r" % (", ".join(KINDS), kind), file=sys.stderr)
         return 64
     service = Service()
 
-    def look() -> None:
-        body = {
-            "notebookId": service.info.task_id,
-            "idle": not in_use(ask(service, "kernels"), ask(service, "terminals"), kind),
-        }
+    def report_idle() -> None:
+        kernels, terminals = (
+            list_running(service.address, service.port, service.prefix + what, service.secret)
+            for what in ("api/kernels", "api/terminals")
+        )
+        body = {"notebookId": service.info.task_id, "idle": not in_use(kernels, terminals, kind)}
         service.report("PUT", "/api/v1/notebooks/%s/report_idle" % service.info.task_id, body)
 
     every = float(os.environ.get("TRAINMASTER_IDLE_LOOK", "30"))
     environment = {**os.environ, "JUPYTER_TOKEN": service.secret}
-    return service.run(lambda: command(service.address, service.port, service.prefix), environment, look, every)
+    return service.run(lambda: command(service.address, service.port, service.prefix), environment, report_idle, every)
 
 
 def command(address: str, port: int, prefix: str) -> List[str]:
-    """JupyterLab without a browser; the token comes by JUPYTER_TOKEN, which no listing of processes shows."""
+    """Build JupyterLab's argument vector; its token comes by JUPYTER_TOKEN, which no listing of processes shows."""
     return [
         "jupyter",
         "lab",
@@ -55,21 +56,22 @@ def command(address: str, port: int, prefix: str) -> List[str]:
     ]
 
 
-def ask(service: Service, what: str) -> List[Mapping[str, Any]]:
-    """The kernels or terminals that there are; none when it cannot be told."""
-    url = "http://%s:%d%sapi/%s" % (service.address, service.port, service.prefix, what)
-    request = urllib.request.Request(url, headers={"Authorization": "token %s" % service.secret})  # noqa: S310
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+def list_running(address: str, port: int, path: str, secret: str) -> List[Mapping[str, Any]]:
+    """List the kernels or terminals that JupyterLab has under `path`; none when it does not answer with a list."""
     try:
-        with direct.open(request, timeout=10) as answer:
-            found = json.loads(answer.read().decode("utf-8"))
-    except (OSError, ValueError, urllib.error.URLError):
+        connection = Connection(address, port, _TIMEOUT)
+        try:
+            answer = connection.request("GET", path, {"Authorization": "token " + secret}, None, _TIMEOUT)
+        finally:
+            connection.close()
+        found = json.loads(answer.body.decode("utf-8")) if answer.status == 200 else None
+    except (OSError, ValueError):
         return []
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def in_use(kernels: Sequence[Mapping[str, Any]], terminals: Sequence[Mapping[str, Any]], kind: str) -> bool:
-    """Whether anything goes on."""
+    """Whether the notebook counts as used, by `kind` (the module's docstring)."""
     if kind == "kernels_or_terminals":
         return bool(kernels or terminals)
     connected = any(int(kernel.get("connections") or 0) > 0 for kernel in kernels)

@@ -1,5 +1,5 @@
-"""Where the launcher on this node stands among the job's nodes, and what all launchers share: the grammar of their
-arguments, the check for a framework that the image lacks, and running one program to its end."""
+"""Shared by all launchers: this node's place among the job's nodes, the grammar of arguments, the check for a
+missing framework, and running one program to its end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Place:
 
 
 def find_place() -> Place:
-    """This node's place, from the job's rendezvous; alone on one machine outside of a job."""
+    """Read this node's place from the job's rendezvous; outside of a job, this machine alone."""
     info = get_cluster_info()
     if info is None or info.rendezvous_info is None or info.runtime_info is None:
         return Place()
@@ -72,7 +72,8 @@ def find_place() -> Place:
 
 
 def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[str], List[str]]:
-    """Options for the framework's launcher `options_for`, and the script with its arguments. Raises Misused.
+    """Split into options for the framework's launcher `options_for`, and the script with its arguments. Raises
+    Misused.
 
     A `--` divides them when only options (and their values) stand before it; a script's own `--` is left alone.
     """
@@ -92,7 +93,7 @@ def split_arguments(arguments: Sequence[str], options_for: str) -> Tuple[List[st
 
 
 def need(module: str, what_for: str) -> None:
-    """Raises CannotStart when the image has no such Python package."""
+    """Check that the image has a Python package. Raises CannotStart."""
     if importlib.util.find_spec(module) is None:
         raise LaunchError(
             "%s is not in this image: %s needs the Python package %r for %s; set environment.image to one that has it"
@@ -101,8 +102,8 @@ def need(module: str, what_for: str) -> None:
 
 
 def program_of(script: Sequence[str]) -> List[str]:
-    """The words that run `script`: a Python file is given to Python unless it is marked executable and has a path, a
-    program is run by itself."""
+    """Build the words that run `script`: a Python file is given to Python unless it is marked executable and has a
+    path, a program is run by itself."""
     word = script[0]
     if word.endswith(".py"):
         by_itself = os.sep in word and os.access(word, os.X_OK)
@@ -112,12 +113,13 @@ def program_of(script: Sequence[str]) -> List[str]:
 
 
 def ranked(variable: str, program: Sequence[str]) -> List[str]:
-    """The words that run a worker whose rank is in the environment variable `variable`."""
+    """Build the words that run a worker whose rank is in the environment variable `variable`."""
     return [sys.executable, "-m", "trainmaster.launchers.wrap_rank", variable, "--", *program]
 
 
 def common_environment(place: Place) -> Dict[str, str]:
-    """This process's environment, with what all frameworks read of the network between the nodes."""
+    """Build the workers' environment: this process's own, and the variables about the network between nodes that
+    all frameworks read."""
     environment = dict(os.environ)
     environment.setdefault("DET_CHIEF_IP", place.chief)
     interface = environment.get("DET_INTER_NODE_NETWORK_INTERFACE")
@@ -128,8 +130,8 @@ def common_environment(place: Place) -> Dict[str, str]:
 
 
 def run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a framework's own launcher; signals are handed on to it. The status of the rank that failed first, or its
-    own."""
+    """Run a framework's own launcher, and forward signals to it. Returns the status of the rank that failed first,
+    or its own."""
     child = subprocess.Popen(list(command), env=dict(environment))
     for number in FORWARDED:
         signal.signal(number, lambda number, _: child.send_signal(number))
@@ -137,28 +139,18 @@ def run_to_end(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return final_status(128 - returncode if returncode < 0 else returncode)
 
 
-def pmi_descriptor(environ: Mapping[str, str]) -> List[int]:
-    """The open file over which this process's PMI speaks, for `pass_fds`; none where it has none."""
-    try:
-        descriptor = int(environ.get("PMI_FD", ""))
-        os.fstat(descriptor)
-    except (ValueError, OSError):
-        return []
-    return [descriptor]
-
-
 def final_status(own: int) -> int:
-    """The status to leave with: 0, that of the rank that failed first, or `own` where no rank said anything."""
+    """The status to leave with: 0, that of the rank that failed first, or `own` where no rank left one."""
     failed = first_failure(run_dir()) if own else None
     return failed.status if failed is not None else own
 
 
 def run_dir() -> Optional[str]:
-    """The run folder, in which launchers leave how ranks ended; None outside of a job."""
+    """The run folder, in which launchers write how ranks ended; None outside of a job."""
     return os.environ.get("TRAINMASTER_RUN_DIR") or None
 
 
 def refuse(message: str, status: int, usage: str = "") -> int:
-    """Say why nothing is started; returns the status. The sentence comes last: the trial's reason quotes it."""
+    """Print why nothing is started; returns the status. The sentence comes last: the trial's reason quotes it."""
     sys.stderr.write((usage + "\n" if usage else "") + message + "\n")
     return status

@@ -1,4 +1,4 @@
-"""Process management for programs of MPI: the server's side of PMI-1, over which they tell each other where they are.
+"""Process management for MPI programs: the server side of PMI-1, over which ranks exchange their addresses.
 
 A program of MPICH's family asks for its rank, puts its address into a key-value space, waits in a barrier for all
 others, and reads their addresses. Here each node's launcher serves its own workers over socket pairs, whose ends they
@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Typ
 
 from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import DistributedError
-from trainmaster.launchers.nodes import meet
+from trainmaster.launchers.nodes import connect_nodes
 from trainmaster.launchers.place import Place
 
 _LONGEST = 1 << 16  # bytes of a line
@@ -48,7 +48,7 @@ class Pmi:
             self._theirs.append(theirs)
 
     def worker(self, local: int) -> Tuple[Dict[str, str], int]:
-        """Environment variables for a worker, and the open file that it has to inherit under the same number."""
+        """Environment variables for a worker, and the open file that it must inherit under the same number."""
         descriptor = self._theirs[local].fileno()
         rank = sum(self._counts[: self._place.rank]) + local
         variables = {"PMI_FD": str(descriptor), "PMI_RANK": str(rank), "PMI_SIZE": str(sum(self._counts))}
@@ -65,7 +65,7 @@ class Pmi:
         self._closing = True
         for theirs in self._theirs:
             theirs.close()
-        # Of a node that has failed the others hear by this: the connection ends.
+        # The end of the connection shows the others that this node has failed.
         if self._nodes is not None:
             self._nodes.close()
         self._thread.join(5.0)
@@ -78,7 +78,7 @@ class Pmi:
                 while selector.get_map():
                     for key, _ in selector.select():
                         assert isinstance(key.fileobj, socket.socket)
-                        if not self._hear(key.fileobj):
+                        if not self._receive(key.fileobj):
                             selector.unregister(key.fileobj)
         except DistributedError as error:
             if not self._closing:
@@ -87,8 +87,8 @@ class Pmi:
             for ours in self._ours:
                 ours.close()
 
-    def _hear(self, worker: socket.socket) -> bool:
-        """What a worker says; False once it has gone."""
+    def _receive(self, worker: socket.socket) -> bool:
+        """Read and answer a worker's lines; False once it has ended."""
         try:
             block = worker.recv(_LONGEST)
         except OSError:
@@ -101,23 +101,23 @@ class Pmi:
         for line in lines:
             answer = self._answer(worker, line.decode("utf-8", "replace"))
             if answer:
-                self._tell(worker, answer)
+                self._send(worker, answer)
         return True
 
-    def _tell(self, worker: socket.socket, answer: str) -> None:
+    def _send(self, worker: socket.socket, answer: str) -> None:
         try:
             worker.sendall(answer.encode("utf-8") + b"\n")
         except OSError:
-            return  # it has gone; its end is heard elsewhere
+            return  # it has ended, which is noticed elsewhere
 
     def _answer(self, worker: socket.socket, line: str) -> str:
-        said = dict(_pair(word) for word in line.split(" ") if "=" in word)
-        command = said.get("cmd", "")
+        fields = dict(_pair(word) for word in line.split(" ") if "=" in word)
+        command = fields.get("cmd", "")
         if command == "put":
-            self._put[said.get("key", "")] = said.get("value", "")
+            self._put[fields.get("key", "")] = fields.get("value", "")
             return "cmd=put_result rc=0 msg=success"
         if command == "get":
-            value = self._put.get(said.get("key", ""), self._space.get(said.get("key", "")))
+            value = self._put.get(fields.get("key", ""), self._space.get(fields.get("key", "")))
             if value is None:
                 return "cmd=get_result rc=-1 msg=key_not_found value=unknown"
             return "cmd=get_result rc=0 msg=success value=" + value
@@ -131,10 +131,10 @@ class Pmi:
         return _PLAIN.get(command, "").replace("SIZE", str(sum(self._counts)))
 
     def _barrier(self) -> None:
-        """All workers of this node wait: give the other nodes what they have put, and let them go."""
+        """Exchange what the workers have put with the other nodes, then release the workers: all of this node wait."""
         if self._place.nodes > 1:
             if self._nodes is None:
-                self._nodes = meet(self._place)
+                self._nodes = connect_nodes(self._place)
             for put in self._nodes.allgather(self._put):
                 self._space.update(put)
         else:
@@ -142,7 +142,7 @@ class Pmi:
         self._put = {}
         waiting, self._waiting = self._waiting, []
         for worker in waiting:
-            self._tell(worker, "cmd=barrier_out rc=0")
+            self._send(worker, "cmd=barrier_out rc=0")
 
 
 # Commands whose answer is always the same; SIZE is the number of workers.
@@ -160,7 +160,7 @@ _PLAIN: Mapping[str, str] = {
 
 
 def process_mapping(counts: Sequence[int]) -> str:
-    """Which workers share a node, as MPICH reads it: groups of (first node, nodes, workers of each)."""
+    """Describe which workers share a node, as MPICH reads it: groups of (first node, nodes, workers of each)."""
     groups: List[List[int]] = []
     for node, count in enumerate(counts):
         if groups and groups[-1][2] == count:

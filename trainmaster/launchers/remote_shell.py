@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from trainmaster.core.errors import DistributedError
-from trainmaster.launchers.nodes import meet
+from trainmaster.launchers.nodes import connect_nodes
 from trainmaster.launchers.place import Place
 
 SOCKET = "remote-shell.sock"  # in the run folder of the first node
@@ -27,7 +27,7 @@ _LONGEST = 1 << 20  # bytes of a command
 
 
 class FirstNode:
-    """Takes the command for each of the other nodes, and gives all of them theirs once they are there."""
+    """Collects mpirun's commands for the other nodes, and sends all of them once they are complete."""
 
     def __init__(self, place: Place, run_dir: str, names: Sequence[str]) -> None:
         """`names`: what the nodes are called in the commands, in the order of their ranks. Raises DistributedError,
@@ -37,21 +37,21 @@ class FirstNode:
         self._callers: List[socket.socket] = []
         self._lock = threading.Lock()
         self._sent = False  # whether the other nodes have their commands
-        self._nodes = meet(place)
+        self._nodes = connect_nodes(place)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(Path(run_dir) / SOCKET))
         self._listener.listen(len(self._names))
         threading.Thread(target=self._take, name="remote-shell", daemon=True).start()
 
     def finish(self, status: int) -> None:
-        """The work is over, with this status: tell the other nodes. Those that got no command yet get none."""
+        """Tell the other nodes that the work has ended with `status`. Those that got no command yet get none."""
         self._listener.close()
         try:
             self._send({})
             with self._lock:
                 self._nodes.broadcast(status)
         except DistributedError as error:  # a node that failed has left already, with a reason of its own
-            sys.stderr.write("not all nodes could be told of the end: %s\n" % error)
+            sys.stderr.write("not all nodes could be notified of the end: %s\n" % error)
         for caller in self._callers:
             caller.close()
         self._nodes.close()
@@ -74,7 +74,7 @@ class FirstNode:
                 self._send({self._names.index(host): command for host, command in self._commands.items()})
 
     def _send(self, commands: Dict[int, str]) -> None:
-        """Give the other nodes their commands, by their ranks; once."""
+        """Send the other nodes their commands, by their ranks; once."""
         with self._lock:
             if not self._sent:
                 self._sent = True
@@ -82,9 +82,9 @@ class FirstNode:
 
 
 def serve(place: Place, environment: Dict[str, str]) -> int:
-    """On any other node: run what is asked for here, and wait for the end of the work. Returns the command's status, or
-    that of the work where the command ended well. Raises DistributedError when the first node has gone."""
-    with meet(place) as nodes:
+    """On any other node: run the command that arrives, and wait for the end of the work. Returns the command's
+    status, or that of the work where the command ended well. Raises DistributedError when the first node has ended."""
+    with connect_nodes(place) as nodes:
         command: Optional[str] = nodes.broadcast(None).get(place.rank)
         if command is not None:
             returncode = subprocess.call(["sh", "-c", command], env=environment)
@@ -94,7 +94,7 @@ def serve(place: Place, environment: Dict[str, str]) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Hand a command on; returns when the work is over."""
+    """Forward a command; returns when the work is over."""
     run_dir = os.environ.get("TRAINMASTER_RUN_DIR")
     if len(arguments) < 2 or not run_dir:
         sys.stderr.write("usage, in a job: python3 -m trainmaster.launchers.remote_shell HOST COMMAND...\n")
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
                 return 255
         except OSError as error:
             sys.stderr.write("%s cannot be asked to run anything: %s\n" % (arguments[0], error))
-            return 255  # as ssh says it
+            return 255  # as ssh does
     return 0
 
 

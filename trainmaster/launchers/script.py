@@ -18,16 +18,16 @@ from trainmaster.launchers.place import (
     Place,
     common_environment,
     find_place,
-    pmi_descriptor,
     program_of,
     refuse,
     split_arguments,
 )
 from trainmaster.launchers.pmi import Pmi
 from trainmaster.launchers.workers import Workers, worker_environments
+from trainmaster.runtime.process import pmi_descriptor
 
 USAGE = "usage: python3 -m trainmaster.launchers.script [--per-node --] PROGRAM ARGS..."
-_PMI = re.compile(r"(PMI|PMI2|PMIX)_")  # what a scheduler tells its tasks of MPI's process management
+_PMI = re.compile(r"(PMI|PMI2|PMIX)_")  # variables of a scheduler's own process management
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,5 +1,5 @@
-"""What the services in jobs (notebooks, shells, TensorBoards) share: a port, the word to the master where it is and
-that something answers there, and the wait for the end."""
+"""Shared by the services in jobs (notebooks, shells, TensorBoards): chooses a port, reports it to the master, and
+waits for the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK = 0.1  # seconds between two looks whether the service answers
 
 
 class Service:
-    """The service of this job. Raises SystemExit with a sentence outside of one."""
+    """The service of this job. Raises SystemExit outside of one."""
 
     def __init__(self) -> None:
         info = get_cluster_info()
@@ -42,12 +42,12 @@ class Service:
 
     @property
     def prefix(self) -> str:
-        """The path under which users reach it."""
+        """The path under which users reach the service."""
         return "/proxy/%s/" % self.info.task_id
 
     @property
     def secret(self) -> str:
-        """By which the service knows the master; the master makes the same of the job's token."""
+        """Authenticates the master to the service; the master derives the same from the job's token."""
         return hmac.new(self.info.session_token.encode("ascii"), b"service", hashlib.sha256).hexdigest()
 
     def run(
@@ -58,16 +58,16 @@ class Service:
         every: float = 30.0,
         prepare: Optional[Callable[[], None]] = None,
     ) -> int:
-        """Start `command`, which is asked again for another port when somebody else has taken this one; tell the master
-        when it answers, and wait for its end. `meanwhile` is called `every` so many seconds once it answers, `prepare`
-        in the child before it becomes the command. Returns the status to leave with."""
+        """Start `command`, which is called again for another port when another process has taken this one; report
+        the service to the master when it answers, and wait for its end. `meanwhile` is called every `every` seconds
+        once it answers, `prepare` in the child before exec. Returns the status to leave with."""
         for left in range(_PORTS - 1, -1, -1):
             child = start(command(), os.environ if environment is None else environment, prepare)
             if child is None:
                 return 127
             status = self._until_it_answers(child)
             if status is None:
-                self._tell()
+                self._announce()
                 return attend(child, meanwhile, every)
             if not left or is_free(self.address, self.port):
                 return status
@@ -75,33 +75,34 @@ class Service:
         raise AssertionError("the last turn returns")
 
     def _until_it_answers(self, child: subprocess.Popen[bytes]) -> Optional[int]:
-        """Its status, when it ends before."""
+        """Wait until the service answers; its status when it ends before."""
         while not answers(self.address, self.port):
             if (status := wait(child, _LOOK)) is not None:
                 return status
-        return wait(child, _LOOK)  # who answers may be somebody else
+        return wait(child, _LOOK)  # another process may have answered
 
-    def _tell(self) -> None:
-        """Where it is, and that it answers. A master that refuses that ends the job: nobody could reach it."""
+    def _announce(self) -> None:
+        """Report to the master where the service is and that it answers. A refusal ends the job: users could not
+        reach it."""
         number = self.info.allocation_id
         try:
             announce(self._master, number, self.address, _PATIENCE, self.port, account())
-            self._master.insist("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
+            self._master.call_with_retry("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
         except (Away, Rejected) as error:
-            raise SystemExit("the master could not be told where this service is: %s" % error) from None
+            raise SystemExit("the address of this service could not be reported to the master: %s" % error) from None
 
     def report(self, method: str, path: str, body: Mapping[str, object]) -> None:
-        """Say something that may as well get lost."""
+        """Make a call to the master whose loss does no harm."""
         try:
             self._master.call(method, path, dict(body))
         except (Away, Rejected) as error:
-            print("the master was not told: %s" % error, file=sys.stderr, flush=True)
+            print("a report to the master failed: %s" % error, file=sys.stderr, flush=True)
 
 
 def start(
     command: Sequence[str], environment: Mapping[str, str], prepare: Optional[Callable[[], None]] = None
 ) -> Optional[subprocess.Popen[bytes]]:
-    """None when there is no such program, which is said."""
+    """Start the program; None, with a message, when it cannot be run."""
     try:
         return subprocess.Popen(list(command), env=dict(environment), preexec_fn=prepare)
     except OSError as error:
@@ -110,7 +111,7 @@ def start(
 
 
 def attend(child: subprocess.Popen[bytes], meanwhile: Optional[Callable[[], None]], every: float) -> int:
-    """Wait for the child's end."""
+    """Wait for the child's end, and call `meanwhile` every `every` seconds."""
     while True:
         status = wait(child, every)
         if status is not None:
@@ -120,7 +121,7 @@ def attend(child: subprocess.Popen[bytes], meanwhile: Optional[Callable[[], None
 
 
 def is_free(address: str, port: int) -> bool:
-    """Whether nobody uses the port now."""
+    """Whether no process uses the port now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ports that were just let go of are free
@@ -132,7 +133,7 @@ def is_free(address: str, port: int) -> bool:
 
 
 def free_port(address: str) -> int:
-    """A TCP port that nobody uses at present."""
+    """Find a TCP port that no process uses at present."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((address, 0))
@@ -140,7 +141,7 @@ def free_port(address: str) -> int:
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether connections are accepted there."""
     try:
         with socket.create_connection((address, port), timeout=2.0):
             return True
@@ -149,7 +150,7 @@ def answers(address: str, port: int) -> bool:
 
 
 def wait(child: subprocess.Popen[bytes], seconds: float) -> Optional[int]:
-    """The child's status, as a shell has it, if it ends within `seconds`."""
+    """Wait for the child; its status, as a shell has it, if it ends within `seconds`."""
     try:
         status = child.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -158,7 +159,7 @@ def wait(child: subprocess.Popen[bytes], seconds: float) -> Optional[int]:
 
 
 def account() -> str:
-    """The name of the account that this job runs as; its number where it has none."""
+    """Name of the account that this job runs as; its number where it has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -26,7 +26,7 @@ _OWN = frozenset(
 
 
 def main() -> int:
-    """Returns the status to leave with."""
+    """Run the SSH server; returns the status to leave with."""
     sshd = find_sshd(os.environ.get("PATH", ""))
     if sshd is None:
         print("there is no sshd in this image (or on this node): install openssh-server", file=sys.stderr, flush=True)
@@ -54,13 +54,13 @@ def main() -> int:
 
 
 def find_sshd(path: str) -> Optional[str]:
-    """The full path of sshd, which it wants to be called by."""
+    """Find the full path of sshd, which sshd must be started by."""
     return shutil.which("sshd", path=os.pathsep.join([path, *_SBIN]))
 
 
 def configuration(folder: Path, address: str, port: int) -> List[str]:
-    """sshd_config(5): public keys only, one file of them, no other user, no PAM. The folder is private, and the folders
-    above it are the scheduler's affair: hence StrictModes no."""
+    """Build sshd_config(5): public keys only, one file of them, no other user, no PAM. StrictModes is off: the
+    folder is private, and the folders above it are up to the scheduler."""
     lines = [
         "Port %d" % port,
         "ListenAddress %s" % address,
@@ -84,7 +84,8 @@ def configuration(folder: Path, address: str, port: int) -> List[str]:
 
 
 def entrance(environment: Mapping[str, str], folder: str) -> str:
-    """A script that gives whoever logs in the job's environment and folder, then a shell or what was asked for."""
+    """Build a script that gives a login the job's environment and folder, then runs a shell or the command of the
+    login."""
     exports = [
         "export %s=%s" % (name, shlex.quote(value))
         for name, value in sorted(environment.items())
@@ -105,7 +106,7 @@ def entrance(environment: Mapping[str, str], folder: str) -> str:
 
 
 def prepare_for_root() -> None:
-    """In a container whose user is root, sshd wants a folder for its unprivileged half."""
+    """Create the folder that sshd needs for its unprivileged half where a container's user is root."""
     separated = Path("/run/sshd")
     if not separated.exists():
         separated.mkdir(mode=0o755, parents=True)

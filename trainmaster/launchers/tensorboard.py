@@ -10,7 +10,7 @@ from trainmaster.launchers.service import Service
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the status to leave with."""
+    """Run TensorBoard; returns the status to leave with."""
     shows, rest = parse(arguments)
     service = Service()
     logs = service.run_dir / "tensorboard"
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def parse(arguments: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
-    """Folders by the names under which they are shown, and what follows `--`. Raises SystemExit."""
+    """Parse folders by the names under which they are shown, and the arguments after `--`. Raises SystemExit."""
     shows: Dict[str, str] = {}
     for place, word in enumerate(arguments):
         if word == "--":
@@ -32,14 +32,14 @@ def parse(arguments: Sequence[str]) -> Tuple[Dict[str, str], List[str]]:
 
 
 def gather(shows: Dict[str, str], target: Path) -> None:
-    """One folder with a link for each: what is added to the folders later is seen as well."""
+    """Make one folder with a link for each, so that what is added to the folders later is shown as well."""
     target.mkdir()
     for name, folder in shows.items():
         (target / name).symlink_to(folder)
 
 
 def command(logs: Path, address: str, port: int, prefix: str, rest: Sequence[str]) -> List[str]:
-    """TensorBoard itself."""
+    """Build TensorBoard's argument vector."""
     return [
         "tensorboard",
         "--logdir=%s" % logs,

@@ -1,4 +1,4 @@
-"""Lets an ordinary user's SSH server open terminals in containers whose terminals do not belong to the group `tty`.
+"""Opens terminals of an ordinary user's SSH server in containers whose terminals do not belong to the group `tty`.
 
 sshd gives each terminal to that group, and ends the session when it may not (OpenSSH, sshpty.c, pty_setowner). It has
 nothing to do where /dev/pts is mounted with the group's number, as hosts do. A container runtime without privileges
@@ -38,8 +38,8 @@ def refused() -> bool:
 
 
 def without_group(folder: Path) -> Callable[[], None]:
-    """What a child calls before it becomes sshd. `folder` takes the list of groups, and must be private. The call
-    raises OSError where the kernel or a site forbids such namespaces."""
+    """Build the function that a child calls before it becomes sshd. `folder` takes the list of groups, and must be
+    private. The function raises OSError where the kernel or a site forbids such namespaces."""
     groups = folder / "group"
     lines = Path(GROUPS).read_text(encoding="utf-8", errors="surrogateescape").splitlines(True)
     kept = "".join(line for line in lines if not line.startswith("tty:"))
@@ -62,7 +62,7 @@ def without_group(folder: Path) -> Callable[[], None]:
 
 
 def possible(enter: Callable[[], None]) -> bool:
-    """Whether `enter` works here, tried in a process that does nothing else."""
+    """Whether `enter` works here, tried in a separate process."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -75,7 +75,7 @@ def possible(enter: Callable[[], None]) -> bool:
 
 
 def preparation(folder: Path) -> Optional[Callable[[], None]]:
-    """What sshd's child is to call, None where it is not needed or cannot be had."""
+    """The function for sshd's child to call; None where none is needed or possible."""
     if not refused():
         return None
     try:

@@ -1,7 +1,7 @@
 """`python3 -m trainmaster.launchers.torchrun [TORCHRUN OPTIONS --] SCRIPT ARGS...`: train with
 torch.distributed.
 
-Runs `torch.distributed.run` on this node with what the rendezvous said: every slot is a rank, the first node
+Runs `torch.distributed.run` on this node with the addresses of the rendezvous: every slot is a rank, the first node
 is the master, a rank that dies ends all. What stands before `--` goes to torchrun as it is. SCRIPT may be a
 Python file or any program (`python3 train.py`). Outside of a job it trains on this machine alone. The grammar
 is that of `determined.launch.torch_distributed` 0.38.1, without its `--trial`.
@@ -31,7 +31,7 @@ USAGE = "usage: python3 -m trainmaster.launchers.torchrun [TORCHRUN OPTIONS --] 
 
 
 def build_command(place: Place, options: Sequence[str], program: Sequence[str]) -> List[str]:
-    """torchrun's argument vector. `program`: the words that run one worker."""
+    """Build torchrun's argument vector. `program`: the words that run one worker."""
     return [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""Starts the workers of this node, watches them, and ends all when one fails."""
+"""Starts the workers of this node, watches them, and ends all of them when one fails."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Workers:
         return final_status(self._watch())
 
     def give_up(self, sentence: str) -> None:
-        """End all workers: they cannot do their work, for the reason that `sentence` gives. From any thread."""
+        """End all workers for the reason that `sentence` gives. Can be called from any thread."""
         self._events.put(("failed", 0, refuse(sentence, 1)))
 
     def _wait(self, worker: int, child: "subprocess.Popen[bytes]") -> None:
         self._events.put(("ended", worker, child.wait()))
 
     def _watch(self) -> int:
-        """Until all have ended. The status of the first that failed, as a shell has it."""
+        """Wait until all have ended. The status of the first that failed, as a shell has it."""
         first = 0
         patience: Union[float, None] = None
         while self._children:
@@ -74,7 +74,7 @@ class Workers:
 
 
 def worker_environments(common: Mapping[str, str], slots: Sequence[int], node: int) -> List[Dict[str, str]]:
-    """The environment of each worker on node number `node`, one worker for each of `slots` (workers by node).
+    """Build the environment of each worker on node number `node`, one worker for each of `slots` (workers by node).
 
     The names are torchrun's, with DeepSpeed's and Horovod's for the same numbers.
     """

@@ -1,9 +1,9 @@
 """`python3 -m trainmaster.launchers.wrap_rank RANK_VARIABLE [--] PROGRAM ARGS...`: run one rank.
 
-Its lines get the prefix `[rank=N] `, by which the runtime tells whose they are; its status (128 + signal when
+Its lines get the prefix `[rank=N] `, by which the runtime attributes them to it; its status (128 + signal when
 it was killed) is this process's, and is left in the run folder (`runtime.ranks`) for the launcher and the runtime,
-because torchrun itself only says that some rank failed. RANK_VARIABLE may also be the rank itself. The grammar is that
-of `determined.launch.wrap_rank` 0.38.1, whose `--no-redirect-stdio` is taken and leaves the program's streams alone.
+because torchrun itself only reports that some rank failed. RANK_VARIABLE may also be the rank itself. The grammar is
+that of `determined.launch.wrap_rank` 0.38.1, whose `--no-redirect-stdio` leaves the program's streams alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import threading
 import time
 from typing import BinaryIO, List, Sequence, Tuple
 
-from trainmaster.launchers.place import pmi_descriptor
 from trainmaster.runtime.prctl import die_with_parent
+from trainmaster.runtime.process import pmi_descriptor
 from trainmaster.runtime.ranks import RankEnd, leave_rank_end
 
 USAGE = "usage: python3 -m trainmaster.launchers.wrap_rank [--no-redirect-stdio] RANK_VARIABLE [--] PROGRAM ARGS..."
@@ -28,7 +28,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, sign
 
 
 def prefix_lines(text: bytes, prefix: bytes, at_start: bool) -> Tuple[bytes, bool]:
-    """`text` with `prefix` before every line, a carriage return counting as a line's end.
+    """Put `prefix` before every line of `text`, a carriage return counting as a line's end.
 
     `at_start` says whether `text` begins a line; the second result whether what follows it does.
     """
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _target(number: int) -> int:
-    """The open file for what goes to stream `number`."""
+    """Open the file for what goes to stream `number`."""
     process = os.environ.get(STREAMS, "")
     if process.isdigit():
         try:

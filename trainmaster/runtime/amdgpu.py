@@ -1,4 +1,4 @@
-"""What Linux says of AMD's GPUs in /sys: nothing need be installed in an image, as `rocm-smi` would.
+"""AMD's GPUs as Linux shows them in /sys. Unlike `rocm-smi`, nothing need be installed in an image.
 
 Sources: the kernel's documentation of amdgpu ("GPU Power/Thermal Controls and Monitoring", "GPU Driver sysfs") and of
 amdkfd's topology, by which ROCm counts the GPUs.
@@ -7,18 +7,15 @@ amdkfd's topology, by which ROCm counts the GPUs.
 from __future__ import annotations
 
 import os
+from typing import Dict, List, Optional, Sequence
 
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence
 
 _TOPOLOGY = "sys/class/kfd/kfd/topology/nodes"
 
 
 class Gpu(Record):
-    """A GPU that this process may use. `uuid` is ROCm's name of it."""
+    """A GPU that this process may use. `uuid` is ROCm's name for it."""
 
     uuid: str
     render_node: str  # /dev/dri/renderD<n>
@@ -26,12 +23,12 @@ class Gpu(Record):
 
 
 def has_driver(root: str = "/") -> bool:
-    """Whether this machine's kernel runs ROCm's GPUs."""
+    """Whether this machine's kernel has a driver for ROCm's GPUs."""
     return os.path.isdir(os.path.join(root, _TOPOLOGY))
 
 
 def gpus(root: str = "/") -> List[Gpu]:
-    """Those whose devices can be opened, in ROCm's order; `root` is where the file system begins."""
+    """List the GPUs whose devices can be opened, in ROCm's order; `root` is where the file system begins."""
     found: List[Gpu] = []
     folder = os.path.join(root, _TOPOLOGY)
     try:
@@ -53,7 +50,8 @@ def gpus(root: str = "/") -> List[Gpu]:
 
 
 def chosen(named: Optional[Sequence[str]], root: str = "/") -> List[Gpu]:
-    """The GPUs that a process may use: `named` are the entries of ROCR_VISIBLE_DEVICES, None where it is not set."""
+    """List the GPUs that a process may use: `named` are the entries of ROCR_VISIBLE_DEVICES, None where it is not
+    set."""
     listed = gpus(root)
     if named is None:
         return listed
@@ -67,12 +65,12 @@ def chosen(named: Optional[Sequence[str]], root: str = "/") -> List[Gpu]:
 
 
 def used_percent(gpu: Gpu) -> Optional[int]:
-    """None where the kernel does not say."""
+    """Percent of time that the GPU is busy; None where the kernel does not report it."""
     return _number(gpu, "gpu_busy_percent")
 
 
 def free_memory(gpu: Gpu) -> Optional[int]:
-    """Bytes; None where the kernel does not say."""
+    """Free memory in bytes; None where the kernel does not report it."""
     total, used = _number(gpu, "mem_info_vram_total"), _number(gpu, "mem_info_vram_used")
     return None if total is None or used is None else max(0, total - used)
 
@@ -86,7 +84,7 @@ def _number(gpu: Gpu, name: str) -> Optional[int]:
 
 
 def _properties(path: str) -> Dict[str, int]:
-    """`name number` a line; empty when a control group forbids to read it."""
+    """Read a file of `name number` lines; empty when a control group forbids it."""
     try:
         with open(path, encoding="ascii") as file:
             words = [line.split() for line in file]
@@ -96,7 +94,7 @@ def _properties(path: str) -> Dict[str, int]:
 
 
 def _opens(device: str) -> bool:
-    """Control groups do not show in a file's mode."""
+    """Whether a device can be opened: control groups do not show in a file's mode."""
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except OSError:

@@ -1,4 +1,4 @@
-"""Where the services in this job are reached from the master."""
+"""Reports to the master the address under which it reaches the services in this job."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _LOOPBACK = {"localhost": "127.0.0.1", "::1": "::1"}
 
 
 def address_for(master_url: str, address: str) -> str:
-    """The address that this node has towards the master, which believes no other; `address`, which is this node's on
-    the network between the nodes, where that cannot be told. A master on this very machine comes by the loopback
-    interface, and nobody else then has to."""
+    """Choose the address of this node that the master can reach, which is the only one it accepts. A master on this
+    very machine connects over the loopback interface, so that no other machine can. `address`, this node's on the
+    network between the nodes, is the fallback."""
     host = split_url(master_url).host
     if host in _LOOPBACK or host.startswith("127."):
         return _LOOPBACK.get(host, host)
@@ -20,6 +20,7 @@ def address_for(master_url: str, address: str) -> str:
 
 
 def announce(master: Master, allocation_id: str, address: str, patience: float, port: int = 0, user: str = "") -> None:
-    """Tell the master; `port` and `user` are of the service that the job is for. Raises Away, Rejected."""
+    """Report the address to the master; `port` and `user` are those of the service that the job runs. Raises Away,
+    Rejected."""
     body = {"proxyAddress": address, "port": port, "user": user}
-    master.insist("POST", "/api/v1/allocations/%s/proxy_address" % allocation_id, body, patience=patience)
+    master.call_with_retry("POST", "/api/v1/allocations/%s/proxy_address" % allocation_id, body, patience=patience)

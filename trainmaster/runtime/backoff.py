@@ -1,4 +1,4 @@
-"""How long to wait before asking again."""
+"""Exponential backoff with jitter for calls to the master."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 class Backoff:
     """Waits that double from `first` to `ceiling` seconds, each shortened at random by up to half, so that a
-    thousand jobs do not come back to a restarted master in the same instant."""
+    thousand jobs do not call a restarted master in the same instant."""
 
     def __init__(self, first: float = 0.25, ceiling: float = 10.0) -> None:
         self._first = first
@@ -21,5 +21,5 @@ class Backoff:
         return wait * (0.5 + os.urandom(1)[0] / 512)
 
     def reset(self) -> None:
-        """Call after a good answer."""
+        """Start again from the first wait. To be called after a good answer."""
         self._next = self._first

@@ -1,20 +1,17 @@
-"""How often the kernel has killed something in our control group for want of memory."""
+"""Counts how often the kernel killed a process of our control group for lack of memory."""
 
 from __future__ import annotations
 
 import os
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import List, Optional
+from typing import List, Optional
 
 
 def oom_kills(root: str = "/") -> Optional[int]:
-    """The counter of this process's memory control group; None when it cannot be read.
+    """Read the counter of this process's memory control group; None when it cannot be read.
 
-    cgroup v2: `oom_kill` in memory.events; v1: `oom_kill` in memory.oom_control (Linux 4.13 and newer).
-    Inside a container the group's own path may not be visible: then the mount's root is our group. `root` is
-    where the file system begins.
+    cgroup v2: `oom_kill` in memory.events; v1: `oom_kill` in memory.oom_control (Linux 4.13 and newer). Inside a
+    container the group's own path may not be visible: then the mount's root is our group. `root` is where the file
+    system begins.
     """
     for path in _candidates(root):
         try:

@@ -1,20 +1,16 @@
-"""A keep-alive connection that speaks the client's half of HTTP/1.1 (RFC 9112), as far as a job needs it.
+"""HTTP/1.1 client connection with keep-alive (RFC 9112), as far as a job needs it.
 
-`http.client` does all of this and more, and costs every job 20 ms of CPU before it has begun: with it come the whole of
-`email`, and `ssl` also where there is no TLS.
+`http.client` does all of this and more, and costs every job 20 ms of CPU before it has begun: with it come the whole
+of `email`, and `ssl` also where there is no TLS.
 """
 
 from __future__ import annotations
 
-import _socket
 import io
+import socket
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from trainmaster.runtime.record import Record
-from trainmaster.runtime.sockets import Socket, connect, reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
@@ -22,7 +18,7 @@ _BLOCK = 1 << 20  # bytes read at once: a length that the other side claims sets
 
 
 class BadAnswer(OSError):
-    """What came is not HTTP, or ends too soon."""
+    """The answer is not HTTP, or ends too soon."""
 
 
 class Closed(BadAnswer):
@@ -36,28 +32,31 @@ class Answer(Record):
 
 
 class Connection:
-    """One connection to `host`:`port`, made at once. `wrap`, when given, puts TLS around the socket.
+    """One connection to `host`:`port`, opened at once. `wrap`, when given, puts TLS around the socket.
 
     Raises OSError from every method; after one the connection is of no more use.
     """
 
-    def __init__(self, host: str, port: int, timeout: float, wrap: Optional[Callable[[Socket], Any]] = None) -> None:
-        plain = connect(host, port, timeout)
+    def __init__(
+        self, host: str, port: int, timeout: float, wrap: Optional[Callable[[socket.socket], Any]] = None
+    ) -> None:
+        plain = socket.create_connection((host, port), timeout)
         try:
             # Otherwise a body that follows its headers in a segment of its own waits for an ACK (Nagle).
-            plain.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket: Any = wrap(plain) if wrap is not None else plain
         except BaseException:
             plain.close()
             raise
-        self._reader = reader(self._socket)
+        self._reader = self._socket.makefile("rb")
         name = "[%s]" % host if ":" in host else host
         self._host = name if port == (443 if wrap is not None else 80) else "%s:%d" % (name, port)
 
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float
     ) -> Answer:
-        """One request and its answer. `timeout` (seconds) is for each wait. Raises Closed, BadAnswer, OSError."""
+        """Send one request and read its answer. `timeout` (seconds) is for each wait. Raises Closed, BadAnswer,
+        OSError."""
         self._socket.settimeout(timeout)
         lines = ["%s %s HTTP/1.1" % (method, target), "Host: " + self._host, "Accept-Encoding: identity"]
         lines += ["%s: %s" % header for header in headers.items()]
@@ -72,8 +71,8 @@ class Connection:
             fields = self._fields()
             if status >= 200:
                 break  # what comes before is not the answer (100 Continue, 103 Early Hints)
-        said = fields.get("connection", "").lower()
-        kept = said != "close" if version == b"HTTP/1.1" else said == "keep-alive"
+        option = fields.get("connection", "").lower()
+        kept = option != "close" if version == b"HTTP/1.1" else option == "keep-alive"
         if method == "HEAD" or status in (204, 304):
             return Answer(status, b"", kept)
         if fields.get("transfer-encoding", "").lower() == "chunked":
@@ -83,7 +82,7 @@ class Connection:
         return Answer(status, self._reader.read(), False)
 
     def close(self) -> None:
-        """Never raises."""
+        """Close the connection. Never raises."""
         for part in (self._reader, self._socket):
             try:
                 part.close()

@@ -1,18 +1,15 @@
-"""Brings the user's files to the node: a few small ones came with the lease, others are fetched as an archive."""
+"""Writes the user's files to the node: a few small ones come with the lease, others are fetched as an archive."""
 
 from __future__ import annotations
 
 import binascii
 import os
-import posixpath
+from typing import Any, Mapping, Sequence
 
+from trainmaster.runtime.context_entries import entry_path, set_mode_and_time
 from trainmaster.runtime.errors import Away, BadContext, NobodyThere, NotLeased, Rejected
 from trainmaster.runtime.job import Job, Work
 from trainmaster.runtime.master import Master
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Mapping, Sequence
 
 _TIMEOUT = 120.0  # seconds for each wait on the network
 
@@ -32,7 +29,7 @@ def bring_context(master: Master, job: Job, work: Work, target: str) -> None:
 
 
 def write_files(files: Sequence[Mapping[str, Any]], target: str) -> None:
-    """Files and folders as the lease lists them: `path`, and of a file `mode`, `mtime` and `content` (base64).
+    """Write files and folders as the lease lists them: `path`, and for a file `mode`, `mtime` and `content` (base64).
 
     Raises BadContext.
     """
@@ -40,37 +37,21 @@ def write_files(files: Sequence[Mapping[str, Any]], target: str) -> None:
     for entry in files:
         try:
             name = entry["path"]
-            path = os.path.join(root, inside(name, "entry"))
+            path = os.path.join(root, entry_path(name, "entry"))
             if "content" not in entry:
                 os.makedirs(path, exist_ok=True)
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(_from_base64(entry["content"]))
-            settle(path, entry["mode"], entry["mtime"])
+            set_mode_and_time(path, entry["mode"], entry["mtime"])
         except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
             raise BadContext("the context entry %r cannot be written: %s" % (entry.get("path"), error)) from error
 
 
-def inside(name: str, what: str) -> str:
-    """The path `name`, made plain; `what` names its role. Raises BadContext when it leads out of the context."""
-    if name.startswith("/") or "\0" in name:
-        raise BadContext("the context %s %r is an absolute path" % (what, name))
-    clean = posixpath.normpath(name)
-    if clean == ".." or clean.startswith("../"):
-        raise BadContext("the context %s %r leads out of the context" % (what, name))
-    return clean
-
-
-def settle(path: str, mode: int, mtime: float) -> None:
-    """What a file of the context keeps of its own: who may read and run it, and its age (seconds since the epoch)."""
-    os.chmod(path, 0o600 | (mode & 0o755))
-    os.utime(path, (mtime, mtime))
-
-
 def _from_base64(text: str) -> bytes:
     content = binascii.a2b_base64(text)
-    # It passes over what is no base64; Python 3.11 is the first that can be told not to.
+    # It skips what is no base64; only Python 3.11 and newer can refuse it.
     if binascii.b2a_base64(content, newline=False) != text.encode("ascii"):
         raise ValueError("the content is not base64")
     return content

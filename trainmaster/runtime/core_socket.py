@@ -1,4 +1,4 @@
-"""The Unix socket on which core speaks to the runtime of its node; a JSON object a line.
+"""Unix socket over which core talks to the runtime of its node; one JSON object on each line.
 
 {"op": "wake"}                                  lines were added to stream `core`; no answer
 {"op": "sync", "lines": n, "timeout": s}        wait until the master has n lines -> {"acked", "online"}
@@ -8,69 +8,62 @@
 
 from __future__ import annotations
 
-import _socket
+import json
 import os
+import socket
+import threading
+from typing import Any, Dict, Optional
 
-from trainmaster.runtime.plain_json import dumps, loads
+from trainmaster.runtime.run_dir import CORE_SOCKET, CORE_TAKEN_OVER
 from trainmaster.runtime.shipper import Shipper
-from trainmaster.runtime.sockets import Socket, accept, reader
 from trainmaster.runtime.spool import Stream
-from trainmaster.runtime.threads import Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Dict, Optional
-
-NAME = "runtime.sock"
-TAKEN_OVER = "core_by_runtime"  # in the run folder: the stream is written by the runtime from now on
 
 
-class CoreSocket(Thread):
-    """Serves the socket; one more thread for each connection. Other nodes than the first have no stream
-    `core`: there everything is answered at once."""
+class CoreSocket(threading.Thread):
+    """Serves the socket, with one more thread for each connection. Nodes other than the first have no stream
+    `core`: there every request is answered at once."""
 
     def __init__(self, run_dir: str, stream: Optional[Stream], shipper: Optional[Shipper]) -> None:
-        """Bind. Raises OSError."""
-        super().__init__()
+        """Bind the socket. Raises OSError."""
+        super().__init__(name="core-socket", daemon=True)
         self._stream = stream
         self._shipper = shipper
-        self._taken_over = os.path.join(run_dir, TAKEN_OVER)
-        self._listener = Socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self._listener.bind(os.path.join(run_dir, NAME))
+        self._taken_over = os.path.join(run_dir, CORE_TAKEN_OVER)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(os.path.join(run_dir, CORE_SOCKET))
         self._listener.listen(64)
 
     def run(self) -> None:
         while True:
             try:
-                connection = accept(self._listener)
+                connection = self._listener.accept()[0]
             except OSError:
                 return
-            Thread(self._serve, connection).start()
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         try:
             # Wakes the thread that waits in accept.
-            self._listener.shutdown(_socket.SHUT_RDWR)
+            self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:  # it has ended by itself
             return
         finally:
             self._listener.close()
 
-    def _serve(self, connection: Socket) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         try:
-            for line in reader(connection):
-                answer = self._answer(line)
-                if answer is not None:
-                    connection.sendall(dumps(answer).encode("ascii") + b"\n")
+            with connection, connection.makefile("rb") as lines:
+                for line in lines:
+                    answer = self._answer(line)
+                    if answer is not None:
+                        connection.sendall(json.dumps(answer).encode("ascii") + b"\n")
         except OSError:
             return
-        finally:
-            connection.close()
 
     def _answer(self, line: bytes) -> Optional[Dict[str, Any]]:
         try:
-            asked = loads(line.decode("utf-8"))
+            asked = json.loads(line.decode("utf-8"))
             op = asked["op"]
             if op == "wake":
                 if self._shipper is not None:

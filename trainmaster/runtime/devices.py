@@ -1,80 +1,78 @@
-"""Whether a node has what its job was given: the GPUs in the container, and the slots on every node.
+"""Checks that a node has what its job was given: the GPUs in the container, and the slots on every node.
 
-A job is ended only where it is sure that they are missing; whatever is doubtful is said in the log, and the training
+A job is ended only where it is sure that they are missing; doubtful cases are logged, and the training
 begins: GPUs that a test site only pretends to have, parts of GPUs, drivers that do not answer.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
 from trainmaster.runtime.errors import MissingDevices, NoRendezvous
 from trainmaster.runtime.facts import Facts, device_list, parse_devices
 from trainmaster.runtime.job import Job
 from trainmaster.runtime.record import Record
-from trainmaster.runtime.threads import Thread
+from trainmaster.runtime.rendezvous import Rendezvous
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Sequence
-
     from trainmaster.runtime.nvml import Gpu, Nvml
-    from trainmaster.runtime.rendezvous import Rendezvous
 
 _PATIENCE = 30.0  # seconds for drivers: one without a persistence daemon wakes each GPU up for a second or two
 
 
 class Finding(Record):
-    """What came of looking. At most one of the two is there."""
+    """Result of the check. At most one of the two is set."""
 
     missing: Optional[str] = None  # a sentence: the training cannot have what it was given
-    doubt: Optional[str] = None  # a sentence for the log
+    warning: Optional[str] = None  # a sentence for the log
 
 
-class DeviceCheck(Thread):
-    """Looks at the node's GPUs while other things are done: a driver can take seconds, and a broken one may never
+class DeviceCheck(threading.Thread):
+    """Checks the node's GPUs in a thread, beside other work: a driver can take seconds, and a broken one may never
     answer."""
 
     def __init__(self, job: Job, facts: Facts, environ: Mapping[str, str], root: str = "/") -> None:
-        super().__init__()
+        super().__init__(name="device-check", daemon=True)
         self._job, self._facts, self._environ, self._root = job, facts, environ, root
         self._finding: Optional[Finding] = None
 
     def run(self) -> None:
         try:
-            self._finding = look(self._job, self._facts, self._environ, self._root)
+            self._finding = check_devices(self._job, self._facts, self._environ, self._root)
         except (OSError, ValueError) as error:
-            self._finding = Finding(doubt="the GPUs of this node could not be looked at: %s" % error)
+            self._finding = Finding(warning="the GPUs of this node could not be checked: %s" % error)
 
-    def doubt(self, patience: float = _PATIENCE) -> Optional[str]:
-        """Wait for the end; what is doubtful, None when all is well. Raises MissingDevices."""
+    def result(self, patience: float = _PATIENCE) -> Optional[str]:
+        """Wait for the check; a warning for the log, None when all is well. Raises MissingDevices."""
         self.join(patience)
         if self._finding is None:
             text = "the driver of the GPUs of node %s has not answered for %d s: see nvidia-smi or rocm-smi there"
             return text % (self._facts.node_name, patience)
         if self._finding.missing is not None:
             raise MissingDevices(self._finding.missing)
-        return self._finding.doubt
+        return self._finding.warning
 
 
-def look(job: Job, facts: Facts, environ: Mapping[str, str], root: str = "/") -> Finding:
+def check_devices(job: Job, facts: Facts, environ: Mapping[str, str], root: str = "/") -> Finding:
     """Compare what the scheduler gave with what is there. `root` is where the file system begins."""
     if not facts.slot_ids or job.slot_type not in ("cuda", "rocm"):
         return Finding()
     given = device_list(environ, job)
     if job.slot_type == "rocm":
-        return _look_at_amd(facts, given, root)
-    return _look_at_nvidia(facts, given, environ, root)
+        return _check_amd(facts, given, root)
+    return _check_nvidia(facts, given, environ, root)
 
 
-def check_slots(job: Job, facts: Facts, meeting: Rendezvous) -> None:
-    """That all nodes together have the slots of the job: they would otherwise train with another batch size than was
-    asked for. Raises MissingDevices on a node with too few, NoRendezvous on the others."""
-    counts = meeting.slot_counts
+def check_slots(job: Job, facts: Facts, rendezvous: Rendezvous) -> None:
+    """Check that all nodes together have the slots of the job: otherwise they would train with another batch size
+    than was asked for. Raises MissingDevices on a node with too few, NoRendezvous on the others."""
+    counts = rendezvous.slot_counts
     if sum(counts) >= job.slots:
         return
     most = max(counts)
-    short = ["node %d (%s) has %d" % (rank, meeting.addresses[rank], n) for rank, n in enumerate(counts) if n < most]
+    short = ["node %d (%s) has %d" % (rank, rendezvous.addresses[rank], n) for rank, n in enumerate(counts) if n < most]
     if len(counts) == 1:
         text = "node %s has %d slots instead of %d" % (facts.node_name, counts[0], job.slots)
     else:
@@ -84,7 +82,7 @@ def check_slots(job: Job, facts: Facts, meeting: Rendezvous) -> None:
             job.slots,
             ", ".join(short) + " where others have %d" % most if short else "each has %d" % most,
         )
-    fault = NoRendezvous if counts[meeting.rank] == most and short else MissingDevices
+    fault = NoRendezvous if counts[rendezvous.rank] == most and short else MissingDevices
     raise fault(
         "%s; the list of devices that the scheduler sets there (CUDA_VISIBLE_DEVICES, SLURM_STEP_GPUS and the like) is "
         "too short: an administrator should compare it with the node's configuration (gres.conf)" % text
@@ -94,9 +92,9 @@ def check_slots(job: Job, facts: Facts, meeting: Rendezvous) -> None:
 # -- NVIDIA --------------------------------------------------------------------------------------------------------
 
 
-def _look_at_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, str], root: str) -> Finding:
+def _check_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, str], root: str) -> Finding:
     if not os.path.exists(os.path.join(root, "proc/driver/nvidia/version")):
-        return Finding(doubt="%s, but its kernel has no NVIDIA driver" % _was_given(facts, given))
+        return Finding(warning="%s, but its kernel has no NVIDIA driver" % _was_given(facts, given))
     try:
         from trainmaster.runtime.nvml import Nvml, NvmlError  # a small image's Python may have no ctypes
     except ImportError as error:
@@ -114,12 +112,12 @@ def _look_at_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, st
     if len(gpus) < len(facts.slot_ids):
         if not given:
             text = "%s, but the container sees %d" % (_was_given(facts, given), len(gpus))
-            return Finding(doubt=text + (" (%s)" % "; ".join(broken) if broken else ""))
+            return Finding(warning=text + (" (%s)" % "; ".join(broken) if broken else ""))
         return _missing(facts, given, len(gpus), _names_of_lost(facts, given, gpus, environ, root), broken)
     named = [name for name in parse_devices(environ.get("CUDA_VISIBLE_DEVICES", "")) if name.isdigit()]
     if any(int(name) >= len(gpus) for name in named):
         text = "CUDA_VISIBLE_DEVICES is %s on node %s, but the container sees %d GPUs, which CUDA counts from 0"
-        return Finding(doubt=text % (",".join(named), facts.node_name, len(gpus)))
+        return Finding(warning=text % (",".join(named), facts.node_name, len(gpus)))
     return Finding()
 
 
@@ -139,13 +137,13 @@ def _without_nvml(facts: Facts, given: Sequence[str], why: str, root: str) -> Fi
     names = os.listdir(os.path.join(root, "dev"))
     if given and not any(name.startswith("nvidia") and name[6:].isdigit() for name in names):
         return _missing(facts, given, 0, [], ["no /dev/nvidia0 or other device"])
-    return Finding(doubt="%s, but they cannot be counted: %s" % (_was_given(facts, given), why))
+    return Finding(warning="%s, but they cannot be counted: %s" % (_was_given(facts, given), why))
 
 
 def _names_of_lost(
     facts: Facts, given: Sequence[str], gpus: Sequence[Gpu], environ: Mapping[str, str], root: str
 ) -> List[str]:
-    """Numbers and UUIDs of the GPUs that are missing; empty when it is not known which. Where control groups hide
+    """Numbers and UUIDs of the missing GPUs; empty when it is not known which they are. Where control groups hide
     others' GPUs, CUDA counts those that are left from 0: Slurm's own list has the node's numbers."""
     numbers = list(given)
     for variable in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
@@ -162,7 +160,7 @@ def _names_of_lost(
 
 
 def _uuids_by_minor(root: str) -> Dict[str, str]:
-    """From what the driver tells in /proc of all GPUs of the node."""
+    """Read the UUIDs of all GPUs of the node from the driver's files in /proc, by minor number."""
     found: Dict[str, str] = {}
     folder = os.path.join(root, "proc/driver/nvidia/gpus")
     try:
@@ -184,11 +182,11 @@ def _uuids_by_minor(root: str) -> Dict[str, str]:
 # -- AMD -----------------------------------------------------------------------------------------------------------
 
 
-def _look_at_amd(facts: Facts, given: Sequence[str], root: str) -> Finding:
+def _check_amd(facts: Facts, given: Sequence[str], root: str) -> Finding:
     from trainmaster.runtime import amdgpu  # few jobs need it
 
     if not amdgpu.has_driver(root):
-        return Finding(doubt="%s, but its kernel has no driver for ROCm's GPUs" % _was_given(facts, given))
+        return Finding(warning="%s, but its kernel has no driver for ROCm's GPUs" % _was_given(facts, given))
     seen = len(amdgpu.gpus(root))
     if os.path.exists(os.path.join(root, "dev/kfd")):
         if seen >= len(facts.slot_ids):
@@ -198,7 +196,7 @@ def _look_at_amd(facts: Facts, given: Sequence[str], root: str) -> Finding:
         seen, why = 0, ["no /dev/kfd"]
     if given:
         return _missing(facts, given, seen, [], why)
-    return Finding(doubt="%s, but the container sees %d" % (_was_given(facts, given), seen))
+    return Finding(warning="%s, but the container sees %d" % (_was_given(facts, given), seen))
 
 
 # -- sentences -----------------------------------------------------------------------------------------------------
@@ -218,5 +216,5 @@ def _missing(facts: Facts, given: Sequence[str], seen: int, lost: Sequence[str],
         text += " (%s)" % "; ".join(why)
     return Finding(
         missing=text + "; nvidia-smi or rocm-smi and the kernel's log on that node should say why, and if all is well "
-        "there, look at how the container is given its devices"
+        "there, check how the container is given its devices"
     )

@@ -1,21 +1,18 @@
-"""What the user's process finds around it: `DET_*` variables, `info/*.json`, the path to core.
+"""Environment of the user's process: `DET_*` variables, `info/*.json`, the path to core.
 
 The variables are those of Determined 0.38.1, so that its harness works unchanged in the job.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, with_certificate
-from trainmaster.runtime.plain_json import dumps
 from trainmaster.runtime.rendezvous import Rendezvous
 from trainmaster.runtime.url import split_url
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional
 
 _LONGEST = 120_000  # bytes; Linux refuses a single variable above 128 KiB (execve(2), MAX_ARG_STRLEN)
 
@@ -24,7 +21,7 @@ def child_environment(
     job: Job,
     work: Work,
     facts: Facts,
-    meeting: Rendezvous,
+    rendezvous: Rendezvous,
     *,
     run_dir: str,
     package: str,
@@ -33,10 +30,10 @@ def child_environment(
     interface: Optional[str],
     inherited: Mapping[str, str],
 ) -> Dict[str, str]:
-    """The user's process's environment: what was inherited, the job's and the work's own, then what is known
-    here."""
+    """Compose the variables of the user's process: what was inherited, the job's and the work's own, then what is
+    known here."""
     # Our own facts end here: a job that is submitted from inside this one must not take them for its own.
-    # Nor is it to act as whoever started the master by hand.
+    # Nor is it to act as the user who started the master by hand.
     outside = {
         name: value
         for name, value in inherited.items()
@@ -45,12 +42,12 @@ def child_environment(
     outside = with_certificate(job.folder, outside)
     environment = {**outside, **job.environment, **work.environment}
     environment.setdefault("PYTHONUNBUFFERED", "1")
-    if interface is not None and len(meeting.addresses) > 1:
+    if interface is not None and len(rendezvous.addresses) > 1:
         # Gloo would take the address that the host's name resolves to, which Debian sets to 127.0.1.1.
         environment.setdefault("GLOO_SOCKET_IFNAME", interface)
-    environment.update(_determined(job, work, facts, meeting, environment, run_dir, master_url, session_token))
+    environment.update(_determined(job, work, facts, rendezvous, environment, run_dir, master_url, session_token))
     environment["TRAINMASTER_RUN_DIR"] = run_dir
-    environment["TRAINMASTER_DISTRIBUTED_PORT"] = str(meeting.distributed_port)
+    environment["TRAINMASTER_DISTRIBUTED_PORT"] = str(rendezvous.distributed_port)
     environment["PYTHONPATH"] = os.pathsep.join(_python_path(package, environment.get("PYTHONPATH", "")))
     host = split_url(master_url).host
     for name in ("NO_PROXY", "no_proxy"):
@@ -69,7 +66,7 @@ def _determined(
     job: Job,
     work: Work,
     facts: Facts,
-    meeting: Rendezvous,
+    rendezvous: Rendezvous,
     environment: Mapping[str, str],
     run_dir: str,
     master_url: str,
@@ -94,19 +91,19 @@ def _determined(
         "DET_ALLOCATION_ID": job.allocation_id,
         "DET_SESSION_TOKEN": session_token,
         "DET_USER": work.owner,
-        "DET_SLOT_IDS": dumps(list(facts.slot_ids)),
+        "DET_SLOT_IDS": _compact(list(facts.slot_ids)),
         "DET_SLOT_TYPE": job.slot_type,
         "DET_WORKDIR": os.path.join(run_dir, "workdir"),
         "DET_RUN_DIR": run_dir,
-        "DET_CHIEF_IP": meeting.addresses[0],
+        "DET_CHIEF_IP": rendezvous.addresses[0],
         "DET_UNIQUE_PORT_OFFSET": str(offset),
-        "DET_TASK_LOGGING_METADATA": dumps({"task_id": job.task_id, "allocation_id": job.allocation_id}),
-        "C10D_PORT": str(meeting.torch_port),
+        "DET_TASK_LOGGING_METADATA": _compact({"task_id": job.task_id, "allocation_id": job.allocation_id}),
+        "C10D_PORT": str(rendezvous.torch_port),
         # Free ones: with Determined's own, which count from a node's first slot, jobs that share a node, each of
         # which sees its slots as the first, would meet.
-        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(meeting.distributed_port),
-        "INTER_TRAIN_PROCESS_COMM_PORT_2": str(meeting.gather_port),
-        "DTRAIN_SSH_PORT": str(meeting.launcher_port),
+        "INTER_TRAIN_PROCESS_COMM_PORT_1": str(rendezvous.distributed_port),
+        "INTER_TRAIN_PROCESS_COMM_PORT_2": str(rendezvous.gather_port),
+        "DTRAIN_SSH_PORT": str(rendezvous.launcher_port),
     }
     if work.owner_token:
         found["DET_USER_TOKEN"] = work.owner_token
@@ -119,8 +116,8 @@ def _determined(
                 "DET_TRIAL_RUN_ID": str(trial.run_id),
                 "DET_TRIAL_SEED": str(trial.seed),
                 "DET_STEPS_COMPLETED": str(trial.steps_completed),
-                "DET_EXPERIMENT_CONFIG": dumps(work.config),
-                "DET_HPARAMS": dumps(trial.hparams),
+                "DET_EXPERIMENT_CONFIG": _compact(work.config),
+                "DET_HPARAMS": _compact(trial.hparams),
             }
         )
         if trial.latest_checkpoint is not None:
@@ -131,8 +128,12 @@ def _determined(
     return {name: value for name, value in found.items() if len(value.encode("utf-8")) <= _LONGEST}
 
 
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def write_info(
-    job: Job, work: Work, facts: Facts, meeting: Rendezvous, *, run_dir: str, environment: Mapping[str, str]
+    job: Job, work: Work, facts: Facts, rendezvous: Rendezvous, *, run_dir: str, environment: Mapping[str, str]
 ) -> None:
     """Write `info/*.json`: rendezvous, resources, cluster and trial exactly as Determined's harness reads
     them (an unknown key makes it fail), user_data and `runtime.json`, which is ours. The folder is this
@@ -141,9 +142,9 @@ def write_info(
     os.makedirs(info, mode=0o700, exist_ok=True)
     files: Dict[str, Any] = {
         "rendezvous": {
-            "container_addrs": list(meeting.addresses),
-            "container_rank": meeting.rank,
-            "container_slot_counts": list(meeting.slot_counts),
+            "container_addrs": list(rendezvous.addresses),
+            "container_rank": rendezvous.rank,
+            "container_slot_counts": list(rendezvous.slot_counts),
         },
         "resources": {"gpu_uuids": list(facts.device_uuids)},
         "user_data": work.config.get("data") or {},
@@ -164,10 +165,10 @@ def write_info(
             "spool": job.spool,
             "checkpoint_storage": dict(work.checkpoint_storage),
             "slot_type": job.slot_type,
-            "torch_port": meeting.torch_port,
-            "distributed_port": meeting.distributed_port,
-            "launcher_port": meeting.launcher_port,
-            "worker_ports": [list(ports) for ports in meeting.worker_ports],
+            "torch_port": rendezvous.torch_port,
+            "distributed_port": rendezvous.distributed_port,
+            "launcher_port": rendezvous.launcher_port,
+            "worker_ports": [list(ports) for ports in rendezvous.worker_ports],
             "master_url_file": job.master_url_file,
             "master_url_owner": job.master_url_owner,
         },
@@ -188,4 +189,4 @@ def write_info(
         files["cluster"]["latest_checkpoint"] = trial.latest_checkpoint
     for name, content in files.items():
         with open(os.path.join(info, name + ".json"), "w", encoding="utf-8") as file:
-            file.write(dumps(content))
+            file.write(json.dumps(content))

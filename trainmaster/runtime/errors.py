@@ -9,23 +9,21 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |-- BadContext          the user's files cannot be unpacked safely (70)
 |-- NoRendezvous        the other nodes did not come (75)
 |-- MissingDevices      the node has not what its scheduler gave the job (69)
-`-- AskedToLeave        a signal or the master wants us gone before the user's process began
+`-- AskedToLeave        a signal or the master asked the job to leave before the user's process began
 MasterError             one call to the master had no good answer
 |-- Away                the same call may work later
-|   |-- Refused         the machine is there, nobody listens: a restart, most likely
+|   |-- Refused         no process listens on the port: the master restarts, most likely
 |   `-- Unreachable     no route, no name, no answer in time, or a 5xx/408/429 from what did answer
-`-- Rejected            the master understood and said no (other 4xx)
+`-- Rejected            the master refused (other 4xx)
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
+from typing import Optional
 
 
 class RuntimeFault(Exception):
-    """The job cannot go on. `status` is what the runtime exits with (sysexits.h where one fits)."""
+    """The job cannot go on. `status` is the exit status of the runtime (from sysexits.h where one fits)."""
 
     status = 70
 
@@ -63,7 +61,7 @@ class MissingDevices(RuntimeFault):
 
 
 class AskedToLeave(RuntimeFault):
-    """Somebody wants the job gone before the user's process began; `reason` as in the exit record."""
+    """The job was asked to leave before the user's process began; `reason` as in the exit record."""
 
     def __init__(self, reason: str, signum: Optional[int] = None) -> None:
         super().__init__("asked to leave (%s) before anything was started" % reason)
@@ -80,7 +78,7 @@ class Away(MasterError):
 
 
 class Refused(Away):
-    """Connection refused: the machine is up and nobody listens on the port."""
+    """Connection refused: the machine is up and no process listens on the port."""
 
 
 class Unreachable(Away):
@@ -88,7 +86,7 @@ class Unreachable(Away):
 
 
 class Rejected(MasterError):
-    """The master answered no. `http_status` is its code."""
+    """The master refused. `http_status` is its code."""
 
     def __init__(self, http_status: int, message: str) -> None:
         super().__init__("the master answered %d: %s" % (http_status, message))

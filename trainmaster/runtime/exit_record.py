@@ -1,15 +1,13 @@
-"""How one node of the job ended, left in the job folder and told to the master."""
+"""Exit record: how one node of the job ended. Written to the job folder and sent to the master."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any, Dict, Mapping, Optional
 
-from trainmaster.runtime.plain_json import dumps
+from trainmaster.runtime.files import create_file, replace_file
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional
 
 
 class ExitRecord(Record):
@@ -29,7 +27,7 @@ class ExitRecord(Record):
     started_at: float
     ended_at: float
     spool: Mapping[str, int]
-    evidence: str = ""  # what the user's process said before it failed
+    evidence: str = ""  # the last output of the user's process before it failed
     failed_rank: Optional[int] = None  # which of its ranks failed first, where a launcher started ranks
     failed_at: Optional[float] = None
 
@@ -41,34 +39,22 @@ class ExitRecord(Record):
 
 
 def write_exit_record(folder: str, record: ExitRecord, *, replace: bool = True) -> None:
-    """Write `exit/<node rank>.json` so that it is whole or not there. Raises OSError.
+    """Write `exit/<node rank>.json` atomically. Raises OSError.
 
-    With `replace=False` an existing record stays: a job that never got the lease must not speak for the one
-    that has it.
+    With `replace=False` an existing record stays: a job that never got the lease must not speak for the one that has
+    it.
     """
     target = _place(folder, record.node_rank)
-    fresh = "%s.%d.new" % (target, os.getpid())
     try:
         os.mkdir(os.path.dirname(target), 0o700)
     except FileExistsError:  # another node was first
         if not os.path.isdir(os.path.dirname(target)):
             raise
-    try:
-        with open(fresh, "w", encoding="utf-8") as file:
-            file.write(dumps(record.to_json()))
-        if replace:
-            os.replace(fresh, target)
-        else:
-            os.link(fresh, target)
-    except FileExistsError:
-        return
-    finally:
-        if os.path.exists(fresh):
-            os.unlink(fresh)
+    (replace_file if replace else create_file)(target, json.dumps(record.to_json()))
 
 
 def make_durable(folder: str, node_rank: int) -> None:
-    """Have the disk keep the exit record of a node. Raises OSError."""
+    """Flush the exit record of a node to disk. Raises OSError."""
     target = _place(folder, node_rank)
     for path in (target, os.path.dirname(target)):
         file = os.open(path, os.O_RDONLY)

@@ -1,17 +1,14 @@
-"""What the scheduler tells this job about itself: `TRAINMASTER_*` first, then Slurm's `SLURM_*`."""
+"""Facts about this job from its scheduler's environment variables: `TRAINMASTER_*` first, then Slurm's `SLURM_*`."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.job import Job
-from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Tuple
 
 # Where each kind of accelerator announces what a job may use, the most specific first.
 _DEVICE_LISTS = {
@@ -40,7 +37,7 @@ class Facts(Record):
 
 
 def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
-    """Gather the scheduler's facts. Raises BadJobFolder when there is no job id or a number is none."""
+    """Read the scheduler's facts. Raises BadJobFolder when there is no job id, or what should be a number is none."""
     job_id = environ.get("TRAINMASTER_JOB_ID") or environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")
     if not job_id:
         raise BadJobFolder(
@@ -74,14 +71,14 @@ def _slots(
 
 
 def device_list(environ: Mapping[str, str], job: Job) -> List[str]:
-    """Numbers or UUIDs of what the scheduler gave this node; empty when it does not list devices. Raises
-    BadJobFolder."""
-    told = environ.get("TRAINMASTER_SLOT_IDS")
-    if told:
+    """List numbers or UUIDs of the devices that the scheduler gave this node; empty when it does not list any.
+    Raises BadJobFolder."""
+    listed = environ.get("TRAINMASTER_SLOT_IDS")
+    if listed:
         try:
-            return [str(int(slot)) for slot in loads(told)]
+            return [str(int(slot)) for slot in json.loads(listed)]
         except (TypeError, ValueError):
-            raise BadJobFolder("TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % told) from None
+            raise BadJobFolder("TRAINMASTER_SLOT_IDS must be a JSON list of integers, not %r" % listed) from None
     if job.slots > 0:
         for name in _DEVICE_LISTS.get(job.slot_type, ()):
             devices = parse_devices(environ.get(name, ""))
@@ -91,10 +88,10 @@ def device_list(environ: Mapping[str, str], job: Job) -> List[str]:
 
 
 def parse_devices(text: str) -> List[str]:
-    """The devices of a list such as `0,1`, `0-3`, `gpu:1,3` or `GPU-8b1f...`; empty when it names none.
+    """Parse a list of devices such as `0,1`, `0-3`, `gpu:1,3` or `GPU-8b1f...`; empty when it names none.
 
-    Slurm 22.05 writes ranges into SLURM_JOB_GPUS; CUDA ends a list at the first entry it does not know
-    (CUDA programming guide, "CUDA environment variables"); NoDevFiles is Slurm's word for none.
+    Slurm 22.05 writes ranges into SLURM_JOB_GPUS; CUDA ends a list at the first entry it does not know (CUDA
+    programming guide, "CUDA environment variables"); NoDevFiles is Slurm's word for none.
     """
     devices: List[str] = []
     for word in text.replace("gpu:", "").split(","):
@@ -120,7 +117,7 @@ def _number(devices: List[str]) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
 
 
 def _nvidia_indices() -> Dict[str, int]:
-    """UUID -> index of the NVIDIA devices that are seen here; empty when they cannot be listed."""
+    """Map UUID -> index for the visible NVIDIA devices; empty when they cannot be listed."""
     try:
         from trainmaster.runtime.nvml import Nvml, NvmlError  # few jobs need it, and every job would wait for it
     except ImportError:  # a small image's Python may have no ctypes

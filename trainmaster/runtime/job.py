@@ -1,24 +1,21 @@
-"""What the job is (`job.json`, `secrets/token`) and what the master gives it to do (the answer to the
-lease)."""
+"""Reads the job's description (`job.json`, `secrets/token`) and the work that the master gives it (the answer to
+the lease)."""
 
 from __future__ import annotations
 
+import json
 import os
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from trainmaster.runtime.errors import BadJobFolder
-from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 JOB_VERSION = 1
 MASTER_CERTIFICATE = "master.crt"  # in the job folder: what to trust (PEM), where systems do not know it
 
 
 class Job(Record):
-    """`job.json`. Times are seconds."""
+    """The content of `job.json`. Times are seconds."""
 
     folder: str
     allocation_id: str
@@ -61,7 +58,7 @@ class Trial(Record):
 
 
 class Work(Record):
-    """The answer to the lease: what is to be run."""
+    """The answer to the lease: what is to run."""
 
     trial: Optional[Trial]
     task_type: str
@@ -82,7 +79,7 @@ def read_job(folder: str) -> Job:
     path = os.path.join(folder, "job.json")
     try:
         with open(path, encoding="utf-8") as file:
-            raw = loads(file.read())
+            raw = json.loads(file.read())
     except FileNotFoundError:
         raise BadJobFolder(
             "%s is missing: start the runtime with the job folder that the master staged" % path
@@ -121,13 +118,13 @@ def read_job(folder: str) -> Job:
 
 
 def with_certificate(folder: str, environ: Mapping[str, str]) -> Dict[str, str]:
-    """What was inherited, with the place of the certificate by which the master is known, if the job folder has it."""
+    """Add to `environ` the path of the certificate that authenticates the master, if the job folder has one."""
     path = os.path.join(folder, MASTER_CERTIFICATE)
     return {**environ, "DET_MASTER_CERT_FILE": path} if os.path.exists(path) else dict(environ)
 
 
 def read_token(folder: str) -> str:
-    """The session token. Read once at start; the file may be gone afterwards."""
+    """Read the session token; the file may be gone afterwards. Raises BadJobFolder."""
     path = os.path.join(folder, "secrets", "token")
     try:
         with open(path, encoding="ascii") as file:
@@ -140,8 +137,7 @@ def read_token(folder: str) -> str:
 
 
 def parse_work(raw: Any) -> Work:
-    """Check the lease's answer. Raises BadJobFolder: a master that speaks another dialect cannot be worked
-    for."""
+    """Check the lease's answer. Raises BadJobFolder when it is not of the protocol that this runtime speaks."""
     where = "the master's answer to the lease"
     if not isinstance(raw, dict):
         raise BadJobFolder("%s is not a JSON object" % where)
@@ -195,7 +191,7 @@ def _parse_trial(raw: Any, where: str) -> Trial:
 
 
 class _Taker:
-    """Takes typed values out of a JSON object, or says in a sentence which one is wrong."""
+    """Reads typed values from a JSON object. Raises BadJobFolder with a sentence that names the key."""
 
     def __init__(self, raw: Mapping[str, Any], where: str) -> None:
         self._raw = raw

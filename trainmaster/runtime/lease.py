@@ -1,22 +1,20 @@
-"""The one question that makes a duplicate of a job harmless: is this allocation mine?"""
+"""Leases the allocation from the master, so that a duplicate of a job does no harm."""
 
 from __future__ import annotations
+
+from typing import List
 
 from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
 from trainmaster.runtime.facts import Facts
 from trainmaster.runtime.job import Job, Work, parse_work
 from trainmaster.runtime.master import Master
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import List
-
 _TIMEOUT = 120.0  # seconds for each wait on the network
 
 
 def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> Work:
-    """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master
-    that is away.
+    """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master that is
+    away.
 
     Raises HeldElsewhere, NotAdmitted, NobodyThere, NotLeased; BadJobFolder when the answer makes no sense.
     """
@@ -32,7 +30,7 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
     }
     path = "/api/x1/allocations/%s/lease" % job.allocation_id
     try:
-        return parse_work(master.insist("POST", path, body, patience=job.lease_patience, timeout=_TIMEOUT))
+        return parse_work(master.call_with_retry("POST", path, body, patience=job.lease_patience, timeout=_TIMEOUT))
     except Rejected as error:
         if error.http_status == 409:
             raise HeldElsewhere(

@@ -1,16 +1,13 @@
-"""Turns what the user's process prints into log records."""
+"""Turns the output of the user's process into log records."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
+import threading
 import time
-
-from trainmaster.runtime.threads import Event, Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 MAX_LINE = 64 * 1024  # bytes; longer lines are cut into several
 _CR_INTERVAL = 1.0  # seconds between two recorded states of a progress bar
@@ -22,8 +19,7 @@ _LEVEL_NAMES = {"WARN": "WARNING", "FATAL": "CRITICAL"}
 
 
 def parse_line(line: str) -> Tuple[Optional[int], str, str]:
-    """Rank, level and text of a line. The rank is the prefix `[rank=N] ` that launchers put there, taken
-    off."""
+    """Split a line into rank, level and text. The rank comes from the prefix `[rank=N] ` that launchers add."""
     rank = None
     if line.startswith(_RANK):
         number, bracket, text = line[len(_RANK) :].partition("]")
@@ -36,17 +32,13 @@ def parse_line(line: str) -> Tuple[Optional[int], str, str]:
 
 
 def _level(head: str) -> str:
-    try:
-        import re  # many a job names no level, and every job would wait for it
-    except (ImportError, OSError):  # the image has gone with a process of the job that served it
-        return "INFO"
     match = re.match(_LEVEL, head)
     return match.group(1) if match else "INFO"
 
 
 def _pieces(text: bytes) -> Iterator[Tuple[bytes, bool, int]]:
-    """What stands before each line end, whether that is one of a whole line (not a carriage return alone), and where
-    the next begins. A carriage return at the very end may be the first half of one of these."""
+    """Yield the text before each line end, whether that ends a whole line (a carriage return alone does not), and
+    where the next piece begins. A carriage return at the very end may be the first half of a line end."""
     start = 0
     while True:
         newline = text.find(b"\n", start)
@@ -62,22 +54,22 @@ def _pieces(text: bytes) -> Iterator[Tuple[bytes, bool, int]]:
             return
 
 
-class LineReader(Thread):
-    """Reads one pipe to its end and hands over its lines as log records.
+class LineReader(threading.Thread):
+    """Reads one pipe to its end and passes its lines on as log records.
 
-    A carriage return ends a line as well, but of the states that a progress bar runs through only about one a
-    second and the last one are recorded. None of `secrets` gets into a record.
+    A carriage return ends a line as well, but of the states that a progress bar runs through only about one a second
+    and the last one are recorded. None of `secrets` gets into a record.
     """
 
     def __init__(self, pipe: int, stdtype: str, secrets: Sequence[str], add: Callable[[Dict[str, Any]], None]) -> None:
-        super().__init__()
+        super().__init__(name="read-" + stdtype, daemon=True)
         self._pipe = pipe
         self._stdtype = stdtype
         self._secrets = secrets
         self._add = add
         self._held: Optional[bytes] = None  # the latest state of a progress bar
         self._last_bar = 0.0
-        self._ending = Event()
+        self._ending = threading.Event()
 
     def run(self) -> None:
         rest = b""
@@ -101,7 +93,7 @@ class LineReader(Thread):
             os.close(self._pipe)
 
     def give_up(self) -> None:
-        """Read what is there and end, although somebody may still hold the pipe."""
+        """Read what is there and end, even if another process still holds the pipe."""
         self._ending.set()
 
     def _take(self, text: bytes) -> bytes:

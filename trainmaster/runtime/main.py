@@ -1,4 +1,4 @@
-"""The sequence of one node of one job. Everything it does is in the modules it names.
+"""Runs one node of one job, from its job folder to its exit status.
 
 read the job folder -> lease -> the work (`node`) -> leave with the user's status
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 import time
+from typing import Optional, Sequence
 
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
@@ -20,11 +22,6 @@ from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.rendezvous import choose_address
 from trainmaster.runtime.run_dir import RunDir
 from trainmaster.runtime.signals import Signals
-from trainmaster.runtime.threads import Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional, Sequence
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -51,11 +48,11 @@ def main(arguments: Sequence[str]) -> int:
             environ=environ,
         )
         address, interface = choose_address(_rendezvous_interfaces(job), master.url)
-        # Reading modules is most of what a job's start costs: those that only the work needs are read meanwhile.
-        reading = Thread(_read_node)
-        reading.start()
+        # Imports are most of what a job's start costs: modules that only the work needs are imported meanwhile.
+        importing = threading.Thread(target=_import_node, name="import-node", daemon=True)
+        importing.start()
         work = take_lease(master, job, facts, [address])
-        reading.join()  # Python 3.8 does not wait for a module in a zip that another thread reads
+        importing.join()  # Python 3.8 does not wait for a module in a zip that another thread reads
         from trainmaster.runtime.node import Node
     except HeldElsewhere:
         return HeldElsewhere.status
@@ -73,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         return _leave_without_node(RuntimeFault("this node cannot do the work: %s" % error), job, facts, started)
 
 
-def _read_node() -> None:
+def _import_node() -> None:
     import trainmaster.runtime.node  # noqa: F401
 
 
@@ -105,7 +102,7 @@ def _leave_without_node(fault: RuntimeFault, job: Optional[Job], facts: Optional
         )
         try:
             write_exit_record(job.folder, record, replace=False)
-            make_durable(job.folder, facts.node_rank)  # nobody else knows
+            make_durable(job.folder, facts.node_rank)  # the master does not know of this end
         except OSError as error:
             print_notice("no exit record could be left: %s" % error)
     return status

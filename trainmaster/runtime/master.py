@@ -1,36 +1,32 @@
-"""The one HTTP client of the job: JSON over keep-alive connections, one per thread."""
+"""HTTP client of the master's API for jobs: JSON over keep-alive connections, one for each thread."""
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import threading
 import time
+from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
 from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
-from trainmaster.runtime.plain_json import dumps, loads
-from trainmaster.runtime.sockets import Socket
-from trainmaster.runtime.threads import Local
 from trainmaster.runtime.url import split_url
 from trainmaster.runtime.url_file import read_url
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
-
-    T = TypeVar("T")
+T = TypeVar("T")
 
 _NOT_NOW = frozenset({408, 425, 429})
 
 
 class Master:
-    """Talks to the master. Safe to use from several threads.
+    """Calls the master. Safe to use from several threads.
 
-    `url_file`, when given, names a file whose first line is the current URL, and `url_owner` the account that
-    writes it (url_file.read_url); it is read again whenever the master cannot be reached, so that a master that
-    moved is found. Proxies in the environment are never used:
-    the master is inside the cluster. TLS is checked against `DET_MASTER_CERT_FILE` (a PEM file, or
-    `noverify`) for the name `DET_MASTER_CERT_NAME` where these are set.
+    `url_file`, when given, names a file whose first line is the current URL, and `url_owner` the account that writes
+    it (url_file.read_url); it is read again whenever the master cannot be reached, so that a master that moved is
+    found. Proxies in the environment are never used: the master is inside the cluster. TLS is checked against
+    `DET_MASTER_CERT_FILE` (a PEM file, or `noverify`) for the name `DET_MASTER_CERT_NAME` where these are set.
     """
 
     def __init__(
@@ -46,51 +42,53 @@ class Master:
         self._token = token
         self._cert_file = environ.get("DET_MASTER_CERT_FILE")
         self._cert_name = environ.get("DET_MASTER_CERT_NAME")
-        self._local = Local()
+        self._local = threading.local()
         self.url = url.rstrip("/")
-        self.reread()
+        self.read_url_file()
 
-    def reread(self) -> None:
-        """Look into the URL file again, if there is one. Silent when it says nothing to believe: the old URL stays."""
+    def read_url_file(self) -> None:
+        """Read the URL file again, if there is one. The old URL stays when the file has none that can be trusted."""
         if self._url_file is not None:
             self.url = read_url(self._url_file, self._url_owner) or self.url
 
     def call(self, method: str, path: str, body: Any = None, *, timeout: float = 30.0) -> Any:
-        """One call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.
+        """Make one call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.
 
-        A kept connection that the other side had closed is replaced once; all calls of the in-job protocol
-        can be repeated. Raises Refused, Unreachable or Rejected.
+        A kept connection that the other side had closed is replaced once; all calls of the in-job protocol can be
+        repeated. Raises Refused, Unreachable or Rejected.
         """
-        payload = None if body is None else dumps(body).encode("utf-8")
-        content = self._ask(method, path, payload, timeout)
+        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
+        content = self._request(method, path, payload, timeout)
         try:
-            return loads(content.decode("utf-8")) if content.strip() else {}
+            return json.loads(content.decode("utf-8")) if content.strip() else {}
         except ValueError:
             raise Unreachable("%s answered something that is not JSON" % self.url) from None
 
-    def insist(self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0) -> Any:
-        """Like `call`, asking again while the master is away, for at most `retries` seconds."""
-        return _patiently(lambda: self.call(method, path, body, timeout=timeout), patience)
+    def call_with_retry(
+        self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0
+    ) -> Any:
+        """Make one call, again while the master is away, for at most `retries` seconds."""
+        return _with_retry(lambda: self.call(method, path, body, timeout=timeout), patience)
 
     def fetch(self, path: str, *, patience: float, timeout: float) -> bytes:
-        """What lies at `path`, as it is; asks like `insist`."""
-        return _patiently(lambda: self._ask("GET", path, None, timeout), patience)
+        """Download what lies at `path`, with retries like `call_with_retry`."""
+        return _with_retry(lambda: self._request("GET", path, None, timeout), patience)
 
-    def _ask(self, method: str, path: str, payload: Optional[bytes], timeout: float) -> bytes:
+    def _request(self, method: str, path: str, payload: Optional[bytes], timeout: float) -> bytes:
         url = self.url
         try:
             answer = self._exchange(url, method, path, payload, timeout)
         except ConnectionRefusedError:
-            self.reread()
-            raise Refused("nobody listens at %s" % url) from None
+            self.read_url_file()
+            raise Refused("no process listens at %s" % url) from None
         except OSError as error:
-            self.reread()
+            self.read_url_file()
             raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
         if 200 <= answer.status < 300:
             return answer.body
         message = _message(answer.body)
         if answer.status >= 500 or answer.status in _NOT_NOW:
-            self.reread()
+            self.read_url_file()
             raise Unreachable("%s answered %d: %s" % (url, answer.status, message))
         raise Rejected(answer.status, message)
 
@@ -143,8 +141,7 @@ class Master:
         self._local.connection, self._local.url = connection, url
         return connection
 
-    def _wrap(self, host: str) -> Callable[[Socket], Any]:
-        import socket
+    def _wrap(self, host: str) -> Callable[[socket.socket], Any]:
         import ssl  # absent from some minimal Pythons, and needed only here
 
         if self._cert_file and self._cert_file.lower() == "noverify":
@@ -153,17 +150,14 @@ class Master:
         else:
             context = ssl.create_default_context(cafile=self._cert_file or None)
 
-        def wrap(plain: Socket) -> ssl.SSLSocket:
-            timeout = plain.gettimeout()
-            whole = socket.socket(fileno=plain.detach())
-            whole.settimeout(timeout)
-            return context.wrap_socket(whole, server_hostname=self._cert_name or host)
+        def wrap(plain: socket.socket) -> ssl.SSLSocket:
+            return context.wrap_socket(plain, server_hostname=self._cert_name or host)
 
         return wrap
 
 
-def _patiently(ask: Callable[[], T], patience: float) -> T:
-    """Its answer, asking again while the master is away, for at most `retries` seconds."""
+def _with_retry(ask: Callable[[], T], patience: float) -> T:
+    """Call `ask` until the master answers, for at most `retries` seconds."""
     deadline = time.monotonic() + patience
     backoff = Backoff()
     while True:
@@ -177,11 +171,11 @@ def _patiently(ask: Callable[[], T], patience: float) -> T:
 
 
 def _message(answer: bytes) -> str:
-    """The sentence in an error answer: FastAPI's `detail`, Determined's `error.error`, or the start of the
+    """Extract the sentence of an error answer: FastAPI's `detail`, Determined's `error.error`, or the start of the
     text."""
     text = answer[:2000].decode("utf-8", "replace")
     try:
-        parsed = loads(answer.decode("utf-8"))
+        parsed = json.loads(answer.decode("utf-8"))
     except ValueError:
         return text[:300].strip() or "no explanation"
     if isinstance(parsed, dict):

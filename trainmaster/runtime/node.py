@@ -1,4 +1,4 @@
-"""The work of one node once the lease is there.
+"""Runs the work of one node once it has the lease.
 
 reporting -> context -> rendezvous -> environment -> the user's process -> exit record -> deliver what is left
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import List, Optional
 
 from trainmaster.runtime.context import bring_context
 from trainmaster.runtime.devices import DeviceCheck, check_slots
@@ -18,18 +19,14 @@ from trainmaster.runtime.job import Job, Work
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
-from trainmaster.runtime.rendezvous import PORTS, meet
+from trainmaster.runtime.rendezvous import PORTS, gather_nodes
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Signals
 from trainmaster.runtime.supervise import Outcome, Supervisor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import List, Optional
-
 
 class Node:
-    """What the steps after the lease share."""
+    """State that the steps after the lease share."""
 
     def __init__(
         self,
@@ -57,10 +54,10 @@ class Node:
             facts,
             master,
             run_dir,
-            on_preempt=self._master_wants_us_gone,
-            on_gone=self._allocation_is_gone,
+            on_preempt=self._on_preempt,
+            on_gone=self._on_gone,
         )
-        self._preemption = Preemption(run_dir, self._reporting.say, self._reporting.tell_preempt)
+        self._preemption = Preemption(run_dir, self._reporting.log, self._reporting.report_preempt)
         self._watch = PreemptWatch(master, job.allocation_id, self._preemption)
 
     def run(self, address: str, interface: Optional[str]) -> int:
@@ -77,7 +74,7 @@ class Node:
             outcome = Outcome(RuntimeFault.status, message="this node cannot do the work: %s" % error)
         self._signals.as_events()
         self._watch.stop()
-        self._reporting.say(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
+        self._reporting.log(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
         self._end(outcome)
         return outcome.exit_code
 
@@ -95,10 +92,10 @@ class Node:
         os.makedirs(workdir, exist_ok=True)  # it is there already where something is mounted in it
         bring_context(self._master, job, work, workdir)
         self._work = work = work.replaced(files=None)  # they are needed no more
-        doubt = devices.doubt()
-        if doubt is not None:
-            self._reporting.say(doubt, "WARNING")
-        meeting = meet(
+        warning = devices.result()
+        if warning is not None:
+            self._reporting.log(warning, "WARNING")
+        rendezvous = gather_nodes(
             self._master,
             job.allocation_id,
             rank=facts.node_rank,
@@ -107,14 +104,14 @@ class Node:
             slots=len(facts.slot_ids),
             ports=self._ports.numbers,
             patience=job.rendezvous_patience,
-            say=self._reporting.say,
+            log=self._reporting.log,
         )
-        check_slots(job, facts, meeting)
+        check_slots(job, facts, rendezvous)
         environment = child_environment(
             job,
             work,
             facts,
-            meeting,
+            rendezvous,
             run_dir=self._run_dir,
             package=package,
             master_url=self._master.url,
@@ -124,7 +121,7 @@ class Node:
         )
         if facts.node_rank == 0 and (work.config.get("environment") or {}).get("proxy_ports"):
             self._announce(address)
-        write_info(job, work, facts, meeting, run_dir=self._run_dir, environment=environment)
+        write_info(job, work, facts, rendezvous, run_dir=self._run_dir, environment=environment)
         if self._preemption.reason is not None:
             raise AskedToLeave(self._preemption.reason)
         self._signals.as_events()
@@ -145,14 +142,15 @@ class Node:
         return supervisor.run(work.entrypoint, environment, workdir, hooks)
 
     def _announce(self, address: str) -> None:
-        """Where the ports are that the configuration has passed on. A master that is away learns it from no other."""
+        """Report the address of the ports that the configuration wants proxied. A master that is away is warned
+        about, not waited for beyond `lease_patience`."""
         from trainmaster.runtime.announce import address_for, announce  # few jobs have any
 
         where = address_for(self._master.url, address)
         try:
             announce(self._master, self._job.allocation_id, where, self._job.lease_patience)
         except (Away, Rejected) as error:
-            self._reporting.say("the ports of this job cannot be reached through the master: %s" % error, "WARNING")
+            self._reporting.log("the ports of this job cannot be reached through the master: %s" % error, "WARNING")
 
     def _end(self, outcome: Outcome) -> None:
         acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())
@@ -172,7 +170,7 @@ class Node:
             ended_at=time.time(),
             failed_rank=outcome.failed_rank,
             failed_at=outcome.failed_at,
-            spool=self._reporting.settle(),
+            spool=self._reporting.finish(),
             evidence=outcome.evidence,
         )
         self._reporting.deliver(record, hurry=self._gone)
@@ -181,10 +179,10 @@ class Node:
     def _was_started(self) -> bool:
         return os.path.exists(os.path.join(self._run_dir, "info"))
 
-    def _master_wants_us_gone(self, reason: str) -> None:
+    def _on_preempt(self, reason: str) -> None:
         self._preemption.request_by_master(reason)
 
-    def _allocation_is_gone(self) -> None:
+    def _on_gone(self) -> None:
         if not self._gone:
             self._gone = True
             self._signals.events.put(("gone",))
@@ -196,7 +194,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _scripts(folder: str) -> List[str]:
-    """Those in a folder that may not be there, in the order of their names."""
+    """List the scripts in a folder, which need not exist, in the order of their names."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

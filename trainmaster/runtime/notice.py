@@ -1,4 +1,4 @@
-"""What the runtime says where the scheduler captures it."""
+"""Messages of the runtime for the scheduler's capture of the job's output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def print_notice(text: str) -> None:
-    """A line for the scheduler's capture of the job. Never raises: that file may be on the full disk."""
+    """Print one line to stderr. Never raises: the scheduler's file may be on a full disk."""
     try:
         sys.stderr.write("trainmaster: %s\n" % text)
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of the GPUs, asked by its library NVML (NVML API Reference Guide).
+"""NVIDIA's GPUs as the driver's library NVML reports them (NVML API Reference Guide).
 
 The library comes with the driver, also into containers, so that nothing need be installed in an image: not NVIDIA's
 Python binding, nor `nvidia-smi`, which images may lack and which takes a process for every question.
@@ -7,12 +7,9 @@ Python binding, nor `nvidia-smi`, which images may lack and which takes a proces
 from __future__ import annotations
 
 import ctypes
+from typing import Any, List, Optional, Sequence, Tuple
 
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, List, Optional, Sequence, Tuple
 
 LIBRARY = "libnvidia-ml.so.1"
 _UUID_SIZE = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -20,7 +17,7 @@ _NO_PERMISSION = 4  # another job's GPU, where control groups hide it
 
 
 class NvmlError(Exception):
-    """NVML is not there, or did not do what it was asked; `code` is an nvmlReturn_t, 0 without a library."""
+    """NVML is missing, or a call failed; `code` is an nvmlReturn_t, 0 without a library."""
 
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
@@ -28,7 +25,7 @@ class NvmlError(Exception):
 
 
 class Gpu(Record):
-    """A GPU, or with Multi-Instance GPU a part of one, that this process may use."""
+    """A GPU, or a part of one (Multi-Instance GPU), that this process may use."""
 
     uuid: str
     minor: Optional[int]  # of /dev/nvidia<minor>
@@ -49,7 +46,7 @@ class _Memory(ctypes.Structure):
 
 
 class Nvml:
-    """NVML, ready to be asked. Raises NvmlError when there is none, or no driver behind it."""
+    """The loaded and initialised library. Raises NvmlError when there is none, or no driver behind it."""
 
     def __init__(self, library: str = LIBRARY) -> None:
         try:
@@ -59,7 +56,7 @@ class Nvml:
         self._call("nvmlInit_v2")
 
     def gpus(self) -> Tuple[List[Gpu], List[str]]:
-        """Those that can be used, in NVML's order, and what is wrong with the others but those of other jobs."""
+        """List the usable GPUs in NVML's order, and the errors of the others, those of other jobs left out."""
         count = ctypes.c_uint()
         self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
         found: List[Gpu] = []
@@ -73,26 +70,26 @@ class Nvml:
         return found, broken
 
     def find(self, uuid: str) -> Gpu:
-        """The GPU, or the part of one, with this UUID. Raises NvmlError."""
+        """Find the GPU, or the part of one, with this UUID. Raises NvmlError."""
         handle = ctypes.c_void_p()
         self._call("nvmlDeviceGetHandleByUUID", uuid.encode("ascii", "replace"), ctypes.byref(handle))
         return Gpu(uuid, None, False, handle)
 
     def used_percent(self, gpu: Gpu) -> int:
-        """The share of the last sampling period (1/6 to 1 s) in which a kernel ran. Raises NvmlError; always for a part
-        of a GPU, of which NVML does not know it."""
+        """Percent of the last sampling period (1/6 to 1 s) in which a kernel ran. Raises NvmlError, always for a
+        part of a GPU."""
         found = _Utilization()
         self._call("nvmlDeviceGetUtilizationRates", gpu.handle, ctypes.byref(found))
         return int(found.gpu)
 
     def free_memory(self, gpu: Gpu) -> int:
-        """Bytes. Raises NvmlError."""
+        """Free memory in bytes. Raises NvmlError."""
         found = _Memory()
         self._call("nvmlDeviceGetMemoryInfo", gpu.handle, ctypes.byref(found))
         return int(found.free)
 
     def close(self) -> None:
-        """Raises NvmlError."""
+        """Shut NVML down. Raises NvmlError."""
         self._call("nvmlShutdown")
 
     def _gpu(self, index: int) -> Gpu:
@@ -107,7 +104,7 @@ class Nvml:
         return Gpu(uuid.value.decode("ascii", "replace"), minor.value if known else None, bool(divided), handle)
 
     def _knows(self, name: str, *arguments: Any) -> bool:
-        """Whether a question could be answered that not every GPU or driver can."""
+        """Make a call that not every GPU or driver supports; whether it succeeded."""
         try:
             self._call(name, *arguments)
         except NvmlError:
@@ -130,9 +127,9 @@ class Nvml:
 
 
 def chosen(nvml: Nvml, named: Optional[Sequence[str]]) -> List[Gpu]:
-    """The GPUs that a process may use: `named` are the entries of CUDA_VISIBLE_DEVICES, indices or UUIDs, None where it
-    is not set. CUDA ends the list at the first entry that it does not know (CUDA C++ Programming Guide, "CUDA
-    Environment Variables"). Raises NvmlError when nothing can be listed."""
+    """List the GPUs that a process may use: `named` are the entries of CUDA_VISIBLE_DEVICES, indices or UUIDs, None
+    where it is not set. CUDA ends the list at the first entry that it does not know (CUDA C++ Programming Guide,
+    "CUDA Environment Variables"). Raises NvmlError when nothing can be listed."""
     gpus, _ = nvml.gpus()
     if named is None:
         return gpus

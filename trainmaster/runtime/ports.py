@@ -1,31 +1,27 @@
-"""TCP ports that are this job's as long as it runs: no other job on the node is given one of them."""
+"""Reserves TCP ports for as long as this job runs, so that no other job on the node is given them."""
 
 from __future__ import annotations
 
-import _socket
 import errno
 import os
+import socket
+from typing import List, Optional, Tuple
 
 from trainmaster.runtime.errors import NoRendezvous
-from trainmaster.runtime.sockets import Socket
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import List, Tuple
-
-_TRIES = 400  # ports that are tried before it is said that there is none
+_TRIES = 400  # ports that are tried before NoRendezvous is raised
 
 
 class ReservedPorts:
     """Holds `count` free ports until it is closed. Raises NoRendezvous when there are not so many.
 
     Each is bound and not listened on, with SO_REUSEADDR. Linux lets a program that sets the same option bind and use
-    such a port (torch, gRPC, Python's servers and sshd do); whoever looks for a free port without it, as this class
-    does, finds it taken. The ports lie below the range from which the kernel takes ports for outgoing connections.
+    such a port (torch, gRPC, Python's servers and sshd do); a program that looks for a free port without it, as this
+    class does, finds it taken. The ports are below the range from which the kernel takes those of outgoing connections.
     """
 
     def __init__(self, count: int) -> None:
-        self._held: List[Socket] = []
+        self._held: List[socket.socket] = []
         numbers: List[int] = []
         candidates = _candidates()
         for _ in range(_TRIES):
@@ -44,7 +40,7 @@ class ReservedPorts:
         self.numbers: Tuple[int, ...] = tuple(numbers)
 
     def close(self) -> None:
-        """Let go of them."""
+        """Release all ports."""
         for held in self._held:
             held.close()
         self._held = []
@@ -59,22 +55,22 @@ def _candidates() -> range:
     return range(10000, ceiling) if ceiling > 12000 else range(20000, 32768)
 
 
-def _hold(port: int) -> Socket | None:
-    """The port, bound for IPv6 and IPv4; None when somebody has it."""
-    for family, anywhere in ((_socket.AF_INET6, "::"), (_socket.AF_INET, "0.0.0.0")):  # noqa: S104 - nothing listens
+def _hold(port: int) -> Optional[socket.socket]:
+    """Bind the port for IPv6 and IPv4; None when it is taken."""
+    for family, anywhere in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - nothing listens
         try:
-            held = Socket(family, _socket.SOCK_STREAM)
+            held = socket.socket(family, socket.SOCK_STREAM)
         except OSError:  # a kernel without IPv6
             continue
         try:
-            if family == _socket.AF_INET6:
-                held.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 0)
+            if family == socket.AF_INET6:
+                held.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             held.bind((anywhere, port))
             # Not before: a socket with the option binds ports that other jobs hold.
-            held.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             return held
         except OSError as error:
             held.close()
-            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):  # these say that there is no IPv6 here
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):  # without IPv6 on this machine
                 return None
     return None

@@ -1,6 +1,6 @@
-"""Tells the published `determined` package where in this job the things are that it looks for in fixed places.
+"""Redirects the published `determined` package from its fixed paths to this job's folders.
 
-Its own containers have /run/determined, /determined_shared_fs and a /tmp that nobody else uses. A job without a
+Its own containers have /run/determined, /determined_shared_fs and a /tmp of their own. A job without a
 container has none of these, and shares /tmp with everybody on its node. The package is changed in memory only, by the
 alias package that loads it; what a release other than 0.38.1 does not have is left alone.
 """
@@ -21,8 +21,8 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def settle(environ: Mapping[str, str], alias: str) -> None:
-    """Show the package this job's folders. It must have been imported; outside of a job this does nothing. `alias`: the
-    folder of our alias package, with the launchers that take the place of its own."""
+    """Redirect the package, which must have been imported. Does nothing outside of a job. `alias`: the folder of
+    our alias package, with the launchers that replace the package's own."""
     run_dir = environ.get("TRAINMASTER_RUN_DIR")
     if not run_dir:
         return
@@ -39,21 +39,21 @@ def settle(environ: Mapping[str, str], alias: str) -> None:
 
 
 def _copy_of_files(run_dir: str) -> str:
-    """The user's files, which the package saves with each checkpoint: as they came, not with what the training puts
-    beside them. Made by the first process that loads the package; most jobs never do."""
+    """Copy the user's files, which the package saves with each checkpoint, before the training changes them. The
+    first process that loads the package makes the copy; most jobs need none."""
     copy = os.path.join(run_dir, "train", "model")
     if not os.path.isdir(copy):
         fresh = "%s.%d" % (copy, os.getpid())
         try:
             shutil.copytree(os.path.join(run_dir, "workdir"), fresh, symlinks=True)
             os.rename(fresh, copy)
-        except OSError:  # another process was first, or the disk is full, which saving will tell
+        except OSError:  # another process was first, or the disk is full, on which saving will fail
             shutil.rmtree(fresh, ignore_errors=True)
     return copy
 
 
 def _info_files(run_dir: str) -> None:
-    """Where `get_cluster_info()` reads: the paths are the default arguments of what does it."""
+    """Redirect `get_cluster_info()`, whose methods have the paths as default arguments."""
     module = _module("determined._info")
     for name in _INFO:
         methods = vars(getattr(module, name, object))
@@ -71,7 +71,7 @@ def _function(member: object) -> Any:
 
 
 def _shared_storage(run_dir: Path) -> None:
-    """A shared_fs storage has its own path here, with a container and without one."""
+    """Set the path of a shared_fs storage, which is the host's own here, with a container and without one."""
     try:
         storage = json.loads((run_dir / "info" / "runtime.json").read_text(encoding="utf-8"))["checkpoint_storage"]
     except (OSError, ValueError, KeyError):
@@ -87,7 +87,7 @@ def _shared_storage(run_dir: Path) -> None:
 
 
 def _temporary_files(run_dir: str) -> None:
-    """What it keeps in /tmp under names that others could take, or that nobody would remove."""
+    """Move files out of /tmp, where their names could be taken by others and nothing would remove them."""
     ipc = _module("determined.ipc")
     read_address = getattr(ipc, "read_pid_server_addr", None)
     if read_address is not None:

@@ -1,21 +1,17 @@
-"""Which of the ranks (workers) of this node failed first: launchers leave how each ended in the run folder.
+"""Finds which rank (worker) of this node failed first: launchers write how each ended to the run folder.
 
-A launcher's own status does not tell: torchrun ends with 1 whatever befell a worker.
+A launcher's own status is not enough: torchrun ends with 1 however a worker failed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+from typing import Any, Optional
 
-from trainmaster.runtime.plain_json import dumps, loads
+from trainmaster.runtime.files import replace_file
 from trainmaster.runtime.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from typing import Any, Optional
-else:
-    import _signal as signal  # the names that `signal` adds cost every job 3 ms of CPU
 
 RANKS = "ranks"  # folder below the run folder
 _LONGEST_FILE = 4096  # bytes
@@ -23,7 +19,7 @@ _MAX_RANK = 1_000_000
 
 
 class RankEnd(Record):
-    """How one rank ended. `status` is as a shell has it: 128 + signal for a killed one."""
+    """How one rank ended. `status` is a shell's: 128 + signal for a killed rank."""
 
     rank: int
     status: int
@@ -31,17 +27,14 @@ class RankEnd(Record):
 
 
 def leave_rank_end(run_dir: str, end: RankEnd) -> None:
-    """Raises OSError."""
+    """Write how a rank ended. Raises OSError."""
     folder = os.path.join(run_dir, RANKS)
     os.makedirs(folder, exist_ok=True)
-    draft = os.path.join(folder, "%d.new" % end.rank)
-    with open(draft, "w", encoding="ascii") as file:
-        file.write(dumps(end.values()))
-    os.replace(draft, os.path.join(folder, "%d.json" % end.rank))
+    replace_file(os.path.join(folder, "%d.json" % end.rank), json.dumps(end.values()))
 
 
 def first_failure(run_dir: Optional[str]) -> Optional[RankEnd]:
-    """The rank that failed first, None when none did or nothing is known.
+    """Find the rank that failed first; None when none did, or nothing is known.
 
     Ranks that died of SIGTERM come last: that is what a launcher does to the others.
     """
@@ -57,10 +50,10 @@ def first_failure(run_dir: Optional[str]) -> Optional[RankEnd]:
 
 
 def _read(path: str) -> Optional[RankEnd]:
-    """None for what no launcher wrote: the folder is the user's."""
+    """Read a rank's file; None when no launcher wrote it, since the folder is the user's."""
     try:
         with open(path, encoding="ascii") as file:
-            raw: Any = loads(file.read(_LONGEST_FILE))
+            raw: Any = json.loads(file.read(_LONGEST_FILE))
         end = RankEnd(int(raw["rank"]), int(raw["status"]), float(raw["at"]))
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
@@ -68,10 +61,8 @@ def _read(path: str) -> Optional[RankEnd]:
 
 
 def signal_name(number: int) -> str:
-    """`SIGTERM` for 15; empty for a number that no signal has. Asks what is in memory already: where the image is
-    served by a process of the job, a signal to all of its processes takes the image away as well, and no module can be
-    read any more."""
-    for name in dir(signal):
-        if name.startswith("SIG") and name[3:4] != "_" and getattr(signal, name) == number:
-            return name
-    return ""
+    """Name of a signal, `SIGTERM` for 15; empty for a number that no signal has."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return ""

@@ -1,23 +1,19 @@
-"""How the nodes of a job find each other: addresses, slots and the ports that the first node chose."""
+"""Rendezvous of a job's nodes: they exchange addresses, slots and the ports that the first node chose."""
 
 from __future__ import annotations
 
-import _socket
 import fcntl
 import os
+import socket
 import struct
 import time
+from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
 from trainmaster.runtime.master import Master
 from trainmaster.runtime.record import Record
-from trainmaster.runtime.sockets import Socket, as_asked
 from trainmaster.runtime.url import split_url
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 _IPV6_SCOPES = ("00", "10")  # global, and the loopback's own; an address of a link alone wants its interface named too
@@ -39,7 +35,7 @@ class Rendezvous(Record):
     worker_ports: Tuple[Tuple[int, ...], ...]  # of each node, one for each slot
 
 
-def meet(
+def gather_nodes(
     master: Master,
     allocation_id: str,
     *,
@@ -49,10 +45,10 @@ def meet(
     slots: int,
     ports: Sequence[int],
     patience: float,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Rendezvous:
-    """Wait for all nodes, for `retries` seconds at most. A job of one node asks nobody. `ports`: those that this node
-    has reserved, `PORTS` and one for each slot.
+    """Wait for all nodes, for at most `retries` seconds. A job of one node needs no call. `ports`: those that this
+    node has reserved, `PORTS` and one for each slot.
 
     Raises NoRendezvous.
     """
@@ -66,8 +62,8 @@ def meet(
         "data": mine,
     }
     path = "/api/v1/allocations/%s/all_gather" % allocation_id
-    begun = time.monotonic()
-    warned = begun
+    started = time.monotonic()
+    warned = started
     backoff = Backoff()
     while True:
         asked = time.monotonic()
@@ -80,15 +76,15 @@ def meet(
             raise NoRendezvous("the master's answer to the rendezvous makes no sense: %r" % error) from error
         except Away as away:
             now = time.monotonic()
-            said = str(away)
-        if now - begun > patience:
+            reason = str(away)
+        if now - started > patience:
             raise NoRendezvous(
                 "not all of %d nodes came to the rendezvous within %d s: see the other nodes' output, and whether they "
-                "reach the master (%s)" % (num_nodes, patience, said)
+                "reach the master (%s)" % (num_nodes, patience, reason)
             )
         if now - warned > _WARN_AFTER:
             warned = now
-            say("still waiting for the other nodes (%d in all)" % num_nodes)
+            log("still waiting for the other nodes (%d in all)" % num_nodes)
         if now - asked > 20:
             backoff.reset()  # a long wait that ended, not a master that is away
         time.sleep(backoff.next())
@@ -112,41 +108,41 @@ def _assemble(data: Any, rank: int, num_nodes: int = 1) -> Rendezvous:
 
 
 def choose_address(interfaces: str, master_url: str) -> Tuple[str, Optional[str]]:
-    """The address under which other nodes reach this one, and the interface that has it (None if unknown).
+    """Choose the address under which other nodes reach this one, and the interface that has it (None if unknown).
 
     In this order: the first of `interfaces` (comma list) that has an address, the first eth*, the address from which
-    the master is reached unless that is the loopback, what the host's name resolves to, 127.0.0.1. Of an interface that
-    has an IPv4 address it is that one, else its global IPv6 address.
+    the master is reached unless that is the loopback, what the host's name resolves to, 127.0.0.1. Of an interface
+    that has an IPv4 address it is that one, else its global IPv6 address.
     """
     named = [name.strip() for name in interfaces.split(",") if name.strip()]
-    by_interface = {name: interface_address(name) for _, name in _socket.if_nameindex()}
+    by_interface = {name: interface_address(name) for _, name in socket.if_nameindex()}
     ethernet = sorted(name for name in by_interface if name.startswith("eth"))
     for name in named + ethernet:
         address = by_interface.get(name)
         if address:
             return address, name
-    address = _beyond(address_towards(master_url)) or _beyond(_address_of_name())
+    address = _unless_loopback(address_towards(master_url)) or _unless_loopback(_address_of_name())
     if address is None:
         return "127.0.0.1", "lo"
     owner = [name for name, known in by_interface.items() if known == address]
     return address, owner[0] if owner else None
 
 
-def _beyond(address: Optional[str]) -> Optional[str]:
-    """`address`, unless it is of this machine alone."""
+def _unless_loopback(address: Optional[str]) -> Optional[str]:
+    """`address`, or None when only this machine can reach it."""
     return None if address is None or address == "::1" or address.startswith("127.") else address
 
 
 def interface_address(name: str) -> Optional[str]:
-    """The first IPv4 address of an interface, else its first IPv6 address that others can use."""
-    probe = Socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    """The first IPv4 address of an interface, else its first IPv6 address that other machines can use."""
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
     except OSError:
         return _ipv6_address(name)
     finally:
         probe.close()
-    return _socket.inet_ntoa(answer[20:24])
+    return socket.inet_ntoa(answer[20:24])
 
 
 def _ipv6_address(name: str) -> Optional[str]:
@@ -157,27 +153,27 @@ def _ipv6_address(name: str) -> Optional[str]:
         return None
     for digits, _, _, scope, _, interface in lines:  # proc(5)
         if interface == name and scope in _IPV6_SCOPES:
-            return _socket.inet_ntop(_socket.AF_INET6, bytes.fromhex(digits))
+            return socket.inet_ntop(socket.AF_INET6, bytes.fromhex(digits))
     return None
 
 
 def address_towards(url: str) -> Optional[str]:
-    """This machine's own address on the way to the master."""
+    """This machine's own address on the route to the master."""
     try:
-        host = as_asked(split_url(url).host)
-        family, kind, _, _, target = _socket.getaddrinfo(host, 9, type=_socket.SOCK_DGRAM)[0]
-        probe = Socket(family, kind)
+        host = split_url(url).host
+        family, kind, _, _, target = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        probe = socket.socket(family, kind)
         try:
             probe.connect(target)  # a datagram socket sends nothing
             return str(probe.getsockname()[0])
         finally:
             probe.close()
-    except (OSError, ValueError):  # who asks for the lease will hear that the URL is none
+    except (OSError, ValueError):  # the call for the lease reports a bad URL
         return None
 
 
 def _address_of_name() -> Optional[str]:
     try:
-        return str(_socket.getaddrinfo(_socket.gethostname(), 9, type=_socket.SOCK_DGRAM)[0][4][0])
+        return str(socket.getaddrinfo(socket.gethostname(), 9, type=socket.SOCK_DGRAM)[0][4][0])
     except OSError:
         return None

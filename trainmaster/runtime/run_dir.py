@@ -1,14 +1,17 @@
-"""The folder of one node's work."""
+"""The run folder: private to one node of one job, on the node's own disk, removed at the end."""
 
 from __future__ import annotations
 
 import os
+from typing import Callable, Container, Iterator, List, Set, Tuple
 
 from trainmaster.runtime.errors import BadJobFolder
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Callable, Container, Iterator, List, Set, Tuple
+# Files in it by which the runtime and core of one node communicate.
+CORE_SOCKET = "runtime.sock"
+CORE_TAKEN_OVER = "core_by_runtime"  # the stream `core` is written by the runtime from now on
+PREEMPT_FLAG = "preempt"  # JSON {"reason"}, written by the runtime
+PREEMPT_ACKED = "preempt_acked"  # made by core when the user's code has seen the flag
 
 _TMP = "/tmp"  # noqa: S108 - only private folders are made in it
 _ESCAPES = ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\"))  # in mountinfo
@@ -16,16 +19,16 @@ _LONGEST = 74  # characters; a Unix socket's whole path may have 107, of which 3
 
 
 class RunDir:
-    """A private folder on the node's own disk, gone afterwards.
+    """A private folder on the node's own disk, removed at the end.
 
-    A container that has one for us names it in TRAINMASTER_NODE_DIR (Determined's harness wants
-    /run/determined); otherwise we make one. Raises BadJobFolder when the named one is not there or not empty.
-    TRAINMASTER_PRIVATE may name a folder of the job's around it, which goes with it.
+    A container that has one for us names it in TRAINMASTER_NODE_DIR (Determined's harness wants /run/determined);
+    otherwise we make one. Raises BadJobFolder when the named one is not there or not empty. TRAINMASTER_PRIVATE may
+    name a folder of the job's around it, which goes with it.
     """
 
     def __init__(self) -> None:
         self._given = os.environ.get("TRAINMASTER_NODE_DIR") or None
-        # It is emptied in the end: never one in which somebody else keeps something.
+        # It is emptied in the end: never a folder that holds files of others.
         if self._given is not None and (not os.path.isdir(self._given) or _holds_something(self._given)):
             raise BadJobFolder("TRAINMASTER_NODE_DIR must name an empty folder, %s is none" % self._given)
 
@@ -36,7 +39,7 @@ class RunDir:
         parent = os.environ.get("TMPDIR") or _TMP
         if len(parent) > _LONGEST or not os.access(parent, os.W_OK):
             parent = _TMP
-        # A name that nobody can guess, and not taken if there is one: what tempfile does, which would have to be read.
+        # An unguessable name that must not exist, as tempfile makes it, which takes long to import.
         self._made = os.path.join(parent, "tm-" + os.urandom(8).hex())
         os.mkdir(self._made, 0o700)
         return self._made
@@ -52,7 +55,7 @@ class RunDir:
 
 
 def _holds_something(folder: str) -> bool:
-    """Beside mounts, and the folders that were made for them."""
+    """Whether a folder has files, apart from mounts and the folders that were made for them."""
     if not os.listdir(folder):
         return False
     mounts = _mounts()
@@ -60,11 +63,10 @@ def _holds_something(folder: str) -> bool:
 
 
 def _empty(folder: str) -> None:
-    """What cannot be removed stays, and what is mounted in it. `shutil.rmtree` would bring the packers of archives with
-    it."""
+    """Remove everything in a folder but mounts; what cannot be removed stays."""
     try:
         mounts = _mounts()
-    except OSError:  # nobody knows what is somebody else's
+    except OSError:  # the files of others cannot be told apart
         return
     passed = []
     for path, folders, files in _walk(folder, mounts):
@@ -76,14 +78,14 @@ def _empty(folder: str) -> None:
 
 
 def _walk(folder: str, mounts: Container[str]) -> Iterator[Tuple[str, List[str], List[str]]]:
-    """`os.walk`, from the top, that enters no mount: what is there is somebody else's."""
+    """`os.walk`, top down, that enters no mount: its content belongs to others."""
     for path, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if os.path.join(path, name) not in mounts]
         yield path, folders, files
 
 
 def _mounts() -> Set[str]:
-    """Where something is mounted. A mount from the same file system shows nowhere else (proc(5), mountinfo)."""
+    """List all mount points. A mount from the same file system shows nowhere else (proc(5), mountinfo)."""
     found = set()
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:

@@ -1,19 +1,16 @@
-"""Brings one stream to the master: in order, each record once, whatever happens in between."""
+"""Sends one stream to the master: in order, each record exactly once."""
 
 from __future__ import annotations
 
+import json
+import threading
 import time
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
 from trainmaster.runtime.master import Master
-from trainmaster.runtime.plain_json import loads
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
-from trainmaster.runtime.threads import Condition, Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional
 
 _LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
 LAST_CALL = 5.0  # seconds for an answer when no more time is to be spent
@@ -21,13 +18,13 @@ _FINAL_WAIT = 2.0  # longest wait between two attempts at the end
 NOT_ABOUT_RECORDS = frozenset({401, 403, 404, 405, 409})  # answers that another batch would get as well
 
 
-class Shipper(Thread):
-    """A thread that posts one stream.
+class Shipper(threading.Thread):
+    """Thread that posts one stream.
 
-    It wakes when told, waits `linger` seconds so that more records come along, and posts batches. Without
-    records it posts an empty one (a heartbeat) every `heartbeat` seconds, when that is given. What the master
-    answers goes to `on_answer` before anybody is told that the records are acknowledged: a decision that the
-    master took because of a report is therefore in force when `sync` returns.
+    It wakes on `wake`, waits `linger` seconds so that more records come along, and posts batches. Without records it
+    posts an empty one (a heartbeat) every `heartbeat` seconds, when that is given. What the master answers goes to
+    `on_answer` before the records count as acknowledged: a decision that the master took because of a
+    report is therefore in force when `sync` returns.
     """
 
     def __init__(
@@ -38,43 +35,43 @@ class Shipper(Thread):
         node_rank: int,
         *,
         on_answer: Callable[[Mapping[str, Any]], None],
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         linger: float,
         heartbeat: Optional[float] = None,
     ) -> None:
-        super().__init__()
+        super().__init__(name="ship-" + stream.name, daemon=True)
         self.online = True
         self._stream = stream
         self._master = master
         self._path = path
         self._node_rank = node_rank
         self._on_answer = on_answer
-        self._say = say
+        self._log = log
         self._linger = linger
         self._heartbeat = heartbeat
-        self._changed = Condition()
+        self._changed = threading.Condition()
         self._pending = False
-        self._nudged = False  # ends a wait for a master that is away
-        self._hurry = 0  # how many wait in `sync`
+        self._retry_now = False  # ends a wait for a master that is away
+        self._syncing = 0  # how many wait in `sync`
         self._finishing: Optional[float] = None  # patience in seconds
-        self._leaves = 0  # how many records at the end are left to `rest`
+        self._to_leave = 0  # how many records at the end are left to `remainder`
         self._asked_to_finish = 0.0
         self._last_good = time.monotonic()  # when the master last took something
         self._stopped = False
         self._batch = MAX_RECORDS
-        self._unacceptable: Dict[int, str] = {}  # number of a record the master refuses -> its words
+        self._refused_records: Dict[int, str] = {}  # number of a record the master refuses -> its words
         self._backoff = Backoff()
 
     def wake(self) -> None:
-        """Records were added."""
+        """Notify the thread that records were added."""
         with self._changed:
             self._pending = True
             self._changed.notify_all()
 
     def sync(self, number: int, timeout: float) -> bool:
-        """Wait until the master has the first `number` records. False at once while the master is away, or
-        after `timeout` seconds. One that took nothing in this time counts as away, although it has not refused the call
-        that is under way: the training does not wait for it again."""
+        """Wait until the master has the first `number` records. False at once while the master is away, or after
+        `timeout` seconds. A master that took nothing in this time counts as away from then on, even if it has not
+        refused the call that is under way, so that the training does not wait for it again."""
         began = time.monotonic()
         deadline = began + timeout
         if self._synced(number, deadline):
@@ -85,7 +82,7 @@ class Shipper(Thread):
 
     def _synced(self, number: int, deadline: float) -> bool:
         with self._changed:
-            self._hurry += 1
+            self._syncing += 1
             self._pending = True
             self._changed.notify_all()
             try:
@@ -95,23 +92,22 @@ class Shipper(Thread):
                         return False
                     self._changed.wait(left)
             finally:
-                self._hurry -= 1
+                self._syncing -= 1
             return self._stream.acked >= number
 
     def finish(self, patience: float, leave: int = 0) -> None:
-        """Send what is left, then end. Gives up when the master stays away for `retries` seconds; as long as
-        it takes records, all are sent. At most `leave` last ones are not: they are for `rest`. Returns at once;
-        `finished` waits."""
+        """Send what is left, then end. Gives up when the master stays away for `retries` seconds; as long as it
+        takes records, all are sent, except at most the `leave` last ones, which are for `remainder`. Returns at
+        once; `finished` waits."""
         with self._changed:
-            self._finishing, self._leaves = patience, leave
+            self._finishing, self._to_leave = patience, leave
             self._asked_to_finish = time.monotonic()
-            self._nudged = self._pending = True
+            self._retry_now = self._pending = True
             self._changed.notify_all()
 
     def finished(self) -> bool:
-        """After `finish`: wait until all is sent or given up; whether the master has all. A master that takes a
-        call and does not answer it is waited for no longer than one that does not take it: what is left stands
-        on disk."""
+        """Wait after `finish` until all is sent or given up; whether the master has all. A master that accepts a
+        call and does not answer is waited for no longer than one that refuses it: what is left stays on disk."""
         patience = max(self._finishing or 0.0, LAST_CALL)
         while self.is_alive():
             left = max(self._last_good, self._asked_to_finish) + patience - time.monotonic()
@@ -120,24 +116,24 @@ class Shipper(Thread):
             self.join(left)
         return self.online
 
-    def rest(self) -> Optional[Dict[str, Any]]:
-        """After `finished`: what was left, as the body of a report; None when nothing was."""
-        lines = self._stream.read(self._stream.acked, self._leaves) if self._leaves else []
+    def remainder(self) -> Optional[Dict[str, Any]]:
+        """After `finished`: the unsent records as the body of a report; None without any."""
+        lines = self._stream.read(self._stream.acked, self._to_leave) if self._to_leave else []
         return self._body(lines) if lines else None
 
-    def taken(self, acked: int) -> None:
-        """After `rest`: the master has the first `acked` records."""
+    def acknowledge_remainder(self, acked: int) -> None:
+        """Record, after `remainder`, that the master has the first `acked` records."""
         self._stream.ack(acked)
         self._stream.save_acked()
 
-    def send_rest(self) -> bool:
-        """After `rest`, when it was refused: the ordinary way, in the caller's thread; whether the master has all."""
-        self._leaves, self._stopped = 0, False
+    def send_remainder(self) -> bool:
+        """After a refused `remainder`: send it in batches, in the caller's thread; whether the master has all."""
+        self._to_leave, self._stopped = 0, False
         self.run()
         return self.online
 
     def stop(self) -> None:
-        """End soon, whatever is left."""
+        """End soon, without sending what is left."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -154,7 +150,7 @@ class Shipper(Thread):
             if self._finishing is not None and self._may_leave(lines):
                 break
             if not lines and not beat:
-                self._rest(_LOOK_AGAIN if self._heartbeat is None else min(_LOOK_AGAIN, next_beat - now))
+                self._wait_for_records(_LOOK_AGAIN if self._heartbeat is None else min(_LOOK_AGAIN, next_beat - now))
                 continue
             if self._post(lines):
                 self._last_good = time.monotonic()
@@ -177,14 +173,14 @@ class Shipper(Thread):
         self._master.close()
 
     def _may_leave(self, lines: List[bytes]) -> bool:
-        """Whether `lines` are all that is left, and few enough to be left."""
+        """Whether `lines` are all that is left, and few enough for `remainder`."""
         if not lines:
             return True
         left = self._stream.lines() - self._stream.acked
-        return self.online and left == len(lines) <= self._leaves
+        return self.online and left == len(lines) <= self._to_leave
 
     def _post(self, lines: List[bytes]) -> bool:
-        """Post one batch. True when the master took it or at least answered usefully."""
+        """Post one batch. True when the master took it or gave a useful answer."""
         first = self._stream.acked + 1
         try:
             answer = self._master.call("POST", self._path, self._body(lines), timeout=60.0)
@@ -195,11 +191,11 @@ class Shipper(Thread):
             elif len(lines) > 1:
                 self._batch = max(1, len(lines) // 2)
                 return True
-            elif first in self._unacceptable:
+            elif first in self._refused_records:
                 self._offline(error)
             else:
-                self._unacceptable[first] = str(error)
-                self._say("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
+                self._refused_records[first] = str(error)
+                self._log("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
                 return True
             return False
         except Away as error:
@@ -212,7 +208,7 @@ class Shipper(Thread):
         self._stream.ack(acked)
         self._batch = min(MAX_RECORDS, self._batch * 2)
         if not self.online:
-            self._say("the master is back")
+            self._log("the master is back")
         self._on_answer(answer)
         with self._changed:
             self.online = True
@@ -229,10 +225,10 @@ class Shipper(Thread):
         return {"stream": self._stream.name, "first": first, "records": records, "node_rank": self._node_rank}
 
     def _record(self, line: bytes, number: int) -> Any:
-        refused = self._unacceptable.get(number)
+        refused = self._refused_records.get(number)
         if refused is None:
             try:
-                record = loads(line.decode("utf-8"))
+                record = json.loads(line.decode("utf-8"))
                 if isinstance(record, dict):
                     return record
                 refused = "not a JSON object"
@@ -248,19 +244,19 @@ class Shipper(Thread):
             self.online = False
             self._changed.notify_all()
         if before:
-            self._say("reports wait on disk until the master is back: %s" % error)
+            self._log("reports wait on disk until the master is back: %s" % error)
 
-    def _rest(self, longest: float) -> None:
+    def _wait_for_records(self, longest: float) -> None:
         with self._changed:
             if not self._pending and not self._stopped:
                 self._changed.wait(max(0.0, longest))
-            if self._pending and self._linger and not self._urgent():
-                self._changed.wait_for(self._urgent, self._linger)
+            if self._pending and self._linger and not self._is_urgent():
+                self._changed.wait_for(self._is_urgent, self._linger)
 
     def _pause(self, seconds: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._nudged, seconds)
-            self._nudged = False
+            self._changed.wait_for(lambda: self._stopped or self._retry_now, seconds)
+            self._retry_now = False
 
-    def _urgent(self) -> bool:
-        return bool(self._hurry or self._stopped or self._finishing is not None)
+    def _is_urgent(self) -> bool:
+        return bool(self._syncing or self._stopped or self._finishing is not None)

@@ -1,22 +1,17 @@
-"""Signals from the scheduler, first as an exception, later as events."""
+"""Handles the scheduler's signals: as an exception before the user's process starts, as events afterwards."""
 
 from __future__ import annotations
 
-import _queue as queue
+import queue
+import signal
 from types import FrameType
+from typing import Optional, Tuple, Union
 
 from trainmaster.runtime.errors import AskedToLeave
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from typing import Optional, Tuple, Union
+Event = Union[Tuple[str], Tuple[str, int]]  # ("exit", returncode), ("signal", number), ("gone",)
 
-    Event = Union[Tuple[str], Tuple[str, int]]  # ("exit", returncode), ("signal", number), ("gone",)
-else:
-    import _signal as signal  # the names that `signal` adds cost every job 3 ms of CPU
-
-_HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+_HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
 
 
 class Signals:
@@ -28,17 +23,17 @@ class Signals:
         self._raise = True
 
     def install(self) -> None:
-        for number in _HEEDED:
+        for number in _HANDLED:
             signal.signal(number, self._handle)
         # Libraries in the user's code use it among themselves (NCCL); for us it means nothing.
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     def as_events(self) -> None:
-        """Raise no more."""
+        """From now on put signals into `events` instead of raising."""
         self._raise = False
 
     def leave(self) -> None:
-        """Nothing may end this process on its last steps, when its handlers are being taken apart."""
+        """Ignore SIGUSR2 on the last steps of this process, when Python takes its handlers away."""
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
     def _handle(self, number: int, _: Optional[FrameType]) -> None:

@@ -1,35 +1,34 @@
-"""Streams of reports on disk: JSON lines, the line's number (from 1) is the record's sequence number.
+"""Streams of reports on disk: JSON lines; the line's number (from 1) is the record's sequence number.
 
-One process writes a stream at a time, one process reads it. A line counts once its newline is there; a tail
-without one is what a killed writer left, was never shown to the master, and is cut off by the next writer.
+One process writes a stream at a time, one process reads it. A line counts once its newline is there; a tail without
+one is what a killed writer left, was never shown to the master, and is cut off by the next writer.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
-from trainmaster.runtime.plain_json import dumps
-from trainmaster.runtime.threads import Lock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, Callable, List, Mapping, Optional, Tuple
+from trainmaster.runtime.files import replace_file
 
 MAX_RECORDS = 1000  # of one batch
 MAX_BYTES = 1_000_000  # of one batch; a single longer record goes alone
 _KEPT_IN_MEMORY = 32 * 1024 * 1024  # bytes of lines that wait for a full disk
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _SHIPPED = b"{}\n"  # stands for a line that the master had before the disk took it
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One record as a line. Characters that PostgreSQL's jsonb refuses (NUL, lone surrogates) become U+FFFD; a line
-    of the log keeps its NULs, for which the master has a place."""
-    text = dumps(record, allow_nan=False)
+    """Encode one record as a line. Characters that PostgreSQL's jsonb refuses (NUL, lone surrogates) become U+FFFD;
+    a line of the log keeps its NULs, which the master stores in another way."""
+    text = _JSON.encode(record)
     if "\\u0000" in text or "\\ud" in text:
         storable = _storable(record)
         if isinstance(record.get("line"), str):
             storable["line"] = _whole(record["line"])
-        text = dumps(storable, allow_nan=False)
+        text = _JSON.encode(storable)
     return text.encode("ascii") + b"\n"
 
 
@@ -44,7 +43,7 @@ def _storable(value: Any) -> Any:
 
 
 def _whole(text: str) -> str:
-    """Without halves of surrogate pairs."""
+    """Replace lone halves of surrogate pairs."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -52,7 +51,7 @@ class SpoolWriter:
     """Appends lines to one file. Not thread-safe."""
 
     def __init__(self, path: str) -> None:
-        """Open or create. Raises OSError."""
+        """Open or create the file. Raises OSError."""
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -64,7 +63,7 @@ class SpoolWriter:
             raise
 
     def append(self, line: bytes) -> int:
-        """Append one encoded line and return its number. Raises OSError, with nothing left of the line."""
+        """Append one encoded line and return its number. Raises OSError, with no part of the line left in the file."""
         written = 0
         try:
             while written < len(line):
@@ -85,7 +84,7 @@ class SpoolWriter:
 
 
 def _count_lines(file: int) -> Tuple[int, int]:
-    """Whole lines in an open file, and the offset after the last newline."""
+    """Count whole lines in an open file, and find the offset after the last newline."""
     lines = size = position = 0
     while True:
         block = os.pread(file, 1 << 20, position)
@@ -111,7 +110,7 @@ class SpoolReader:
         self._offset = 0
 
     def read(self, after: int, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> List[bytes]:
-        """Lines `after + 1` and following, without newlines. Going backwards is allowed and costs a scan."""
+        """Read lines `after + 1` and following, without newlines. Going backwards is allowed and costs a scan."""
         file = self._open()
         if file is None:
             return []
@@ -136,7 +135,7 @@ class SpoolReader:
             return lines
 
     def count(self) -> int:
-        """Whole lines in the file now."""
+        """Number of whole lines in the file now."""
         file = self._open()
         return _count_lines(file)[0] if file is not None else 0
 
@@ -155,28 +154,28 @@ class SpoolReader:
 
 
 class Stream:
-    """One stream as the runtime holds it: the file, how far the master has it, and what a full disk kept out.
+    """A stream in the runtime: the file, the acknowledged position, and what a full disk did not take.
 
-    Thread-safe. While the disk takes nothing, lines wait in memory (32 MiB at most, then new ones are counted
-    and dropped) and can be read from there, so that the master gets them all the same; once the disk takes
-    lines again they are written under their own numbers.
+    Thread-safe. While the disk takes nothing, lines wait in memory (32 MiB at most, then new ones are counted and
+    dropped) and can be read from there, so that the master gets them all the same; once the disk takes lines again
+    they are written under their own numbers.
     """
 
-    def __init__(self, folder: str, name: str, on_trouble: Callable[[str], None]) -> None:
+    def __init__(self, folder: str, name: str, on_error: Callable[[str], None]) -> None:
         self.name = name
         self.lost = 0  # records dropped for want of memory
         self._path = os.path.join(folder, name + ".jsonl")
         self._acked_path = os.path.join(folder, name + ".acked")
-        self._on_trouble = on_trouble
+        self._on_error = on_error
         self._reader = SpoolReader(self._path)
         self._writer: Optional[SpoolWriter] = None
         self._waiting: List[bytes] = []  # the first of them is line `_on_disk + 1`
         self._waiting_bytes = 0
         self._on_disk = 0  # lines of the file; meaningful while `_waiting` is not empty
-        self._trouble = False
+        self._error_reported = False
         self._acked = self._read_acked()
         self._saved_acked = self._acked
-        self._lock = Lock()
+        self._lock = threading.Lock()
 
     @property
     def acked(self) -> int:
@@ -185,29 +184,29 @@ class Stream:
 
     @property
     def degraded(self) -> bool:
-        """True while the disk takes nothing."""
+        """Whether the disk takes nothing at present."""
         return bool(self._waiting)
 
     def append(self, record: Mapping[str, Any]) -> int:
-        """Add a record and return its number. Never raises for want of disk."""
+        """Add a record and return its number. Never raises when the disk is full."""
         return self.append_line(encode(record))
 
     def append_line(self, line: bytes) -> int:
         """Add an encoded line and return its number (the last number, when it had to be dropped)."""
-        trouble = None
+        failure = None
         with self._lock:
             try:
                 self._flush()
                 number = self._open_writer().append(line)
             except OSError as error:
-                trouble = error
+                failure = error
                 number = self._keep(line)
-        if trouble is not None:
-            self._tell(trouble)
+        if failure is not None:
+            self._report_error(failure)
         return number
 
     def read(self, after: int, max_records: int = MAX_RECORDS) -> List[bytes]:
-        """At most `max_records` lines (about 1 MB) that follow line `after`."""
+        """Read at most `max_records` lines (about 1 MB) that follow line `after`."""
         with self._lock:
             if not self._waiting or after < self._on_disk:
                 lines = self._reader.read(after, max_records)
@@ -223,14 +222,14 @@ class Stream:
             return lines
 
     def lines(self) -> int:
-        """Records in the stream now."""
+        """Number of records in the stream now."""
         with self._lock:
             if self._waiting:
                 return self._on_disk + len(self._waiting)
             return self._writer.lines if self._writer is not None else self._reader.count()
 
     def ack(self, number: int) -> None:
-        """Remember that the master has the first `number` records."""
+        """Record that the master has the first `number` records."""
         with self._lock:
             self._acked = number
             for place in range(min(len(self._waiting), number - self._on_disk)):
@@ -242,23 +241,20 @@ class Stream:
         if self._acked == self._saved_acked:
             return
         acked = self._acked
-        fresh = self._acked_path + ".new"
         try:
-            with open(fresh, "w", encoding="ascii") as file:
-                file.write("%d\n" % acked)
-            os.replace(fresh, self._acked_path)
+            replace_file(self._acked_path, "%d\n" % acked)
         except OSError as error:
-            self._tell(error)
+            self._report_error(error)
         else:
             self._saved_acked = acked
 
     def finish(self) -> None:
-        """Write what waits, save how far the master has it."""
+        """Write waiting lines and the acknowledged position to disk."""
         self._try(self._flush)
         self.save_acked()
 
     def make_durable(self) -> None:
-        """Have the disk keep what was written."""
+        """Flush to disk what was written."""
         if self._writer is not None:
             self._try(self._writer.sync)
 
@@ -267,7 +263,7 @@ class Stream:
             with self._lock:
                 work()
         except OSError as error:
-            self._tell(error)
+            self._report_error(error)
 
     def close(self) -> None:
         with self._lock:
@@ -293,7 +289,7 @@ class Stream:
             self._on_disk += written
             self._waiting_bytes -= sum(map(len, self._waiting[:written]))
             del self._waiting[:written]
-        self._trouble = False
+        self._error_reported = False
 
     def _keep(self, line: bytes) -> int:
         if not self._waiting:
@@ -305,11 +301,11 @@ class Stream:
             self._waiting_bytes += len(line)
         return self._on_disk + len(self._waiting)
 
-    def _tell(self, error: OSError) -> None:
+    def _report_error(self, error: OSError) -> None:
         # Once per trouble: the sentence goes into a stream itself.
-        if not self._trouble:
-            self._trouble = True
-            self._on_trouble(
+        if not self._error_reported:
+            self._error_reported = True
+            self._on_error(
                 "the job folder takes no more reports (%s: %s): they wait in memory and go to the master "
                 "from there; make room under %s" % (self.name, error.strerror or error, os.path.dirname(self._path))
             )

@@ -1,11 +1,14 @@
-"""Waits for the user's process and reacts to what happens meanwhile: signals, the clock, a master that says
-stop."""
+"""Supervises the user's process: reacts to signals, the walltime clock and the end of the allocation."""
 
 from __future__ import annotations
 
-import _queue as queue
 import os
+import queue
+import signal
+import subprocess
+import threading
 import time
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.evidence import Tail
@@ -13,20 +16,11 @@ from trainmaster.runtime.job import Job
 from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
-from trainmaster.runtime.process import Child, end_descendants, shell_status, signal_group, start
+from trainmaster.runtime.process import end_descendants, shell_status, signal_group, start
 from trainmaster.runtime.ranks import first_failure, signal_name
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.reporting import Reporting
-from trainmaster.runtime.threads import Thread
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import signal
-    from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
-
-    from trainmaster.runtime.signals import Event
-else:
-    import _signal as signal  # the names that `signal` adds cost every job 3 ms of CPU
+from trainmaster.runtime.signals import Event
 
 _LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
 _PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
@@ -39,7 +33,7 @@ class Outcome(Record):
     signal: Optional[int] = None
     oom: bool = False
     message: str = ""
-    evidence: str = ""  # what the process said before it failed
+    evidence: str = ""  # the process's last output before it failed
     failed_rank: Optional[int] = None  # of its ranks, the one that failed first
     failed_at: Optional[float] = None  # epoch seconds
 
@@ -57,7 +51,7 @@ class Supervisor:
         secrets: Sequence[str],
         what: str = "training",
     ) -> None:
-        """`secrets` never get into the log. `what`: the word for what it runs, in sentences for the user."""
+        """`secrets` are removed from the log. `what`: the word for the entrypoint in sentences for the user."""
         self._job = job
         self._end_time = end_time
         self._preemption = preemption
@@ -75,7 +69,7 @@ class Supervisor:
         workdir: str,
         hooks: Sequence[str] = (),
     ) -> Outcome:
-        """Start, wait, end everything that came of it."""
+        """Start the entrypoint, wait for its end, and end everything that it started."""
         become_subreaper()
         kills_before = oom_kills()
         readers = []
@@ -93,11 +87,11 @@ class Supervisor:
         finally:
             for end in ends:
                 os.close(end)
-        Thread(self._wait, child).start()
+        threading.Thread(target=self._wait, args=(child,), name="wait-for-child", daemon=True).start()
         returncode = self._watch(child)
         left = end_descendants(_LEFTOVER_GRACE)
         if left:
-            self._reporting.say("%d processes that %s left behind were ended" % (len(left), self._what))
+            self._reporting.log("%d processes that %s left behind were ended" % (len(left), self._what))
         deadline = time.monotonic() + _PIPE_GRACE
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
@@ -109,10 +103,10 @@ class Supervisor:
         self._tail.add(record)
         self._reporting.add_log(record)
 
-    def _wait(self, child: Child) -> None:
+    def _wait(self, child: subprocess.Popen[bytes]) -> None:
         self._events.put(("exit", child.wait()))
 
-    def _watch(self, child: Child) -> int:
+    def _watch(self, child: subprocess.Popen[bytes]) -> int:
         if self._end_time is not None:
             # Once from the wall clock: a later jump of it must not end the training.
             self._plan["walltime"] = time.monotonic() + self._end_time - self._job.walltime_grace - time.time()
@@ -125,7 +119,7 @@ class Supervisor:
             elif event[0] == "signal":
                 self._signalled(int(event[1]))  # type: ignore[misc]
             elif event[0] == "gone" and "kill" not in self._plan:
-                self._reporting.say("the master has ended this allocation: %s is stopped" % self._what)
+                self._reporting.log("the master has ended this allocation: %s is stopped" % self._what)
                 self._plan["term"] = time.monotonic()
 
     def _next_event(self) -> Optional[Event]:
@@ -138,7 +132,7 @@ class Supervisor:
         except queue.Empty:
             return None
 
-    def _act(self, child: Child) -> None:
+    def _act(self, child: subprocess.Popen[bytes]) -> None:
         now = time.monotonic()
         for action in [action for action, when in self._plan.items() if when <= now]:
             del self._plan[action]
@@ -189,7 +183,7 @@ class Supervisor:
 
 
 def _not_started(error: OSError) -> Outcome:
-    """As a shell would: 127 when there is no such program, 126 when it may not be run."""
+    """The status that a shell would give: 127 when there is no such program, 126 when it may not be run."""
     if isinstance(error, FileNotFoundError):
         text = "entrypoint: there is no program %r in this image (or its interpreter is missing)" % error.filename
         return Outcome(127, message=text)

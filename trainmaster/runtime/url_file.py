@@ -1,25 +1,22 @@
-"""The file in which jobs read where the master is now."""
+"""Reads the file that holds the master's current URL."""
 
 from __future__ import annotations
 
 import os
 import stat
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Optional
+from typing import Optional
 
 _LONGEST = 4096  # bytes
 
 
 def read_url(path: str, owner: Optional[int] = None) -> Optional[str]:
-    """The address in the first line of the file `path`; None when there is none or when it cannot be believed.
+    """Read the URL in the first line of the file `path`; None when there is none, or when the file cannot be trusted.
 
     The folder may be one in which everybody can leave files (sticky, like /tmp): believed are a plain file of this
     account, of root, and of `owner`, the account that the master writes it with (its uid as the master saw it).
     """
     try:
-        # O_NONBLOCK: opening a pipe that somebody put there would wait for ever.
+        # O_NONBLOCK: opening a pipe in its place would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             facts = os.fstat(descriptor)
@@ -37,9 +34,10 @@ def _believed(uid: int, owner: Optional[int]) -> bool:
 
 
 def _is_hidden(uid: int) -> bool:
-    """Whether the kernel tells of no owner: in a container that has a user namespace of its own (Apptainer without
+    """Whether the kernel hides the file's owner: in a container with a user namespace of its own (Apptainer without
     set-uid), all accounts but the job's look alike. The master names the file to jobs only after it has written it
-    itself, and where that can be a stranger's folder, it is sticky: nobody else can have replaced it since."""
+    itself, and where that can be another account's folder, it is sticky: no other account can have replaced it
+    since."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as file:
             spans = [line.split() for line in file]

@@ -1,19 +1,17 @@
-"""What a node leaves in the job folder when it ends: its exit record and the rest of its streams."""
+"""Exit report: the exit record of a node and the unsent rest of its streams, on disk."""
 
 from __future__ import annotations
+
+from typing import Sequence
 
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
 from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.spool import Stream
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Sequence
 
-
-class LastWord:
-    """Written at once. It is made durable only when something has to rely on it: what the master has taken is safe
-    there, and every job would wait for the disk."""
+class ExitReport:
+    """Written at once, but flushed to disk only when something has to rely on it: what the master has taken is safe
+    there, and a flush would delay the end of every job."""
 
     def __init__(self, folder: str, record: ExitRecord, streams: Sequence[Stream]) -> None:
         self.record = record
@@ -28,11 +26,11 @@ class LastWord:
 
     @property
     def on_disk(self) -> bool:
-        """Whether the job folder holds all of it."""
+        """Whether the job folder holds the whole report."""
         return self._written and not any(stream.degraded for stream in self._streams)
 
     def make_durable(self) -> None:
-        """Have the disk keep what was written. Again does nothing."""
+        """Flush to disk what was written. A second call does nothing."""
         if self._durable:
             return
         self._durable = True

@@ -1,8 +1,8 @@
-"""A star of processes around one hub: authenticated connections, and messages that say what they are.
+"""Message transport of `DistributedContext`: rank 0 (the coordinator) listens, every other rank (a member) connects.
 
 Python's `multiprocessing.connection` carries the messages; the handshake is ours, because the library's own
 uses MD5 (refused on machines in FIPS mode), waits for ever on a silent caller, and is not mutual until 3.12.
-Nothing is unpickled before both sides have proved that they hold the key.
+Nothing is unpickled before both sides have proved that they hold the key. Imported only where there are several ranks.
 """
 
 from __future__ import annotations
@@ -24,37 +24,43 @@ from trainmaster.core.errors import DistributedError
 Address = Union[str, Tuple[str, int]]  # a Unix socket's path, or host and port
 
 _NONCE = 32  # bytes
-_HELLO_PATIENCE = 10.0  # seconds for one caller's handshake
-_GREETING = struct.Struct(">i")
+_HANDSHAKE_TIMEOUT = 10.0  # seconds for one caller
+_RANK = struct.Struct(">i")
 _RETRY = 0.05
 
 
-class Hub:
-    """The process in the middle, number 0 of `size`."""
+class Coordinator:
+    """Rank 0's end: a connection to each of the other ranks.
 
-    def __init__(self, address: Address, size: int, key: bytes, patience: float) -> None:
-        """Listen and wait `retries` seconds until all others have come. Raises DistributedError, OSError."""
-        self._spokes: Dict[int, Connection] = {}
-        if size == 1:
-            return
+    `name` in every method is that of the collective call: ranks that are in different calls raise DistributedError.
+    """
+
+    def __init__(self, address: Address, size: int, key: bytes, timeout: float) -> None:
+        """Listen, and wait `timeout` seconds until all of `size` ranks have connected.
+
+        Raises:
+            DistributedError: Ranks are missing, or one came twice.
+            OSError: The address cannot be listened on.
+        """
+        self._members: Dict[int, Connection] = {}
         listener = _listen(address, size)
         arrivals: queue.SimpleQueue[Tuple[int, Connection]] = queue.SimpleQueue()
-        accepting = threading.Thread(target=_accept, args=(listener, key, arrivals), name="core-hub", daemon=True)
+        accepting = threading.Thread(target=_accept, args=(listener, key, arrivals), name="core-accept", daemon=True)
         accepting.start()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         try:
-            while len(self._spokes) < size - 1:
+            while len(self._members) < size - 1:
                 try:
                     rank, connection = arrivals.get(timeout=max(0.0, deadline - time.monotonic()))
                 except queue.Empty:
-                    missing = sorted(set(range(1, size)) - set(self._spokes))
+                    missing = sorted(set(range(1, size)) - set(self._members))
                     raise DistributedError(
-                        "ranks %s did not come within %d s: did all workers start?" % (missing, patience)
+                        "ranks %s did not come within %d s: did all workers start?" % (missing, timeout)
                     ) from None
-                if not 0 < rank < size or rank in self._spokes:
+                if not 0 < rank < size or rank in self._members:
                     connection.close()
                     raise DistributedError("rank %d came twice or does not fit %d ranks" % (rank, size))
-                self._spokes[rank] = connection
+                self._members[rank] = connection
         except DistributedError:
             self.close()
             raise
@@ -66,49 +72,67 @@ class Hub:
                 with contextlib.suppress(OSError):
                     os.unlink(address)
 
-    def gather(self, name: str, mine: Any) -> List[Any]:
-        """Everybody's value, in rank order."""
-        values = [mine]
-        for rank in sorted(self._spokes):
-            values.append(_receive(self._spokes[rank], name, rank))
+    def gather(self, name: str, value: Any) -> List[Any]:
+        """Every rank's value, in the order of the ranks."""
+        return [value, *(_receive(self._members[rank], name, rank) for rank in sorted(self._members))]
+
+    def allgather(self, name: str, value: Any) -> List[Any]:
+        """Every rank's value, in the order of the ranks, for every rank."""
+        values = self.gather(name, value)
+        self.broadcast(name, values)
         return values
 
-    def send_all(self, name: str, value: Any) -> None:
-        """Give everybody the same value."""
-        for rank in sorted(self._spokes):
-            _send(self._spokes[rank], name, value, rank)
+    def broadcast(self, name: str, value: Any) -> Any:
+        """Send `value` to every other rank."""
+        for rank in sorted(self._members):
+            _send(self._members[rank], name, value, rank)
+        return value
 
     def close(self) -> None:
-        for connection in self._spokes.values():
+        """Close all connections."""
+        for connection in self._members.values():
             connection.close()
-        self._spokes.clear()
+        self._members.clear()
 
 
-class Spoke:
-    """Any other process."""
+class Member:
+    """The end of any other rank: a connection to the coordinator."""
 
-    def __init__(self, address: Address, rank: int, key: bytes, patience: float) -> None:
-        """Connect, trying again for `retries` seconds. Raises DistributedError."""
-        deadline = time.monotonic() + patience
+    def __init__(self, address: Address, rank: int, key: bytes, timeout: float) -> None:
+        """Connect, trying again for `timeout` seconds.
+
+        Raises:
+            DistributedError: The coordinator cannot be reached, or does not hold the key.
+        """
+        deadline = time.monotonic() + timeout
         while True:
             try:
-                self._hub = _call(address, rank, key)
+                self._coordinator = _connect(address, rank, key)
                 return
             except (OSError, EOFError) as error:
                 if time.monotonic() > deadline:
                     raise DistributedError(
-                        "the chief at %s cannot be reached within %d s: %s" % (address, patience, error)
+                        "the chief at %s cannot be reached within %d s: %s" % (address, timeout, error)
                     ) from None
                 time.sleep(_RETRY)
 
-    def send(self, name: str, value: Any) -> None:
-        _send(self._hub, name, value, 0)
+    def gather(self, name: str, value: Any) -> None:
+        """Send this rank's value to the coordinator."""
+        _send(self._coordinator, name, value, 0)
 
-    def receive(self, name: str) -> Any:
-        return _receive(self._hub, name, 0)
+    def allgather(self, name: str, value: Any) -> List[Any]:
+        """Every rank's value, in the order of the ranks."""
+        self.gather(name, value)
+        values: List[Any] = _receive(self._coordinator, name, 0)
+        return values
+
+    def broadcast(self, name: str, _: Any) -> Any:
+        """The coordinator's value."""
+        return _receive(self._coordinator, name, 0)
 
     def close(self) -> None:
-        self._hub.close()
+        """Close the connection."""
+        self._coordinator.close()
 
 
 def _send(connection: Connection, name: str, value: Any, peer: int) -> None:
@@ -156,26 +180,26 @@ def _accept(listener: socket.socket, key: bytes, arrivals: queue.SimpleQueue[Tup
             caller = listener.accept()[0]
         except OSError:
             return
-        # One thread a caller: a silent stranger must not keep the ranks waiting.
-        threading.Thread(target=_welcome, args=(caller, key, arrivals), name="core-welcome", daemon=True).start()
+        # One thread for each caller: a silent stranger must not delay the ranks.
+        threading.Thread(target=_admit, args=(caller, key, arrivals), name="core-handshake", daemon=True).start()
 
 
-def _welcome(caller: socket.socket, key: bytes, arrivals: queue.SimpleQueue[Tuple[int, Connection]]) -> None:
+def _admit(caller: socket.socket, key: bytes, arrivals: queue.SimpleQueue[Tuple[int, Connection]]) -> None:
     connection = _connection(caller)
     try:
         ours = os.urandom(_NONCE)
         connection.send_bytes(ours)
-        answer = _hear(connection)
+        answer = _read_frame(connection)
         theirs, rank_bytes, proof = answer[:_NONCE], answer[_NONCE : _NONCE + 4], answer[_NONCE + 4 :]
-        if not hmac.compare_digest(proof, _prove(key, b"spoke", ours, theirs, rank_bytes)):
+        if not hmac.compare_digest(proof, _prove(key, b"member", ours, theirs, rank_bytes)):
             raise OSError("wrong key")
-        connection.send_bytes(_prove(key, b"hub", theirs, ours, rank_bytes))
-        arrivals.put((_GREETING.unpack(rank_bytes)[0], connection))
+        connection.send_bytes(_prove(key, b"coordinator", theirs, ours, rank_bytes))
+        arrivals.put((_RANK.unpack(rank_bytes)[0], connection))
     except (OSError, EOFError, struct.error):
         connection.close()
 
 
-def _call(address: Address, rank: int, key: bytes) -> Connection:
+def _connect(address: Address, rank: int, key: bytes) -> Connection:
     if isinstance(address, str):
         caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -184,14 +208,14 @@ def _call(address: Address, rank: int, key: bytes) -> Connection:
             caller.close()
             raise
     else:
-        caller = socket.create_connection(address, timeout=_HELLO_PATIENCE)
+        caller = socket.create_connection(address, timeout=_HANDSHAKE_TIMEOUT)
     connection = _connection(caller)
     try:
-        theirs = _hear(connection)
+        theirs = _read_frame(connection)
         ours = os.urandom(_NONCE)
-        rank_bytes = _GREETING.pack(rank)
-        connection.send_bytes(ours + rank_bytes + _prove(key, b"spoke", theirs, ours, rank_bytes))
-        if not hmac.compare_digest(_hear(connection), _prove(key, b"hub", ours, theirs, rank_bytes)):
+        rank_bytes = _RANK.pack(rank)
+        connection.send_bytes(ours + rank_bytes + _prove(key, b"member", theirs, ours, rank_bytes))
+        if not hmac.compare_digest(_read_frame(connection), _prove(key, b"coordinator", ours, theirs, rank_bytes)):
             raise OSError("the other side does not hold this job's key")
     except (OSError, EOFError):
         connection.close()
@@ -203,14 +227,14 @@ def _connection(caller: socket.socket) -> Connection:
     caller.settimeout(None)
     if caller.family != socket.AF_UNIX:
         caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A node that lost its power never says so.
+        # Detects a node that lost its power, which never closes its connections.
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     return Connection(caller.detach())
 
 
-def _hear(connection: Connection) -> bytes:
-    if not connection.poll(_HELLO_PATIENCE):
-        raise OSError("no answer to the greeting")
+def _read_frame(connection: Connection) -> bytes:
+    if not connection.poll(_HANDSHAKE_TIMEOUT):
+        raise OSError("no answer within %d s of the handshake" % _HANDSHAKE_TIMEOUT)
     return connection.recv_bytes(256)
 
 
