@@ -13,9 +13,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import Field
+
 from trainmaster.containers import Bind, ContainerStart, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import (
     Capabilities,
+    DispatcherOptions,
     Explanation,
     JobRef,
     JobSpec,
@@ -30,6 +33,8 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     StagedFile,
     StreamPosition,
+    Traits,
+    UserOptions,
 )
 from trainmaster.dispatchers.folder import JobFolder
 from trainmaster.templates import ControlCharacter
@@ -40,16 +45,30 @@ SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
 SCRIPT = "echo $$ > group; bash start.sh > output.txt 2>&1 & echo $! > pid; wait $!; echo $? > ended"
 
 
+class NohupOptions(DispatcherOptions):
+    """The `resource_manager` section: these keys and those of every dispatcher."""
+
+    slots: int = Field(default=4, ge=1)
+
+
+class NohupUserOptions(UserOptions):
+    """What an experiment may say in its section `nohup`."""
+
+    nice: int = Field(default=0, ge=0, le=19)
+
+
 class NohupDispatcher:
+    contract_version = 2
     kind = "nohup"
+    traits = Traits()
+    Options = NohupOptions
+    UserOptions = NohupUserOptions
 
     def __init__(self, setup: Setup) -> None:
         self.name = setup.name
         self._prefix = setup.prefix
         self._root = setup.job_root
-        self._slots = int(setup.options.get("slots", 4))
-        if self._slots < 1:
-            raise Rejected(f"resource_manager.slots must be at least 1, but is {self._slots}.")
+        self._slots = NohupOptions.model_validate(setup.options).slots
 
     def probe(self) -> Capabilities:
         return Capabilities(scheduler="nohup", version="1.0", poll_interval=0.5)
@@ -70,6 +89,10 @@ class NohupDispatcher:
         except UnknownRuntime as error:
             found.append(str(error))
         return found
+
+    def remarks(self, spec: JobSpec) -> Sequence[str]:
+        nice = NohupUserOptions.model_validate(spec.options).nice
+        return [f"The job runs with niceness {nice}, and others on this machine come before it."] if nice else []
 
     def submit(self, spec: JobSpec) -> JobRef:
         if not spec.token.startswith(self._prefix):
@@ -95,7 +118,8 @@ class NohupDispatcher:
             "TRAINMASTER_SLOT_IDS": str(list(range(spec.slots))),
         }
         # A session of its own, and nobody's child: the job outlives the master.
-        command = ["setsid", "--fork", "bash", "-c", SCRIPT]
+        nice = NohupUserOptions.model_validate(spec.options).nice
+        command = ["setsid", "--fork", "nice", "-n", str(nice), "bash", "-c", SCRIPT]
         subprocess.run(command, cwd=folder.path, env=environment, stdin=subprocess.DEVNULL, check=True)
         return JobRef(spec.token, spec.token)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.dispatchers.archive import BadArchive, content, list_below, open_below, pack, unpack
+from trainmaster.agent_protocol.archive import BadArchive, content, list_below, open_below, pack, unpack
 
 EVERYTHING = ("",)
 

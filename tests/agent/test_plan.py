@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.agent.plan import Action, Deed, Local, plan, reports
 from trainmaster.agent.seen import Seen
-from trainmaster.dispatchers.hub import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
 
 
 def order(deliver: tuple[Delivery, ...] = (), *, fresh: bool = True, job_id: str = "j1") -> ContainerOrder:

@@ -28,6 +28,7 @@ from trainmaster.agent.agent import Agent, AgentIdentity
 from trainmaster.agent.folders import Folders
 from trainmaster.agent.master_link import MasterUnavailable, NotGiven
 from trainmaster.agent.seen import Seen
+from trainmaster.agent_protocol.messages import AgentReport, Orders, SlotFact
 from trainmaster.dispatchers.base import (
     ContainerSpec,
     DispatcherError,
@@ -39,7 +40,7 @@ from trainmaster.dispatchers.base import (
     StagedFile,
 )
 from trainmaster.dispatchers.docker import DockerDispatcher
-from trainmaster.dispatchers.hub import AgentReport, Orders, SlotFact, UnknownAgent
+from trainmaster.dispatchers.hub import UnknownAgent
 
 JOBS = 150
 AT_ONCE = 6

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainmaster.dispatchers.access import helper, helper_client
+from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH
+from trainmaster.dispatchers.jobfolder import helper
 
 CONFIG = """
 resource_manager:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from trainmaster.config.master import parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import AgentManager
+from trainmaster.dispatchers.docker.options import DockerOptions
 
 DETERMINEDS = """
 resource_manager:
@@ -30,21 +28,15 @@ resource_pools:
 def test_determineds_file_is_read() -> None:
     config = parse_master(DETERMINEDS)
     first, second = config.managers
-    assert isinstance(first, AgentManager)
-    assert isinstance(second, AgentManager)
+    assert isinstance(first, DockerOptions)
+    assert isinstance(second, DockerOptions)
     assert config.resource_manager is first
     assert first.type == "docker"
-    options: dict[str, Any] = first.options()
-    assert [pool["pool_name"] for pool in options["resource_pools"]] == ["large", "small"]
+    assert (first.pool_names(), second.pool_names()) == (["large", "small"], ["x"])
     # A pool's scheduler says only what is different.
-    assert options["resource_pools"][0]["scheduler"] == {
-        "type": "fair_share",
-        "fitting_policy": "worst",
-        "preemption": True,
-        "default_priority": 7,
-    }
-    assert options["resource_pools"][1]["scheduler"]["preemption"] is False
-    assert [pool["pool_name"] for pool in second.options()["resource_pools"]] == ["x"]
+    large, small = (first.scheduler_of(pool).model_dump() for pool in DockerOptions.read(first.settings()).pools)
+    assert large == {"type": "fair_share", "fitting_policy": "worst", "preemption": True, "default_priority": 7}
+    assert small["preemption"] is False
     assert config.warnings == []
 
 

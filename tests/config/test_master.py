@@ -12,7 +12,9 @@ import pytest
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import container_settings, parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import LocalManager, PluginManager, SlurmManager
+from trainmaster.dispatchers.local.options import LocalOptions
+from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.resources import GpuDialect
 from trainmaster.master.services.scheduling.job_spec import image_for
 
 EXPERIMENT = "entrypoint: x\nsearcher: {name: single, metric: m}\n"
@@ -43,7 +45,6 @@ resource_manager:
         startup_hook: module load cuda
 additional_resource_managers:
   - {type: local, cluster_name: here, slots: 3}
-  - {type: htcondor, cluster_name: pool, job_storage_root: /x, depth: {a: [1]}}
 resource_pools:
   - pool_name: long
     description: gpu for days
@@ -76,29 +77,19 @@ def test_an_empty_file_is_a_local_master() -> None:
         None,
         None,
     )
-    assert isinstance(config.resource_manager, LocalManager)
-    assert config.resource_manager.options() == {
-        "type": "local",
-        "cluster_name": "default",
-        "slots": os.cpu_count(),
-        "pool_name": "default",
-        "container_run_type": "none",
-        "poll_interval": 1,
-    }
+    assert config.resource_manager == LocalOptions(type="local", slots=os.cpu_count() or 1)
     assert (config.log.level, config.security.initial_user_password, config.warnings) == ("info", None, [])
 
 
 def test_a_full_file() -> None:
     config = parse_master(FULL)
     assert config.warnings == []
-    slurm, local, plugin = config.managers
-    assert isinstance(slurm, SlurmManager)
-    assert isinstance(local, LocalManager)
-    assert isinstance(plugin, PluginManager)
+    slurm, local = config.managers
+    assert isinstance(slurm, SlurmOptions)
+    assert isinstance(local, LocalOptions)
     assert (slurm.cluster_name, slurm.container_run_type, slurm.poll_interval) == ("big", "apptainer", 3)
     assert slurm.commands.sbatch == "/opt/slurm/bin/sbatch"
     assert (local.slots, local.cluster_name) == (3, "here")
-    assert (plugin.type, plugin.job_storage_root, plugin.options()["depth"]) == ("htcondor", "/x", {"a": [1]})
     assert config.db is not None
     assert (config.db.port, config.db.password_file) == (5432, "/secret")
     assert config.resource_pools[0].provider is not None
@@ -107,19 +98,28 @@ def test_a_full_file() -> None:
 
 def test_slurm_defaults() -> None:
     (manager,) = parse_master("resource_manager: {type: slurm}").managers
-    options = manager.options()
-    assert {key: value for key, value in options.items() if value != {}} == {
+    assert {key: value for key, value in manager.settings().items() if value not in ({}, [])} == {
         "type": "slurm",
         "cluster_name": "default",
         "container_run_type": "apptainer",
         "tres_supported": True,
         "gres_supported": True,
         "job_project_source": "project",
+        "job_path": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+        "python": "python3",
+        "bash": "/bin/bash",
+        "reader": "commands",
         "poll_interval": 10,
+        "pools_cached_for": 60,
+        "submits_per_second": 2,
+        "submit_burst": 20,
+        "submit_deadline": 150,
+        "query_deadline": 60,
         "gpu_libraries": True,
         "walltime_grace": 120,
         "external_jobs": True,
         "impersonation": "none",
+        "helper": "/usr/local/libexec/trainmaster-helper",
         "require_user_link": False,
     }
 
@@ -139,7 +139,8 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
         f"master.yaml:8: resource_manager.security: {launcher}",
         "master.yaml:9: logging: means nothing here; remove it",
     ]
-    assert config.resource_manager.options()["tres_supported"] is False
+    assert isinstance(config.resource_manager, SlurmOptions)
+    assert config.resource_manager.dialect("any") is GpuDialect.NONE
 
 
 @pytest.mark.parametrize(
@@ -153,10 +154,10 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
          ["1: db.password_file: cannot be set together with password; keep one"]),
         ("resource_manager: slurm", ["1: resource_manager: a mapping (key: value) is wanted, found the text 'slurm'"]),
         ("resource_manager: {slots: 1}",
-         ["1: resource_manager.type: is required: local, slurm, pbs, docker, or the name of an installed dispatcher"]),
+         ["1: resource_manager.type: is required: the name of an installed dispatcher (docker, local, pbs, slurm)"]),
         ("resource_manager: {type: local, slotz: 1}", ["1: resource_manager.slotz: unknown key; did you mean slots?"]),
         ("resource_manager: {type: slurm, slot_type: gpu}",
-         ["1: resource_manager.slot_type: must be one of cuda, rocm, cpu; found the text 'gpu'; did you mean cpu?"]),
+         ["1: resource_manager.slot_type: must be one of cpu, cuda, rocm; found the text 'gpu'; did you mean cpu?"]),
         ("resource_manager: {type: slurm, name: a, cluster_name: b}",
          ["1: resource_manager.name: is the old word for cluster_name; keep cluster_name only"]),
         ("resource_manager: {type: slurm, apptainer_image_root: /a, singularity_image_root: /b}",

@@ -7,7 +7,6 @@ import pytest
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import parse_master, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import HpcManager, PbsManager, SlurmManager
 from trainmaster.dispatchers.base import Rejected
 from trainmaster.dispatchers.pbs.config import HostStart, NodePlacement, PbsOptions
 from trainmaster.dispatchers.pbs.formats import Format
@@ -31,9 +30,9 @@ resource_manager:
 
 
 def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
-    (manager,) = parse_master(FULL).managers
-    assert isinstance(manager, PbsManager)
-    options = PbsOptions.read(manager.options())
+    (options,) = parse_master(FULL).managers
+    assert isinstance(options, PbsOptions)
+    assert PbsOptions.read(options.settings()) == options
     assert (options.gpu_resource, options.place, options.host_start) == ("gpus", NodePlacement.FREE, HostStart.SSH)
     assert (options.query_format, options.ended_listed_for, options.submit_deadline) == (Format.JSON, 300, 30)
     assert options.node_size("other") == 4
@@ -43,8 +42,8 @@ def test_the_dispatcher_reads_what_the_model_lets_through() -> None:
 
 
 def test_defaults() -> None:
-    (manager,) = parse_master("resource_manager: {type: pbs}").managers
-    options = PbsOptions.read(manager.options())
+    (options,) = parse_master("resource_manager: {type: pbs}").managers
+    assert isinstance(options, PbsOptions)
     assert (options.gpu_resource, options.place, options.host_start) == ("ngpus", NodePlacement.SCATTER, HostStart.AUTO)
     assert (options.query_format, options.container_run_type) == (Format.DSV, "apptainer")
 
@@ -59,7 +58,6 @@ def test_a_queues_override_adds_to_its_experiments() -> None:
 
 
 def test_slurm_keeps_its_own_keys() -> None:
-    assert issubclass(SlurmManager, HpcManager)
     with pytest.raises(ConfigError, match="gpu_resource"):
         parse_master("resource_manager: {type: slurm, gpu_resource: ngpus}")
     with pytest.raises(ConfigError, match="sbatch"):

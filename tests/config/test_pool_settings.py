@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainmaster.config.master import parse_master
-from trainmaster.master.services.scheduling.job_spec import account_label
+from trainmaster.master.services.scheduling.job_spec import labels
 from trainmaster.master.site import pool_settings
 
 CONFIG = """
@@ -67,18 +67,16 @@ task_container_defaults: {startup_hook: umask 077}
 
 
 @pytest.mark.parametrize(
-    ("source", "kind", "label"),
+    ("source", "words"),
     [
-        ("project", "slurm", "vision/2"),
-        ("project", "pbs", "vision_2"),
-        ("workspace", "slurm", "lab"),
-        ("label", "slurm", "acct:a,acct:b,fast"),
-        ("label:acct:", "slurm", "a,b"),
-        ("label:acct:", "pbs", "a_b"),
-        ("label:none", "slurm", None),
-        ("", "slurm", None),
+        ("project", ("vision/2",)),
+        ("workspace", ("lab",)),
+        ("label", ("acct:a", "acct:b", "fast")),
+        ("label:acct:", ("a", "b")),
+        ("label:none", ()),
+        ("", ()),
     ],
 )
-def test_what_the_scheduler_is_told_for_its_accounts(source: str, kind: str, label: str | None) -> None:
+def test_what_the_scheduler_is_told_for_its_accounts(source: str, words: tuple[str, ...]) -> None:
     config = {"project": "vision/2", "workspace": "lab", "labels": ["fast", "acct:b", "acct:a"]}
-    assert account_label(source, config, kind) == label
+    assert labels(source, config) == words

@@ -29,7 +29,7 @@ resource_manager:
 
 
 def test_what_is_configured_reaches_the_dispatcher() -> None:
-    options = SlurmOptions.read(parse_master(FAR, source="master.yaml").managers[0].options())
+    options = SlurmOptions.read(parse_master(FAR, source="master.yaml").managers[0].settings())
     assert options.ssh is not None
     assert (options.ssh.host, options.ssh.port, options.ssh.user) == ("login.site", 22, "svc")
     assert (options.ssh.client, options.ssh.control_path) == (SshClient.OPENSSH, "/run/trainmaster/ssh")

@@ -15,16 +15,8 @@ import pytest
 
 from tests.support.container_starts import Call, called
 from tests.support.master import wait_for
-from trainmaster.containers import (
-    Bind,
-    CannotStart,
-    ContainerStart,
-    Device,
-    UnknownRuntime,
-    container_runtime,
-    registry,
-)
-from trainmaster.containers.base import VERBS
+from trainmaster import plugins
+from trainmaster.containers import Bind, CannotStart, ContainerStart, Device, UnknownRuntime, container_runtime
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL, NOT_FETCHED, OLD_PYTHON
 from trainmaster.containers.engines import NO_INIT
 from trainmaster.containers.forwarded import FORWARDED
@@ -356,23 +348,22 @@ def test_a_program_that_is_not_there_is_understood(runtime: str, tool: str, tmp_
 class Lacking:
     """A plugin without a method."""
 
-    resolve = check = start_script = lambda self: None
+    resolve = check = start_script = lambda self, *given, **named: None
 
 
 def test_a_plugin_is_checked_when_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     here = f"{__name__}:Lacking"
     points = {"mine": here, "gone": "no_such_module:X"}
     found = {name: EntryPoint(name, value, "trainmaster.containers") for name, value in points.items()}
-    monkeypatch.setattr(registry, "installed", lambda: found)
-    registry._factory.cache_clear()
+    monkeypatch.setattr(plugins, "installed", lambda kind: found)
+    plugins.load.cache_clear()
     with pytest.raises(UnknownRuntime, match=r"'mine' \(.*Lacking\) has no method 'explain'.*Update the plugin"):
         container_runtime("mine")
     with pytest.raises(UnknownRuntime, match=r"'gone' .* cannot be imported: No module named 'no_such_module'"):
         container_runtime("gone")
     with pytest.raises(UnknownRuntime, match="Did you mean 'mine'"):
         container_runtime("mina")
-    for verb in VERBS:
-        monkeypatch.setattr(Lacking, verb, lambda self: "mine", raising=False)
+    monkeypatch.setattr(Lacking, "explain", lambda self, output: None, raising=False)
     monkeypatch.setattr(Lacking, "__init__", lambda self, command: None)
     assert isinstance(container_runtime("mine"), Lacking)
-    registry._factory.cache_clear()
+    plugins.load.cache_clear()

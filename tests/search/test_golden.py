@@ -139,27 +139,27 @@ def test_preview(searcher: dict[str, Any], space: dict[str, Any], expected: list
 @pytest.mark.parametrize(
     ("searcher", "message"),
     [
-        ({"name": "custom"}, "the searcher custom is no longer run: create experiments"),
-        ({"name": "adaptive"}, "the searcher adaptive is no longer run: use adaptive_asha"),
+        ({"name": "custom"}, "the searcher custom is no longer run; create experiments"),
+        ({"name": "adaptive"}, "the searcher adaptive is no longer run; use adaptive_asha"),
         ({"name": "adaptive_simple"}, "use adaptive_asha"),
         ({"name": "sync_halving"}, "use async_halving"),
-        ({"name": "bayes"}, "there is no searcher 'bayes'; use single"),
-        ({}, "searcher.name must be a text"),
+        ({"name": "bayes"}, "there is no searcher 'bayes'; one of adaptive_asha, async_halving, grid, random, single"),
+        ({}, "searcher.name is required; one of adaptive_asha"),
         (
             {"name": "random"},
-            "searcher.max_trials must be a whole number of at least 1 for random; it is None",
+            "searcher.max_trials is required for random: how many trials there are in all",
         ),
-        (adaptive(max_trials=1), "searcher.max_time must be a whole number of at least 1 for adaptive_asha"),
+        (adaptive(max_trials=1), "searcher.max_time is required for adaptive_asha"),
         (asha(num_rungs=1, max_trials=1, max_time=True), "searcher.max_time"),
         (
             asha(num_rungs=1, max_trials=1, max_time=1) | {"time_metric": None},
-            "searcher.time_metric must be a text",
+            "searcher.time_metric is required for async_halving",
         ),
         (
             asha(num_rungs=1, max_trials=1, max_time=1) | {"divisor": 1},
-            "searcher.divisor must be a number above 1",
+            "searcher.divisor must be above 1, found 1",
         ),
-        (adaptive(max_trials=1, max_time=1, mode="eager"), "searcher.mode must be aggressive"),
+        (adaptive(max_trials=1, max_time=1, mode="eager"), "searcher.mode must be one of aggressive"),
         (adaptive(max_trials=1, max_time=1, bracket_rungs=[0]), "searcher.bracket_rungs"),
     ],
 )

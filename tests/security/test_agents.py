@@ -11,10 +11,11 @@ import pytest
 from tests.support.docker.hosts import HubServer
 from tests.support.master import wait_for
 from trainmaster.agent.master_link import MasterLink, MustLeave, NotEnrolled, NotGiven
+from trainmaster.agent_protocol.messages import AgentReport, SlotFact
 from trainmaster.dispatchers.base import ContainerSpec, JobSpec, Rejected, Setup, SlotType, StagedFile
 from trainmaster.dispatchers.docker import DockerDispatcher
 from trainmaster.dispatchers.docker.enrolment import Enrolment
-from trainmaster.dispatchers.hub import AgentReport, AlreadyEnrolled, SlotFact, WrongKey
+from trainmaster.dispatchers.hub import AlreadyEnrolled, WrongKey
 
 OPTIONS = {"resource_pools": [{"pool_name": "default"}], "poll_interval": 0.2}
 

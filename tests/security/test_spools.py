@@ -23,9 +23,9 @@ from tests.support.master import (
     wait_ended,
     wait_for,
 )
-from trainmaster.dispatchers.access import helper
 from trainmaster.dispatchers.base import StreamPosition
 from trainmaster.dispatchers.folder import JobFolder
+from trainmaster.dispatchers.jobfolder import helper
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
 LIMITS = "limits: {spool: 8, spool_unreadable: 200}\n"

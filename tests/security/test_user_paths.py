@@ -13,7 +13,7 @@ import trainmaster
 
 HOME = Path(trainmaster.__file__).parent
 PARTS = ("master", "dispatchers", "agent", "containers")
-THE_MODULE = "dispatchers/access/trees.py"
+THE_MODULE = "dispatchers/jobfolder/trees.py"
 WALKS = {
     *("rmtree", "copytree", "glob", "iglob", "rglob", "iterdir", "walk", "fwalk", "realpath", "removedirs"),
     "scandir",

@@ -23,7 +23,11 @@ class Bench:
     slot_type: SlotType = SlotType.CUDA
 
     def spec(self, program: str = programs.ENDS_WELL, **changes: object) -> JobSpec:
+        """`options`: what an experiment says in its section, or just the list of raw options in it."""
         token = f"{self.setup.prefix}{secrets.token_hex(6)}"
+        if isinstance(raw := changes.get("options"), tuple) and self.dispatcher.UserOptions is not None:
+            (key,) = self.dispatcher.UserOptions.appended
+            changes["options"] = {key: list(raw)}
         spec = JobSpec(
             token=token,
             allocation_id=token,

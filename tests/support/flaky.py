@@ -16,6 +16,7 @@ NODE = "n7"
 
 
 class FlakyDispatcher(LocalDispatcher):
+    contract_version = 2
     kind = "flaky"
 
     def _note(self, token: str) -> Path:

@@ -7,8 +7,8 @@ import os
 import pwd
 import socket
 
+from trainmaster.agent_protocol.messages import FIRST_ORDINARY_ID
 from trainmaster.containers.docker import ContainerUser
-from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
 
 ROOT = 0
 

@@ -22,6 +22,17 @@ from trainmaster.agent.master_link import MasterLink, MasterUnavailable, MustLea
 from trainmaster.agent.mounts import Mounts, Sources
 from trainmaster.agent.plan import STOPS, Action, Deed, Local, plan, reports
 from trainmaster.agent.registry_login import login_for
+from trainmaster.agent_protocol.archive import BadArchive, pack
+from trainmaster.agent_protocol.messages import (
+    MAX_REMAINS,
+    MAX_TEXT,
+    AgentReport,
+    Blame,
+    ContainerOrder,
+    Delivery,
+    Orders,
+    SlotFact,
+)
 from trainmaster.containers import Bind, Device
 from trainmaster.containers.docker import (
     MAX_PIDS,
@@ -32,18 +43,7 @@ from trainmaster.containers.docker import (
     container_body,
     parents_below_node,
 )
-from trainmaster.dispatchers.archive import BadArchive, pack
-from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.hub import (
-    MAX_REMAINS,
-    MAX_TEXT,
-    AgentReport,
-    Blame,
-    ContainerOrder,
-    Delivery,
-    Orders,
-    SlotFact,
-)
+from trainmaster.slots import SlotType
 from trainmaster.templates import ControlCharacter
 from trainmaster.version import VERSION
 

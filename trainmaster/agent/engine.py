@@ -13,7 +13,7 @@ import requests
 from docker import errors
 
 from trainmaster.agent.seen import Seen
-from trainmaster.dispatchers.hub import Blame
+from trainmaster.agent_protocol.messages import Blame
 
 LABEL_AGENT = "trainmaster.agent"
 LABEL_TOKEN = "trainmaster.token"  # noqa: S105

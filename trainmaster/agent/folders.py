@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from trainmaster.agent_protocol.archive import BadArchive, Item, content, list_below, open_below, unpack
+from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.containers.docker import ContainerUser
-from trainmaster.dispatchers.archive import BadArchive, Item, content, list_below, open_below, unpack
-from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 
 MAX_FILES_OF_JOB = 2**30  # bytes that a master may stage
 URL_FILE = "master-url"

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import ValidationError
 
-from trainmaster.dispatchers.hub import AgentReport, Orders
+from trainmaster.agent_protocol.messages import AgentReport, Orders
 
 DEADLINE = 60.0  # seconds without a byte of an answer
 WAIT = 25.0  # seconds of a long poll

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from trainmaster.agent.engine import ContainerError
+from trainmaster.agent_protocol.messages import Blame
 from trainmaster.containers import Bind
 from trainmaster.containers.docker import ContainerUser, is_closed
-from trainmaster.dispatchers.hub import Blame
 
 DEADLINE = 30.0  # seconds to open the sources: a file server may hang
 # Becomes the job's account, for good, and says where each path leads and what is there. (Its Python may lie where only

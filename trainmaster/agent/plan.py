@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trainmaster.agent.seen import Seen
-from trainmaster.dispatchers.hub import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
+from trainmaster.agent_protocol.messages import Blame, ContainerOrder, ContainerReport, ContainerState, Delivery, Orders
 
 STOPS = frozenset({Delivery.TERMINATE, Delivery.KILL})
 

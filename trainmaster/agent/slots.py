@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.hub import SlotFact
+from trainmaster.agent_protocol.messages import SlotFact
+from trainmaster.slots import SlotType
 
 SlotChoice = Literal["auto", "cpu", "cuda"]
 

@@ -48,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     p.set_defaults(run=_serve, parser=p)
     p = commands.add_parser(
         "agent",
-        help="let this Docker host work for a master",
-        description="Run jobs of a master in Docker containers of this host, until it is interrupted.",
+        help="let this host work for a master",
+        description="Run jobs of a master in containers of this host, until it is interrupted.",
         epilog="Example: trainmaster agent --master http://login1:8080 --token-file /etc/trainmaster/agent-token",
     )
     agent_daemon.add_to(p)

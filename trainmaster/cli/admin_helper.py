@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trainmaster.config.master import MasterConfig
-    from trainmaster.config.resource_managers import HpcManager
 
 PARTS = ("steps", "file", "policy", "sudoers")
 Read = Callable[[argparse.Namespace], "MasterConfig | None"]
@@ -41,10 +40,10 @@ def _path(text: str) -> object:
 
 
 def _show(args: argparse.Namespace, read: Read) -> int:
-    from trainmaster.config.resource_managers import HpcManager
     from trainmaster.config.storage import SharedFs
-    from trainmaster.dispatchers.access import helper, helper_client, setup
+    from trainmaster.dispatchers.access import helper_client, setup
     from trainmaster.dispatchers.access.config import HELPER
+    from trainmaster.dispatchers.jobfolder import helper
 
     if args.part == "file":
         sys.stdout.write(helper_client.own_source().decode())
@@ -52,17 +51,18 @@ def _show(args: argparse.Namespace, read: Read) -> int:
     config = read(args)
     if config is None:
         return 1
-    managers = [manager for manager in config.managers if isinstance(manager, HpcManager)]
-    roots = [manager.job_storage_root for manager in managers if manager.job_storage_root]
-    environment = {name: value for manager in managers for name, value in manager.environment.items()}
-    if path := next(filter(None, map(_path_of_commands, managers)), None):
+    managers = [(manager, needs) for manager in config.managers if (needs := manager.helper_needs())]
+    roots = [manager.job_storage_root for manager, _ in managers if manager.job_storage_root]
+    environment = {name: value for _, needs in managers for name, value in needs.environment.items()}
+    # The PATH of the scheduler's commands, where it is not one that the helper takes from anybody.
+    usual = set(helper.SITES.split(":"))
+    if path := next((needs.path for _, needs in managers if not set(needs.path.split(":")) <= usual), None):
         environment["PATH"] = path
     # On a machine that has the scheduler's commands; elsewhere the helper looks for them itself.
     programs = {name: found for name in helper.PROGRAMS if (found := shutil.which(name, path=helper.SITES))}
-    for manager in managers:
-        given = getattr(manager, "commands", None)
-        programs.update(given.model_dump(exclude_none=True) if given is not None else {})
-    program = next((manager.helper for manager in managers if manager.helper), HELPER)
+    for _, needs in managers:
+        programs.update(needs.commands)
+    program = next((needs.program for _, needs in managers if needs.program != HELPER), HELPER)
     account, group = args.account or setup.ACCOUNT, args.group or setup.GROUP
     storage = config.checkpoint_storage
     storages = [storage.root] if isinstance(storage, SharedFs) else []
@@ -75,13 +75,3 @@ def _show(args: argparse.Namespace, read: Read) -> int:
         case _:
             sys.stdout.write(setup.steps(policy, roots or ["/shared/trainmaster/jobs"], account, program, group))
     return 0
-
-
-def _path_of_commands(manager: HpcManager) -> str | None:
-    """The PATH that the scheduler's commands are given, where it is not one that the helper takes from anybody."""
-    from trainmaster.config.resource_managers import PbsManager
-    from trainmaster.dispatchers.access import helper
-    from trainmaster.dispatchers.pbs.config import PbsOptions
-
-    path = PbsOptions.read(manager.options()).command_path if isinstance(manager, PbsManager) else manager.job_path
-    return path if path and not set(path.split(":")) <= set(helper.SITES.split(":")) else None

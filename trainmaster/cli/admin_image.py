@@ -95,7 +95,6 @@ def _add_root(
 
 
 def _with_cache(args: argparse.Namespace, read: Read, verb: Callable[[argparse.Namespace, ImageCache], int]) -> int:
-    from trainmaster.config.resource_managers import HpcManager
     from trainmaster.containers.cache import ImageCache, ImageError, Tools
 
     root, program = args.root, None
@@ -103,13 +102,9 @@ def _with_cache(args: argparse.Namespace, read: Read, verb: Callable[[argparse.N
         config = read(args)
         if config is None:
             return 1
-        for manager in config.managers:
-            if isinstance(manager, HpcManager):
-                named = manager.apptainer_image_root or manager.singularity_image_root
-                if named and root is None:
-                    root = Path(named)
-                    if manager.container_run_type in ("apptainer", "singularity"):
-                        program = manager.container_command or manager.container_run_type
+        for folder in filter(None, (manager.image_folder() for manager in config.managers)):
+            root = root or Path(folder[0])
+            program = program or folder[1]
     if root is None:
         return _fail("The configuration names no folder of images: set apptainer_image_root, or give --root.")
     apptainer = program or shutil.which("apptainer") or shutil.which("singularity") or "apptainer"

@@ -88,9 +88,9 @@ class CannotRun(Exception):
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from trainmaster.agent_protocol.messages import AGENT_ID
     from trainmaster.client.errors import ClientError
     from trainmaster.client.transport import canonical_url
-    from trainmaster.dispatchers.hub import AGENT_ID
 
     try:
         from trainmaster.agent.agent import Agent, AgentIdentity, data_folder
@@ -112,8 +112,8 @@ def _serve(args: argparse.Namespace) -> int:
         slots = find_slots(args.slot_type, args.slots)
         folders = Folders(data_folder(args.data, agent_id))
         engine = Engine(agent_id, args.docker)
-        docker_data, memory = engine.facts()
-        mounts = Mounts(args.mount_root, [str(data_folder(args.data, agent_id)), docker_data])
+        engine_data, memory = engine.facts()
+        mounts = Mounts(args.mount_root, [str(data_folder(args.data, agent_id)), engine_data])
         logging.getLogger(__name__).info("Docker %s, %d slots, agent %s", engine.version(), len(slots), agent_id)
     except (ClientError, NoAccount, NoSlots) as error:
         raise CannotRun(str(error)) from None

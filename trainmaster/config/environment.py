@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from .messages import in_words
-from .shapes import AbsolutePath, Bytes, Line, Name, Natural, Port, Positive, Section, Text, Whole, wrong
+from .shapes import AbsolutePath, Bytes, Line, Name, Natural, Port, Section, Text, Whole, wrong
 
 DEVICES = ("cpu", "cuda", "rocm")
 # What Determined 0.38.1 runs when nothing is said.
@@ -164,21 +164,6 @@ class Resources(Section):
     devices: Devices = Field(default_factory=list)
     is_single_node: bool | None = None
     native_parallel: bool = False
-
-
-class Slurm(Section):
-    """The `slurm` section; which sbatch options may be given is the Slurm dispatcher's to say."""
-
-    slots_per_node: Positive | None = None
-    gpu_type: Line | None = None
-    sbatch_args: list[Line] = Field(default_factory=list)
-
-
-class Pbs(Section):
-    """The `pbs` section."""
-
-    slots_per_node: Positive | None = None
-    pbsbatch_args: list[Line] = Field(default_factory=list)
 
 
 def _action(value: Any) -> Any:

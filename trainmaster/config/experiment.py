@@ -11,18 +11,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from .environment import BindMount, Environment, LogPolicy, Pbs, Resources, Slurm
+from .environment import BindMount, Environment, LogPolicy, Resources
 from .hyperparameters import Hyperparameters, without_count
 from .merge import merge
 from .messages import Complaint, ConfigError, in_words
 from .overrides import override
 from .searcher import IGNORED as SEARCHER_IGNORED
-from .searcher import Length, Searcher
+from .searcher import Length, Searcher, takes_grid
 from .searcher import incomplete as incomplete_searcher
 from .shapes import Line, Name, Natural, Positive, Section, Text, Whole, wrong
 from .source import Document, read, write
 from .storage import CheckpointStorage
 from .storage import incomplete as incomplete_storage
+from .user_options import Pbs, Slurm, WithUserOptions
 from .validation import check, in_order
 
 
@@ -127,7 +128,7 @@ class Integrations(Section):
     webhooks: Webhooks | None = None
 
 
-class ExperimentConfig(Section):
+class ExperimentConfig(WithUserOptions):
     """A whole experiment configuration. Fields that are None were not set and have no default."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"security", "tensorboard_storage", "data_layer", "internal"})
@@ -310,7 +311,7 @@ def incomplete(
         for name, message in incomplete_searcher(searcher):
             complain(message, "searcher", name)
         space = config.get("hyperparameters")
-        if searcher.get("name") == "grid" and isinstance(space, Mapping):
+        if takes_grid(searcher) and isinstance(space, Mapping):
             for path in without_count(space, ("hyperparameters",)):
                 complain("is required for a grid search: how many values to try", *path, "count")
     return found

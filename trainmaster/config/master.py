@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from .limits import Limits
 from .messages import Complaint, ConfigError
 from .networks import Network, ServicesUrl
-from .resource_managers import AgentManager, AgentPool, HpcManager, LocalManager, ResourceManager, SlurmManager
+from .resource_managers import AgentPool, DispatcherOptions, ResourceManager, default_manager
 from .shapes import AbsolutePath, Line, Name, Natural, Port, Section, Whole, wrong
 from .source import Document, read
 from .storage import CheckpointStorage, incomplete
@@ -184,7 +184,7 @@ class MasterConfig(Section):
     launch_error: bool = True
     """Whether a request for more slots than its pool has is refused; false: it waits, and its user is warned."""
     limits: Limits = Limits()
-    resource_manager: ResourceManager = LocalManager(type="local")
+    resource_manager: ResourceManager = Field(default_factory=default_manager)
     additional_resource_managers: list[ResourceManager] = Field(default_factory=list)
     resource_pools: list[ResourcePool] = Field(default_factory=list)
     task_container_defaults: TaskContainerDefaults = TaskContainerDefaults()
@@ -227,7 +227,7 @@ class MasterConfig(Section):
         return list(self._warnings)
 
     @property
-    def managers(self) -> list[ResourceManager]:
+    def managers(self) -> list[DispatcherOptions]:
         """All resource managers, the main one first."""
         return [self.resource_manager, *self.additional_resource_managers]
 
@@ -263,25 +263,26 @@ class MasterConfig(Section):
 
     @model_validator(mode="after")
     def _hand_out_pools(self) -> Self:
-        """As in Determined's file, the pools of Docker hosts may stand beside their manager: the first takes them."""
+        """As in Determined's file, the pools of hosts with agents may stand beside their manager: the first takes
+        them."""
         pools = [(i, pool) for i, pool in enumerate(self.resource_pools) if pool.provider is None]
         if not pools:
             return self
-        taker = next((manager for manager in self.managers if isinstance(manager, AgentManager)), None)
+        taker = next((manager for manager in self.managers if manager.takes_pools), None)
         if taker is None:
             raise wrong(
                 "is required: {type: hpc, partition: NAME}; only Docker hosts (resource_manager.type docker) have "
                 "pools without it",
                 *("resource_pools", pools[0][0], "provider"),
             )
-        own = {pool.pool_name for pool in taker.resource_pools}
+        own = taker.pool_names()
         for i, pool in pools:
             if pool.pool_name in own:
                 raise wrong(f"there is another pool called {pool.pool_name!r}", "resource_pools", i, "pool_name")
         given = [
             AgentPool.model_validate(pool.model_dump(exclude={"provider"}, exclude_unset=True)) for _, pool in pools
         ]
-        full = taker.model_copy(update={"resource_pools": [*taker.resource_pools, *given]})
+        full = taker.with_pools(given)
         # The model is frozen for everybody else.
         if self.resource_manager is taker:
             self.__dict__["resource_manager"] = full
@@ -332,8 +333,8 @@ def _superfluous(document: Document, config: MasterConfig) -> Iterator[Complaint
         for key, why in manager.superfluous.items():
             if (section or {}).get(key) is not None:
                 yield document.complain((*path, key), f"does nothing: {why}")
-        if isinstance(manager, SlurmManager) and manager.tres_supported and not manager.gres_supported:
-            yield document.complain((*path, "gres_supported"), "false makes tres_supported false too")
+        for key, note in manager.notes():
+            yield document.complain((*path, key), note)
 
 
 # -- what it adds to experiments
@@ -370,12 +371,8 @@ def _sections(config: MasterConfig, pool: str, manager: str | None) -> Iterator[
             if derived.task_container_defaults is not None:
                 yield derived.task_container_defaults
     for candidate in config.managers:
-        if isinstance(candidate, AgentManager) and manager in (None, candidate.cluster_name):
-            for own in candidate.resource_pools:
-                if own.pool_name == pool and own.task_container_defaults is not None:
-                    yield own.task_container_defaults
-        if isinstance(candidate, HpcManager) and manager in (None, candidate.cluster_name):
-            override = candidate.partition(partition)
-            if override is not None and override.task_container_defaults is not None:
-                yield override.task_container_defaults
+        if manager in (None, candidate.cluster_name):
+            defaults = candidate.pool_defaults(pool if candidate.takes_pools else partition)
+            if defaults is not None:
+                yield defaults
     yield config.task_container_defaults

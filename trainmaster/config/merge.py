@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from .user_options import section_named
+
 Config = Mapping[str, Any]
+Rule = Callable[[Any, Any], Any]
 
 
 def merge(first: Config, second: Config) -> dict[str, Any]:
@@ -32,11 +35,18 @@ def _fields(first: Config, second: Config, path: str) -> dict[str, Any]:
 
 
 def _merged(first: Any, second: Any, path: str) -> Any:
-    if rule := _RULES.get(path):
+    if rule := _RULES.get(path) or _rule_of_section(path):
         return rule(first, second)
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         return _fields(first, second, path)
     return first
+
+
+def _rule_of_section(path: str) -> Rule | None:
+    """The rule for a key in the section of a dispatcher."""
+    name, _, key = path.partition(".")
+    section = section_named(name) if key else None
+    return _defaults_first if section is not None and key in section.appended else None
 
 
 def _first(first: Any, second: Any) -> Any:  # noqa: ARG001 - a rule takes both
@@ -80,13 +90,11 @@ def _hyperparameters(first: Config, second: Config) -> dict[str, Any]:
 SEARCHER_COMMON = frozenset({"metric", "smaller_is_better", "source_trial_id", "source_checkpoint_uuid"})
 STORAGE_COMMON = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
 
-_RULES: Mapping[str, Callable[[Any, Any], Any]] = {
+_RULES: Mapping[str, Rule] = {
     "bind_mounts": partial(_by, "container_path"),
     "resources.devices": partial(_by, "container_path"),
     "labels": _as_set,
     "log_policies": partial(_by, "name"),
-    "slurm.sbatch_args": _defaults_first,
-    "pbs.pbsbatch_args": _defaults_first,
     **{f"environment.environment_variables.{device}": _defaults_first for device in ("cpu", "cuda", "rocm")},
     "environment.proxy_ports": _both,
     "environment.registry_auth": _first,

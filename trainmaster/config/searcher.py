@@ -1,15 +1,20 @@
-"""The `searcher` section: one model per method that is run. What a file leaves open a template may say, so that nothing
-is required of a part: `incomplete` judges the whole."""
+"""The `searcher` section: what all searchers have, and how a section finds the model of the searcher that it names.
+
+What a file leaves open a template may say, so that nothing is required of a part: `incomplete` judges the whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_serializer, model_validator
+from pydantic import BeforeValidator, Discriminator, Tag, model_serializer, model_validator
+from pydantic_core import PydanticCustomError
+
+from trainmaster import plugins
 
 from .messages import in_words
-from .shapes import Line, Name, Natural, Positive, Section, Whole, pick, tag_of, wrong
+from .shapes import Line, Name, Natural, Positive, Section, chosen, pick, wrong
 
 UNITS = ("batches", "records", "epochs")
 
@@ -59,9 +64,16 @@ SearcherLength = Annotated[
 IGNORED = frozenset({"stop_once"})
 
 
-class _Common(Section):
-    ignored: ClassVar[frozenset[str]] = IGNORED
+class SearcherOptions(Section):
+    """The keys of every `searcher` section. A searcher inherits it, adds its own keys, and makes its method of them."""
 
+    ignored: ClassVar[frozenset[str]] = IGNORED
+    required: ClassVar[Mapping[str, str]] = {}
+    """Keys that must be set once all is merged, each with what it is. They have no default and may be None before."""
+    takes_grid: ClassVar[bool] = False
+    """Whether it tries the points of a grid, so that hyperparameters must say how many values of them to try."""
+
+    name: Name | None = None
     metric: Name | None = None
     smaller_is_better: bool = True
     source_trial_id: Positive | None = None
@@ -70,85 +82,13 @@ class _Common(Section):
     """How releases before 0.38 told a trial how long to train; the master does not use it."""
 
 
-class Unnamed(_Common):
-    """What all methods have in common, for the method that a template or the site's defaults name."""
+class ManyTrials(SearcherOptions):
+    """The keys of searchers that run several trials at a time."""
 
-    name: None = None
-
-
-class SingleConfig(_Common):
-    """One trial."""
-
-    name: Literal["single"]
-
-
-class RandomConfig(_Common):
-    """Independent random points."""
-
-    name: Literal["random"]
-    max_trials: Positive | None = None
     max_concurrent_trials: Natural = 16
+    """0: as many as the searcher sees fit."""
 
 
-class GridConfig(_Common):
-    """All points of a grid."""
-
-    name: Literal["grid"]
-    max_concurrent_trials: Natural = 16
-
-
-class _Halving(_Common):
-    max_trials: Positive | None = None
-    max_concurrent_trials: Natural = 16
-    divisor: float = Field(default=4.0, gt=1)
-    max_time: Positive | None = None
-    time_metric: Name | None = None
-
-
-class AsyncHalvingConfig(_Halving):
-    """One bracket of ASHA."""
-
-    name: Literal["async_halving"]
-    num_rungs: Positive | None = None
-
-
-class AdaptiveAshaConfig(_Halving):
-    """Several brackets of ASHA."""
-
-    name: Literal["adaptive_asha"]
-    mode: Literal["aggressive", "standard", "conservative"] = "standard"
-    max_rungs: Positive = 5
-    bracket_rungs: list[Annotated[Whole, Field(ge=1)]] = Field(default_factory=list)
-
-
-_MAX_TRIALS = ("max_trials", "how many trials there are in all")
-_TIMES = (
-    ("max_time", "how long a trial trains at most, in units of time_metric"),
-    ("time_metric", "the validation metric that says how long a trial has trained, such as epochs"),
-)
-_REQUIRED = {
-    "random": (_MAX_TRIALS,),
-    "async_halving": (_MAX_TRIALS, ("num_rungs", "how many rungs the bracket has"), *_TIMES),
-    "adaptive_asha": (_MAX_TRIALS, *_TIMES),
-}
-
-
-def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a section that nothing is merged into any more lacks: the key, and a sentence."""
-    name = searcher.get("name")
-    if name is None:
-        yield "name", f"is required; one of {', '.join(NAMES)}"
-    if searcher.get("metric") is None:
-        yield "metric", "is required: the validation metric that trials are compared by"
-    if searcher.get("source_trial_id") is not None and searcher.get("source_checkpoint_uuid") is not None:
-        yield "source_checkpoint_uuid", "cannot be set together with source_trial_id; keep one"
-    for key, what in _REQUIRED.get(str(name), ()):
-        if searcher.get(key) is None:
-            since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
-            yield key, f"is required for {name}: {what}{since}"
-
-
-NAMES = ("single", "random", "grid", "adaptive_asha", "async_halving")
 _GONE = {
     "adaptive": "the searcher adaptive is no longer run; use adaptive_asha",
     "adaptive_simple": "the searcher adaptive_simple is no longer run; use adaptive_asha",
@@ -157,19 +97,49 @@ _GONE = {
 }
 
 
-def _known(value: Any) -> Any:
-    if isinstance(value, dict) and value.get("name") is None and value.keys() <= {*Unnamed.model_fields}:
-        return value
-    return value if isinstance(value, _Common) else pick(value, "name", dict.fromkeys(NAMES), _GONE, "searcher")
+def incomplete(searcher: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a section that nothing is merged into any more lacks: the key, and a sentence."""
+    name = searcher.get("name")
+    if name is None:
+        yield "name", f"is required; one of {', '.join(_names())}"
+    if searcher.get("metric") is None:
+        yield "metric", "is required: the validation metric that trials are compared by"
+    if searcher.get("source_trial_id") is not None and searcher.get("source_checkpoint_uuid") is not None:
+        yield "source_checkpoint_uuid", "cannot be set together with source_trial_id; keep one"
+    try:
+        required = model_of(searcher).required
+    except PydanticCustomError:
+        return  # its own complaint says so
+    for key, what in required.items():
+        if searcher.get(key) is None:
+            since = "; it replaces max_length" if key == "max_time" and searcher.get("max_length") else ""
+            yield key, f"is required for {name}: {what}{since}"
 
 
-Searcher = Annotated[
-    Annotated[SingleConfig, Tag("<single>")]
-    | Annotated[RandomConfig, Tag("<random>")]
-    | Annotated[GridConfig, Tag("<grid>")]
-    | Annotated[AsyncHalvingConfig, Tag("<async_halving>")]
-    | Annotated[AdaptiveAshaConfig, Tag("<adaptive_asha>")]
-    | Annotated[Unnamed, Tag("<None>")],
-    Discriminator(tag_of("name")),
-    BeforeValidator(_known),
-]
+def _names() -> list[str]:
+    return sorted(plugins.installed(plugins.SEARCHERS))
+
+
+def takes_grid(searcher: Mapping[str, Any]) -> bool:
+    """Whether the searcher of a section tries the points of a grid."""
+    try:
+        return model_of(searcher).takes_grid
+    except PydanticCustomError:
+        return False  # its own complaint says so
+
+
+def model_of(section: Any) -> type[SearcherOptions]:
+    """The model of the searcher that a section names; where it names none, a template or the site's defaults may.
+    Raises PydanticCustomError."""
+    if isinstance(section, dict) and section.get("name") is None and section.keys() <= {*SearcherOptions.model_fields}:
+        return SearcherOptions
+    name = section.get("name") if isinstance(section, dict) else None
+    try:
+        model: type[SearcherOptions] = plugins.load(plugins.SEARCHERS, name if isinstance(name, str) else "")
+    except plugins.PluginError as error:
+        pick(section, "name", _names(), _GONE, "searcher")
+        raise wrong(error.after_colon, "name") from None
+    return model
+
+
+Searcher = chosen(SearcherOptions, model_of)

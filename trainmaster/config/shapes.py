@@ -5,12 +5,23 @@ Every union is told apart by a tag written `<so>`, which `validation` takes out 
 
 from __future__ import annotations
 
+import enum
 import os.path
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SerializeAsAny,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from .messages import in_words, nearest
@@ -33,6 +44,11 @@ class Section(BaseModel):
     """Keys of earlier releases that are read and forgotten."""
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys that are known and not wanted here, each with the reason."""
+
+    @classmethod
+    def sections_of_plugins(cls) -> Mapping[str, type[Section]]:
+        """The models of keys that installed plugins add to those of this class."""
+        return {}
 
     @model_validator(mode="before")
     @classmethod
@@ -112,7 +128,40 @@ Bytes = Annotated[int, BeforeValidator(_bytes)]
 """A size in bytes; units are powers of 1024, with or without the i."""
 
 
-def pick(value: Any, key: str, valid: Mapping[str, Any], gone: Mapping[str, str], what: str) -> Any:
+def one_of(words: type[enum.StrEnum]) -> BeforeValidator:
+    """Reads one of `words` by its text."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, words):
+            return value
+        valid = [word.value for word in words]
+        if value not in valid:
+            close = nearest(value, valid) if isinstance(value, str) else None
+            hint = f"; did you mean {close}?" if close else ""
+            raise wrong(f"must be one of {', '.join(valid)}; found {in_words(value)}{hint}")
+        return words(value)
+
+    return BeforeValidator(read)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Marks a field whose model depends on its data; `model` raises PydanticCustomError where the data name none."""
+
+    model: Callable[[Any], type[Section]]
+
+
+def chosen(base: type[Section], model: Callable[[Any], type[Section]]) -> Any:
+    """The type of a field that holds some subclass of `base`: `model` says which, from the field's data."""
+
+    def read(value: Any) -> Any:
+        return value if isinstance(value, base) else model(value).model_validate(value)
+
+    as_it_is: Any = SerializeAsAny
+    return Annotated[base, as_it_is(), PlainValidator(read), Chosen(model)]
+
+
+def pick(value: Any, key: str, valid: Collection[str], gone: Mapping[str, str], what: str) -> Any:
     """Check the key that tells the members of a union apart, before the union is entered."""
     if not isinstance(value, dict):
         raise wrong(f"a mapping (key: value) is wanted, found {in_words(value)}")

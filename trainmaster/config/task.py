@@ -8,12 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Environment, Pbs, Slurm
+from .environment import BindMount, Devices, Environment
 from .experiment import entrypoint_of
 from .merge import merge
 from .messages import ConfigError, in_words
 from .shapes import Bytes, Line, Natural, Section, Text, Whole, wrong
 from .source import Document, check_size, read
+from .user_options import Pbs, Slurm, WithUserOptions
 from .validation import check
 
 SOURCE = "the task's configuration"
@@ -65,7 +66,7 @@ class TaskResources(Section):
     native_parallel: bool = False
 
 
-class TaskConfig(Section):
+class TaskConfig(WithUserOptions):
     """A whole configuration. Fields that are None were not set and have no default."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"internal", "debug"})
@@ -121,7 +122,7 @@ def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str
         raise ConfigError(complaints, SOURCE)
     merged = config.given()
     for fragment in defaults:
-        about_tasks = {key: value for key, value in fragment.items() if key in TaskConfig.model_fields}
+        about_tasks = {key: value for key, value in fragment.items() if TaskConfig.has(key)}
         resources = about_tasks.get("resources")
         if isinstance(resources, Mapping):
             known = {key: value for key, value in resources.items() if key in TaskResources.model_fields}

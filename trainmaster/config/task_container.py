@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from .environment import BindMount, Devices, Images, LogPolicy, Pbs, RegistryAuth, Slurm, Variables, images, variables
+from .environment import BindMount, Devices, Images, LogPolicy, RegistryAuth, Variables, images, variables
 from .shapes import Bytes, Line, Natural, Section, Text
+from .user_options import Pbs, Slurm, WithUserOptions
 
 SHM_SIZE = 4 * 2**30
 PREEMPTION_TIMEOUT = 3600
@@ -24,7 +25,7 @@ BUILT_IN: dict[str, Any] = {
 """The experiment defaults that hold when no administrator has set any."""
 
 
-class TaskContainerDefaults(Section):
+class TaskContainerDefaults(WithUserOptions):
     """One such section. Nothing has a default here, so that an inner section undoes only what it names."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
@@ -54,7 +55,8 @@ class TaskContainerDefaults(Section):
     def fragment(self) -> dict[str, Any]:
         """What it says about an experiment's configuration, in that configuration's shape."""
         given = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-        fragment = {key: given[key] for key in _TOP_LEVEL if key in given}
+        top_level = (*_TOP_LEVEL, *self.sections_of_plugins())
+        fragment = {key: given[key] for key in top_level if key in given}
         if environment := {key: given[key] for key in _ENVIRONMENT if key in given}:
             fragment["environment"] = environment
         resources = {key: given[old] for old, key in _RESOURCES.items() if old in given}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar, Union
 
 from pydantic import BaseModel, RootModel, Tag, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from .messages import Complaint, Path, in_words, key_path, nearest
-from .shapes import Section
+from .shapes import Chosen, Section
 from .source import Document
 
 M = TypeVar("M", bound=BaseModel)
@@ -57,7 +58,7 @@ def _complaint(model: type[BaseModel], error: ErrorDetails, document: Document) 
     if error["type"] == "extra_forbidden":
         return _unknown_key(model, loc, path, document)
     if error["type"] == "literal_error" and isinstance(error["input"], str):
-        message, hint = _one_of(model, loc, error)
+        message, hint = _one_of(_annotations(model, loc, document.data), error)
         return document.complain(path, message, hint)
     return document.complain(path, _sentence(error, context))
 
@@ -86,10 +87,8 @@ def _sentence(error: ErrorDetails, context: Mapping[str, Any]) -> str:
     return f"{error['msg']}, found {found}"
 
 
-def _one_of(model: type[BaseModel], loc: Path, error: ErrorDetails) -> tuple[str, str | None]:
-    values = [
-        value for annotation in _annotations(model, loc) for value in _literals(annotation) if isinstance(value, str)
-    ]
+def _one_of(annotations: Iterable[Any], error: ErrorDetails) -> tuple[str, str | None]:
+    values = [value for annotation in annotations for value in _literals(annotation) if isinstance(value, str)]
     found = error["input"]
     return f"must be one of {', '.join(values)}; found {in_words(found)}", nearest(found, values)
 
@@ -102,14 +101,14 @@ def _literals(annotation: Any) -> Iterator[Any]:
 
 def _unknown_key(model: type[BaseModel], loc: Path, path: Path, document: Document) -> Complaint:
     key = str(path[-1])
-    sections = [m for annotation in _annotations(model, loc[:-1]) for m in _models(annotation)]
+    sections = [m for annotation in _annotations(model, loc[:-1], document.data) for m in _models(annotation)]
     for section in sections:
         if reason := section.refused.get(key):
             return document.complain(path, reason)
     valid = sorted({name for section in sections for name in _keys(section)})
     if close := nearest(key, valid):
         return document.complain(path, "unknown key", close)
-    homes = sorted(_homes(model).get(key, ()), key=lambda home: (len(home), home))
+    homes = sorted(_homes(model, document.data).get(key, ()), key=lambda home: (len(home), home))
     if homes and len(homes[0]) + 1 != len(path):
         return document.complain(path, "unknown key", key_path((*homes[0], key)))
     return document.complain(path, f"unknown key; the keys here are {', '.join(valid)}")
@@ -139,15 +138,35 @@ def _is_tag(part: str | int) -> bool:
 # -- walking the models
 
 
-def _annotations(model: type[BaseModel], loc: Path) -> list[Any]:
-    """The annotations that a location can have."""
+def _annotations(model: type[BaseModel], loc: Path, data: Any) -> list[Any]:
+    """The annotations that a location can have; `data` chooses the models of plugins."""
     found: list[Any] = [model]
     for part in loc:
-        found = [below for annotation in found for below in _step(annotation, part)]
+        found = [below for annotation in found for below in _step(annotation, part, data)]
+        if not _is_tag(part):
+            data = _below(data, part)
+            found = [_choice(annotation, data) for annotation in found]
     return found
 
 
-def _step(annotation: Any, part: str | int) -> Iterator[Any]:
+def _below(data: Any, part: str | int) -> Any:
+    try:
+        return data[part]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _choice(annotation: Any, data: Any) -> Any:
+    """The model that the data choose, where they choose one."""
+    marks = (mark for member in _members(annotation) for mark in getattr(member, "__metadata__", ()))
+    for mark in marks:
+        if isinstance(mark, Chosen):
+            with suppress(PydanticCustomError):
+                return mark.model(data)
+    return annotation
+
+
+def _step(annotation: Any, part: str | int, data: Any) -> Iterator[Any]:
     for member in _members(annotation):
         if _is_tag(part):
             if Tag(str(part)) in getattr(member, "__metadata__", ()):
@@ -155,11 +174,19 @@ def _step(annotation: Any, part: str | int) -> Iterator[Any]:
             continue
         bare = _bare(member)
         if isinstance(bare, type) and issubclass(bare, RootModel):
-            yield from _step(bare.model_fields["root"].annotation, part)
+            yield from _step(bare.model_fields["root"].annotation, part, data)
         elif isinstance(bare, type) and issubclass(bare, BaseModel):
-            yield from (field.annotation for name, field in bare.model_fields.items() if name == part)
+            yield from (_annotated(field) for name, field in bare.model_fields.items() if name == part)
+            if issubclass(bare, Section) and part in bare.sections_of_plugins():
+                yield bare.sections_of_plugins()[str(part)]
         elif typing.get_args(bare):
             yield typing.get_args(bare)[-1]  # of a list its items, of a dict its values
+
+
+def _annotated(field: FieldInfo) -> Any:
+    """A field's annotation with the mark that its model is chosen, which pydantic keeps apart."""
+    marks = [mark for mark in field.metadata if isinstance(mark, Chosen)]
+    return Annotated[field.annotation, marks[0]] if marks else field.annotation
 
 
 def _members(annotation: Any) -> Iterator[Any]:
@@ -186,17 +213,16 @@ def _models(annotation: Any) -> Iterator[type[Section]]:
             yield bare
 
 
-def _keys(section: type[BaseModel]) -> Iterable[str]:
-    return section.model_fields
+def _keys(section: type[Section]) -> Iterable[str]:
+    return [*section.model_fields, *section.sections_of_plugins()]
 
 
-@cache
-def _homes(model: type[BaseModel]) -> Mapping[str, set[tuple[str, ...]]]:
+def _homes(model: type[BaseModel], data: Any) -> Mapping[str, set[tuple[str, ...]]]:
     """Where in the file each key is valid, two levels deep: for keys that stand in the wrong section."""
     homes: dict[str, set[tuple[str, ...]]] = {}
     for name, field in model.model_fields.items():
         homes.setdefault(name, set()).add(())
-        for section in _models(field.annotation):
+        for section in _models(_choice(_annotated(field), _below(data, name))):
             for key in _keys(section):
                 homes.setdefault(key, set()).add((name,))
     return homes

@@ -1,8 +1,7 @@
 """What every container runtime does: the contract of plugins under the entry-point group `trainmaster.containers`.
 
 A plugin is announced by the name that `container_run_type` uses: a class that takes the full path of the runtime's
-program (None: PATH on the nodes says where it is) and fulfils `ContainerRuntime`. The registry checks, when it is
-loaded, that it has all of `VERBS`.
+program (None: PATH on the nodes says where it is) and fulfils `ContainerRuntime`, which is checked when it is loaded.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-ENTRY_POINT_GROUP = "trainmaster.containers"
-VERBS = ("resolve", "check", "start_script", "explain")
 NODE_DIR = "/run/determined"  # the run folder in a container: Determined's harness looks there for info/*.json
 _RUN = (
     "import sys, zipimport; sys.path[0] = sys.argv.pop(1); "

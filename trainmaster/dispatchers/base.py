@@ -2,7 +2,9 @@
 
 This page is the plugin author's guide. A dispatcher is a class that implements `Dispatcher` and is announced
 under the entry-point group ``trainmaster.dispatchers``; the administrator's configuration chooses it by that
-short name. Several can run at once.
+short name. Several can run at once. Beside its methods it declares the model of its section in the master's file
+(`Options`), the model of what experiments may say to it (`UserOptions`), and what holds for all its clusters
+(`Traits`): nothing else of trainmaster knows it by name.
 
 Rules that every dispatcher keeps:
 
@@ -13,8 +15,6 @@ Rules that every dispatcher keeps:
   absent from a snapshot is only absent; the master decides what that means.
 * **One question for all jobs.** `observe` is one bulk query, however many jobs there are.
 * **Nothing is decided here.** No retries beyond one call, no states of trials, no policies.
-* **Threads.** The master calls a dispatcher from worker threads, several at once; it calls `observe` from one
-  thread at a time.
 * **Errors.** Only the tree below leaves a dispatcher; anything else is a bug and is logged as one.
 
     DispatcherError
@@ -32,10 +32,12 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-CONTRACT_VERSION = 1
-ENTRY_POINT_GROUP = "trainmaster.dispatchers"
+from trainmaster.config.resource_managers import ClusterFacts as ClusterFacts
+from trainmaster.config.resource_managers import DispatcherOptions as DispatcherOptions
+from trainmaster.config.user_options import UserOptions as UserOptions
+from trainmaster.slots import SlotType as SlotType
 
 
 class DispatcherError(Exception):
@@ -120,12 +122,6 @@ _RANK = {
 }
 
 
-class SlotType(enum.StrEnum):
-    CPU = "cpu"
-    CUDA = "cuda"
-    ROCM = "rocm"
-
-
 class Signal(enum.StrEnum):
     """What `Dispatcher.signal` can deliver to the runtime in a job."""
 
@@ -192,14 +188,13 @@ class JobSpec:
     pool: str
     slots: int  # 0 for a job without accelerators or CPU shares of its own
     slot_type: SlotType
-    slots_per_node: int | None = None  # the user's `slurm.slots_per_node` / `pbs.slots_per_node`
-    gpu_type: str | None = None
+    slots_per_node: int | None = None  # of the user's section for this dispatcher, as `UserOptions` has it
     single_node: bool = False  # all slots on one node or nothing
     container: ContainerSpec = field(default_factory=ContainerSpec)
     files: Mapping[str, StagedFile] = field(default_factory=dict)  # path below the job folder -> file
     user: str | None = None  # account to run as; None is the account the master runs under
-    options: Sequence[str] = ()  # raw `sbatch_args` / `pbsbatch_args`; the dispatcher checks each against its list
-    account_label: str | None = None  # Slurm --wckey, PBS -P
+    options: Mapping[str, Any] = field(default_factory=dict)  # the user's section, as `UserOptions` has it
+    labels: Sequence[str] = ()  # words for the scheduler's accounting: a project, a workspace, labels
     exclude_nodes: Sequence[str] = ()  # where the scheduler can (`Capabilities.avoids_nodes`)
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
     # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own mind.
@@ -323,6 +318,31 @@ class Capabilities:
     problems: Sequence[Problem] = ()
 
 
+class JobFeature(enum.StrEnum):
+    """What jobs may ask for and not every dispatcher heeds, by its key in an experiment's configuration."""
+
+    REGISTRY_LOGIN = "environment.registry_auth"
+    ADD_CAPABILITIES = "environment.add_capabilities"
+    DROP_CAPABILITIES = "environment.drop_capabilities"
+    DEVICES = "resources.devices"
+    PRIORITY = "resources.priority"
+    WEIGHT = "resources.weight"
+    SHM_SIZE = "resources.shm_size"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What holds for all clusters of a dispatcher and is known without asking one."""
+
+    heeds: frozenset[JobFeature] = frozenset()  # beside what the container runtime heeds
+    user_section: str = ""  # whose section of experiments it reads, where it is not that of its own name
+    # What Determined's clients are told.
+    resources_type: str = "slurm-job"
+    scheduler_type: str = "PRIORITY"  # of SCHEDULER_TYPE_*
+    fitting_policy: str = "BEST"  # of FITTING_POLICY_*
+    waiting: str = ""  # what sentences about jobs in the queue begin with
+
+
 @dataclass(frozen=True)
 class StreamPosition:
     """A place in a report stream: behind line number `line`, which ends at byte `offset` (-1: that is not known)."""
@@ -367,70 +387,198 @@ class Setup:
     name: str  # the cluster's name in the master's configuration
     prefix: str  # every token of this master starts so; `observe` lists only these
     job_root: Path  # job folders are `job_root/token`; on a file system that the nodes see under the same path
-    options: Mapping[str, Any] = field(default_factory=dict)  # its section of the master's configuration
+    options: Mapping[str, Any] = field(default_factory=dict)  # its section of the master's file, checked by `Options`
 
 
 @runtime_checkable
 class Dispatcher(Protocol):
-    """One cluster. The master makes it by calling the announced class with a `Setup`; the constructor may raise
-    `Rejected` with a sentence for the administrator, and does no slow work."""
+    """One cluster.
 
+    The master loads the announced class, checks it against this contract, validates the administrator's section with
+    `Options`, and calls the class with a `Setup`. The constructor may raise `Rejected` with a sentence for the
+    administrator, and does no slow work: it asks the cluster nothing.
+
+    Thread-safety: the master calls all verbs from worker threads, several at once and also the same one, with two
+    exceptions: `observe` is called from one thread at a time, and after `close` nothing is called. A verb blocks until
+    it has its answer; it must have a deadline of its own, because the master cannot interrupt it.
+
+    Ownership: the dispatcher owns the job folders `Setup.job_root/token`, from `submit` to `forget`, and everything in
+    the scheduler that carries `Setup.prefix`. It never touches jobs and folders of other prefixes. Arguments belong to
+    the master and are not changed; what is returned belongs to the master and does not change afterwards.
+
+    Consistency: the scheduler is the truth of what jobs do, and a dispatcher keeps no state that it could not find
+    again: another process may make a second dispatcher for the same cluster at any time, and a new one takes over all
+    jobs. A job that `submit` returned is listed by every later `observe` until the scheduler forgets it, or is absent;
+    `cancel` and `signal` are requests, whose effect only `observe` shows.
+    """
+
+    contract_version: ClassVar[int]  # the version of this contract that it was written for, as a number: 2
+    kind: ClassVar[str]  # the short name that it is announced under
+    traits: ClassVar[Traits]
+    Options: ClassVar[type[DispatcherOptions]]  # the model of its section in the master's file
+    UserOptions: ClassVar[type[UserOptions] | None]  # what experiments may say in its section; None: nothing
     name: str  # the cluster's name in the master's configuration
-    kind: str  # the short name it was chosen by
 
     def probe(self) -> Capabilities:
-        """Look at the cluster. Raises Unreachable; never changes anything."""
+        """Look at the cluster; never change anything.
+
+        Returns:
+            What was found, with problems in words for the administrator. Times in it are seconds.
+
+        Raises:
+            Unreachable: the cluster cannot be asked.
+            Transient: it answers that it is busy.
+        """
 
     def pools(self) -> Sequence[Pool]:
-        """All pools with live slot counts. Raises Unreachable."""
+        """List all pools with live slot counts.
+
+        Returns:
+            Every pool that jobs can name, in an order that does not change between calls; pools that are down too.
+
+        Raises:
+            Unreachable: the cluster cannot be asked; the master keeps its last listing.
+            Transient: it answers that it is busy, or contradicts itself.
+        """
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        """Sentences that say why `spec` can never run here; empty when nothing speaks against it. Must be quick
-        and must not submit anything."""
+        """Say why a job can never run here: forbidden characters, names that are too long, options that are not
+        allowed, more than the pool has. Quick; submits nothing; a cluster that does not answer speaks against nothing.
+
+        Args:
+            spec: a job that may never be submitted; its token is only an example.
+
+        Returns:
+            Whole sentences for the user, each with what to do; empty when nothing speaks against the job.
+        """
+
+    def remarks(self, spec: JobSpec) -> Sequence[str]:
+        """Say what the owner of a job should know that runs, though not quite as asked. Quick; asks the cluster
+        nothing.
+
+        Args:
+            spec: the job, before it is submitted.
+
+        Returns:
+            Whole sentences for the log of the job; empty as a rule.
+        """
 
     def submit(self, spec: JobSpec) -> JobRef:
-        """Stage the job folder, render the script, hand it over under `spec.token`. Idempotent in its staging; two jobs
-        of one token never run at once, whoever submits twice. A refused job may still show up in a snapshot as FAILED
-        with `never`. Raises Rejected, Transient, Ambiguous, Unreachable."""
+        """Stage the job folder, render the script, hand it to the scheduler under `spec.token`. Staging is idempotent;
+        two jobs of one token never run at once, whoever submits twice. A job that the scheduler refused may still show
+        up in a snapshot, as FAILED with `never`.
+
+        Args:
+            spec: the job. `slots` and `slots_per_node` count accelerators, or CPU shares in a pool of CPUs;
+                `walltime_grace` is seconds, `container.shm_size` bytes.
+
+        Returns:
+            The job as the scheduler knows it.
+
+        Raises:
+            Rejected: for good; the message is for the user.
+            Transient: nothing happened; the same call may work later.
+            Ambiguous: the job may have been submitted (a time-out, a cut connection).
+            Unreachable: the cluster cannot be asked; nothing was submitted.
+        """
 
     def observe(self) -> Snapshot:
-        """All our jobs in one bulk query. Raises Unreachable (or Transient); never returns a partial list."""
+        """List all our jobs by one bulk query, however many there are.
+
+        Returns:
+            All of them, never a part, with the time just before the scheduler was asked (epoch seconds).
+
+        Raises:
+            Unreachable: the cluster cannot be asked; no job's state changes.
+            Transient: its answer is cut, or contradicts itself.
+        """
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        """Ask for the end of jobs. Idempotent; an unknown or ended job is no error. Verified by `observe`."""
+        """Ask for the end of jobs. Idempotent; an unknown or ended job is no error. `observe` shows the effect.
+
+        Args:
+            refs: jobs that `submit` or `observe` named.
+
+        Raises:
+            Transient, Unreachable: ask again later.
+        """
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
-        """Deliver a signal to the runtime of each job. Best effort."""
+        """Deliver a signal to the runtime on each node of each job. Best effort: a job that does not run is no error.
+
+        Args:
+            refs: jobs that `submit` or `observe` named.
+            signal: which one.
+
+        Raises:
+            Transient, Unreachable: ask again later.
+        """
 
     def explain(self, ref: JobRef) -> Explanation:
-        """How a job that left the queue ended, from accounting if there is any. Raises Unreachable."""
+        """Say why a job waits, or how one that left the queue ended, from accounting if there is any.
+
+        Args:
+            ref: a job that `submit` or `observe` named.
+
+        Returns:
+            What is known, in words for the job's owner; the state is UNKNOWN where nothing is.
+
+        Raises:
+            Transient, Unreachable: ask again later.
+        """
 
     def collect(
         self, token: str, user: str | None = None, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30
     ) -> Remains:
-        """What the job left in its folder, read as `user` (the job's). Empty `Remains` when there is nothing. Of its
-        report streams a few megabytes together: from `places` on, from the beginning of those it does not name, and
-        nothing without it; `most`: bytes of each that may be read at all. `folder.JobFolder` does it.
-        Raises Unreachable, Transient."""
+        """Read what a job left in its folder. `folder.JobFolder` does it.
+
+        Args:
+            token: of the job.
+            user: the account that the job runs as, which reads; None is the account that the master runs under.
+            places: where to begin in each report stream, by its name; streams that it does not name are read from
+                their beginning, and none without it.
+            most: bytes of each stream that may be read at all.
+
+        Returns:
+            The exit records, a few megabytes of the streams, the end of the output. Empty when there is nothing.
+
+        Raises:
+            Transient, Unreachable: ask again later.
+        """
 
     def forget(self, token: str, user: str | None = None) -> None:
-        """Remove the job folder as `user`. Called once everything in it has been read. Idempotent. Raises Transient
-        while the job still lives, Unreachable."""
+        """Remove a job folder. Called once everything in it has been read. Idempotent.
+
+        Args:
+            token: of the job.
+            user: the account that the job ran as, which removes; None is the account that the master runs under.
+
+        Raises:
+            Transient: the job still lives.
+            Unreachable: ask again later.
+        """
 
     def log_path(self, token: str) -> Path | None:
-        """Where the scheduler writes the job's own output, if it is a file that this machine can name."""
+        """Say where the scheduler writes the job's own output.
+
+        Args:
+            token: of the job.
+
+        Returns:
+            The file, whether or not it is there yet; None where this machine cannot name one.
+        """
 
     def close(self) -> None:
-        """Let go of connections and threads. Jobs go on."""
+        """Let go of connections and threads. Jobs go on. Nothing is called afterwards."""
 
 
 class HeldFiles(Protocol):
     """Files of one account that this process must not, or cannot, touch itself."""
 
     def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
-        """Remove what matches, as that account, by the rules of `access.trees`; the folder goes when it is empty then.
-        `since`: epoch seconds, it cannot be older. Returns what is left: bytes by path, folders with a slash at the
-        end. Raises trees.Untouched, trees.Unfinished, Rejected, Transient, Unreachable."""
+        """Remove what matches, as that account, by the rules of `jobfolder.trees`; the folder goes when it is empty
+        then. `since`: epoch seconds, it cannot be older. Returns what is left: bytes by path, folders with a slash at
+        the end. Raises trees.Untouched, trees.Unfinished, Rejected, Transient, Unreachable."""
 
 
 @runtime_checkable

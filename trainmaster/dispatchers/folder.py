@@ -1,6 +1,6 @@
 """The job folder `<job_root>/<token>/`: stage it, read what the job left in it, remove it.
 
-The work is done by the functions of `access.helper`, in this process for jobs of the master's own account; they also
+The work is done by the functions of `jobfolder.helper`, in this process for jobs of the master's own account; they also
 run as the job's user elsewhere.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from trainmaster.dispatchers.access import helper
 from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPiece, StreamPosition, Transient
+from trainmaster.dispatchers.jobfolder import helper
 
 TOKEN = helper.TOKEN
 OUTPUT = helper.OUTPUT

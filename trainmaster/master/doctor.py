@@ -11,7 +11,6 @@ from pathlib import Path
 from sqlalchemy import text
 
 from trainmaster.config.master import MasterConfig
-from trainmaster.config.resource_managers import HpcManager
 from trainmaster.config.storage import SharedFs
 from trainmaster.dispatchers.base import ContainerSpec, DispatcherError, JobSpec
 from trainmaster.master import exposure
@@ -47,14 +46,14 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
         # it looks at who may write in them.
         with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
             try:
-                root = job_root_of(manager, data) if isinstance(manager, HpcManager) else Path(elsewhere)
+                root = job_root_of(manager, data) if manager.shared_folder else Path(elsewhere)
                 cluster = make_cluster(config, manager, root, "det-doctor00-")
             except BadSite as error:
                 yield Finding(f"cluster {manager.cluster_name}", str(error), "Correct the configuration.", bad=True)
                 continue
             yield from _cluster(cluster, images)
             cluster.dispatcher.close()
-        yield from _shared_folder(cluster, job_root_of(manager, data))
+        yield from _shared_folder(cluster, job_root_of(manager, data), shared=manager.shared_folder)
     storage = config.checkpoint_storage
     if isinstance(storage, SharedFs) and storage.host_path is not None:
         yield from _writable("checkpoint_storage", Path(storage.host_path))
@@ -140,11 +139,11 @@ def _image(cluster: Cluster, pool: str, image: str) -> Iterator[Finding]:
         yield Finding(f"image {image}", f"usable with {cluster.container_runtime}")
 
 
-def _shared_folder(cluster: Cluster, job_root: Path) -> Iterator[Finding]:
-    if not cluster.here:
+def _shared_folder(cluster: Cluster, job_root: Path, *, shared: bool) -> Iterator[Finding]:
+    if not cluster.facts.here:
         return  # it is the cluster that must see it; the dispatcher says what is wrong with it
     yield from _writable(f"job folders of {cluster.name}", job_root)
-    if cluster.kind in ("slurm", "pbs") and str(job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
+    if shared and str(job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
         yield Finding(
             f"job folders of {cluster.name}",
             f"{job_root} looks like a node's own disk",

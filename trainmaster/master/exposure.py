@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trainmaster.config.master import MasterConfig
-from trainmaster.config.resource_managers import AgentManager, HpcManager
 from trainmaster.master.findings import Finding
 from trainmaster.master.tls import SOON, BadCertificate, load, read_certificate
 
@@ -89,17 +88,15 @@ def _accounts(config: MasterConfig) -> Iterator[Finding]:
         )
     for manager in config.managers:
         name = manager.cluster_name
-        if isinstance(manager, HpcManager):
-            if manager.impersonation == "none":
-                yield _shared(name, "Set impersonation, so that jobs run as the people who ask for them.")
-            elif not manager.require_user_link:
-                yield Finding(
-                    SUBJECT,
-                    f"jobs on {name} of users without a linked account run as the account of the master",
-                    "Set require_user_link.",
-                )
-        elif not isinstance(manager, AgentManager):
-            yield _shared(name, "Let in only people who may read and change each other's work, or use Slurm or PBS.")
+        facts = manager.facts()
+        if not facts.runs_as_users:
+            yield _shared(name, manager.to_separate_users)
+        elif facts.runs_as_master:
+            yield Finding(
+                SUBJECT,
+                f"jobs on {name} of users without a linked account run as the account of the master",
+                "Set require_user_link.",
+            )
 
 
 def _shared(name: str, mend: str) -> Finding:

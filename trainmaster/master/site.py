@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import pwd
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from typing import Any
 
 from trainmaster.config.master import MasterConfig, container_settings, task_container_fragments
 from trainmaster.config.messages import ConfigError
-from trainmaster.config.resource_managers import AgentManager, LocalManager, PbsManager, PluginManager, SlurmManager
+from trainmaster.config.resource_managers import DispatcherOptions
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
 from trainmaster.master.services.clusters import clusters as clusters_
@@ -27,7 +26,6 @@ from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
-Manager = LocalManager | SlurmManager | PbsManager | AgentManager | PluginManager
 FIXED = (
     *("port", "host", "data", "db", "security", "cluster_name", "master_url", "webhooks", "trusted_proxies"),
     *("services_url", "services_port", "services_networks", "unauthenticated_services", "launch_error"),
@@ -76,7 +74,7 @@ class Site:
         self.clusters.replace(made)
         return notes
 
-    def _made(self, config: MasterConfig, manager: Manager) -> Cluster:
+    def _made(self, config: MasterConfig, manager: DispatcherOptions) -> Cluster:
         cluster = make_cluster(config, manager, job_root_of(manager, self._data), self._prefix)
         _announce(cluster, cluster.master_url or self._master_url)
         return cluster
@@ -121,7 +119,7 @@ def dry_run(config: MasterConfig) -> list[str]:
         )
         lines.append(f"cluster {cluster.name}: {', '.join([manager.type, runtime, *defaults])}")
     lines += [
-        f"pool {pool.pool_name}: {f'partition {pool.provider.partition}' if pool.provider else 'Docker hosts'}"
+        f"pool {pool.pool_name}: {f'partition {pool.provider.partition}' if pool.provider else 'hosts with agents'}"
         + ("" if pool.task_container_defaults is None else ", with defaults of its own")
         for pool in config.resource_pools
     ]
@@ -141,16 +139,17 @@ def warn_of_strangers(store: Store, clusters: Clusters) -> None:
             )
 
 
-def job_root_of(manager: Manager, data: Path) -> Path:
+def job_root_of(manager: DispatcherOptions, data: Path) -> Path:
     """Where the job folders of a resource manager lie."""
     return Path(manager.job_storage_root or data / "jobs" / manager.cluster_name)
 
 
-def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str) -> Cluster:
+def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, prefix: str) -> Cluster:
     """One configured resource manager with its job folders in `root`. Raises BadSite."""
-    setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.options())
+    setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.settings())
+    facts = manager.facts()
     try:
-        if getattr(manager, "ssh", None) is None:
+        if facts.here:
             root.mkdir(parents=True, exist_ok=True)
         dispatcher = registry.make(manager.type, setup)
     except Rejected as error:
@@ -164,24 +163,11 @@ def make_cluster(config: MasterConfig, manager: Manager, root: Path, prefix: str
         master_url=url_of(config, manager),
         container_runtime=manager.container_run_type,
         derived=_derived(config),
-        default_compute=getattr(manager, "default_compute_resource_pool", None),
-        default_aux=getattr(manager, "default_aux_resource_pool", None),
-        walltime_grace=getattr(manager, "walltime_grace", Cluster.walltime_grace),
-        here=getattr(manager, "ssh", None) is None,
-        # An agent that may starts jobs as any ordinary account of its host.
-        runs_as_users=isinstance(manager, AgentManager) or getattr(manager, "impersonation", "none") != "none",
-        job_user=getattr(manager, "job_user", None),
-        account=_account(manager),
-        shows_external=getattr(manager, "external_jobs", False),
-        project_source=getattr(manager, "job_project_source", ""),
+        default_compute=manager.default_compute_resource_pool,
+        default_aux=manager.default_aux_resource_pool,
+        facts=facts,
         settings=pool_settings(config, manager),
     )
-
-
-def _account(manager: Any) -> str:
-    """The account that a cluster's jobs run as where nobody is linked to one."""
-    ssh = getattr(manager, "ssh", None)
-    return getattr(manager, "job_user", None) or (ssh and ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
 
 
 def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping[str, Any]]:
@@ -194,22 +180,14 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
     return [*task_container_fragments(config, pool), *fallback]
 
 
-def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSettings]:
+def pool_settings(config: MasterConfig, manager: DispatcherOptions) -> dict[str, PoolSettings]:
     """For every pool that the configuration says something about, in lower case, and under "" for all others."""
-    overrides = getattr(manager, "partition_overrides", {})
     partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
     found = {}
-    hosts = [pool.pool_name for pool in manager.resource_pools] if isinstance(manager, AgentManager) else []
-    for name in ("", *overrides, *partitions, *hosts):
+    for name in ("", *partitions, *manager.pool_names()):
         container = container_settings(config, name, manager.cluster_name)
-        partition = partitions.get(name, name).lower()
-        own = next((one for key, one in overrides.items() if key.lower() == partition), None)
-        environment = container.variables()
-        for variable, key in _INTERFACES.items():
-            if interface := getattr(own, key, None) or getattr(manager, key, None):
-                environment[variable] = interface
         found[name.lower()] = PoolSettings(
-            environment,
+            {**container.variables(), **manager.pool_environment(partitions.get(name, name))},
             tuple(container.startup_hooks),
             container.work_dir,
             network_mode=container.network_mode,
@@ -218,13 +196,9 @@ def pool_settings(config: MasterConfig, manager: Manager) -> dict[str, PoolSetti
     return found
 
 
-_INTERFACES = {
-    "DET_SLURM_RENDEZVOUS_IFACE": "rendezvous_network_interface",
-    "DET_SLURM_PROXY_IFACE": "proxy_network_interface",
-}
-
-
-def _check_jobs_keep_their_cluster(name: str, old: Manager, new: Manager | None, live: int, data: Path) -> None:
+def _check_jobs_keep_their_cluster(
+    name: str, old: DispatcherOptions, new: DispatcherOptions | None, live: int, data: Path
+) -> None:
     if not live:
         return
     jobs = f"{live} live job{'s' if live != 1 else ''}"
@@ -247,11 +221,11 @@ def _derived(config: MasterConfig) -> list[DerivedPool]:
     ]
 
 
-def url_of(config: MasterConfig, manager: Manager) -> str:
+def url_of(config: MasterConfig, manager: DispatcherOptions) -> str:
     """The address that a cluster's `master_host` and `master_port` give its jobs; empty when it has none."""
-    host = getattr(manager, "master_host", None)
+    host = manager.master_host
     scheme = "https" if config.security.tls is not None else "http"
-    return f"{scheme}://{shown(host)}:{getattr(manager, 'master_port', None) or config.port}" if host else ""
+    return f"{scheme}://{shown(host)}:{manager.master_port or config.port}" if host else ""
 
 
 def shown(host: str) -> str:
@@ -261,7 +235,7 @@ def shown(host: str) -> str:
 
 def _announce(cluster: Cluster, url: str) -> None:
     """Leave our address where jobs look for it when they cannot reach the one they know."""
-    if not cluster.here:
+    if not cluster.facts.here:
         return
     path = cluster.master_url_file
     # A folder of several users' jobs is like /tmp: a name that can be guessed may be taken.

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.runtime.test_python38 import PYTHON38, needs_python38
-from trainmaster.dispatchers.access import helper, helper_client
+from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.access.remote import RemoteShell
 from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
+from trainmaster.dispatchers.jobfolder import helper
 
 MARK = "0123456789abcdef" * 2
 

@@ -34,7 +34,9 @@ def make(request: pytest.FixtureRequest, sshd: Sshd, tmp_path: Path) -> Iterator
     def make_one(root: Path = tmp_path, impersonation: str = "none", **ssh: object) -> Access:
         keys = {"host": "127.0.0.1", "port": sshd.port, "user": "tmalice", "client": request.param}
         keys |= {"identity_file": str(sshd.key), "known_hosts": str(sshd.known_hosts), **ssh}
-        options = AccessOptions.model_validate({"ssh": keys, "impersonation": impersonation})
+        options = AccessOptions.model_validate(
+            {"ssh": keys, "impersonation": impersonation, "job_storage_root": "/jobs"}
+        )
         made.append(make_access(options, root))
         return made[-1]
 
@@ -277,7 +279,10 @@ def test_a_connection_that_a_person_opened_is_used_and_kept(sshd: Sshd, tmp_path
     sshd.make_key(stranger)
     keys = {"host": "127.0.0.1", "port": sshd.port, "user": "tmalice", "client": "openssh", "control_path": place}
     options = AccessOptions.model_validate(
-        {"ssh": {**keys, "identity_file": str(stranger), "known_hosts": str(sshd.known_hosts)}}
+        {
+            "ssh": {**keys, "identity_file": str(stranger), "known_hosts": str(sshd.known_hosts)},
+            "job_storage_root": "/jobs",
+        }
     )
     access = make_access(options, tmp_path)
     refused = access.shell().run(["true"], deadline=60).unreached
@@ -305,7 +310,7 @@ def test_an_identity_that_others_can_read_is_a_problem(make: Make, sshd: Sshd) -
 @pytest.mark.parametrize("jump", ["a b", "-oProxyCommand=x", "h:port", "-x@h"])
 def test_hosts_that_could_be_options_are_refused(jump: str) -> None:
     with pytest.raises(ValueError, match="jump_host"):
-        AccessOptions.model_validate({"ssh": {"host": "h", "jump_host": jump}})
+        AccessOptions.model_validate({"ssh": {"host": "h", "jump_host": jump}, "job_storage_root": "/jobs"})
     with pytest.raises(ValueError, match="host"):
         AccessOptions.model_validate({"ssh": {"host": jump.replace(":", " ")}})
 

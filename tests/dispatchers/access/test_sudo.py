@@ -15,12 +15,13 @@ import pytest
 
 from tests.support.access.installed import GROUP, PROGRAM, SERVICE, SUDOERS, Installed
 from tests.support.cluster.users import run_as
-from trainmaster.dispatchers.access import helper, setup
+from trainmaster.dispatchers.access import setup
 from trainmaster.dispatchers.access.access import SUDO, Access, make_access
 from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.access.helper_client import HelperClient, RefusedByHelper
 from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.jobfolder import helper
 from trainmaster.dispatchers.pbs.config import PbsOptions
 
 # Runs a few calls as the service account, as a master would: root needs no sudoers line.

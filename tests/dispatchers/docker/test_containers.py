@@ -15,6 +15,7 @@ from tests.support.cluster import packages
 from tests.support.docker.engine import IMAGE, DockerEngine
 from tests.support.docker.registry import Registry, running_registry
 from tests.support.docker.site import Site, ended, eventually, running_site, submitting
+from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.dispatchers.base import (
     BindMount,
     ContainerSpec,
@@ -26,7 +27,6 @@ from trainmaster.dispatchers.base import (
     StagedFile,
 )
 from trainmaster.dispatchers.conformance import programs
-from trainmaster.dispatchers.hub import REGISTRY_LOGIN
 
 pytestmark = pytest.mark.docker
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainmaster.agent_protocol.messages import Blame, Delivery
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.docker.endings import conclude, deliveries, next_delivery
 from trainmaster.dispatchers.docker.job_record import (
@@ -17,7 +18,6 @@ from trainmaster.dispatchers.docker.job_record import (
     StopKind,
     StopRequest,
 )
-from trainmaster.dispatchers.hub import Blame, Delivery
 
 NOW = 1000.0
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, ContainerState, Orders, SlotFact
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.docker.job_record import JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
-from trainmaster.dispatchers.hub import AgentReport, ContainerReport, ContainerState, Orders, SlotFact
 
 TOKEN = "t-1"
 

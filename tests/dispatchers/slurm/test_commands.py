@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,36 @@ def test_a_wrong_configuration_is_refused_in_words(tmp_path: Path, options: dict
 def test_without_slurm_nothing_is_said_of_partitions_and_all_else_is_checked(tmp_path: Path) -> None:
     gone = {name: f"/nonexistent/{name}" for name in ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")}
     setup = Setup(name="x", prefix="det-", job_root=tmp_path, options={"commands": gone})
-    spec = JobSpec("det-1", "1", "main", 1, SlotType.CUDA, options=("--part=main",), user="somebody-else")
+    spec = JobSpec(
+        "det-1", "1", "main", 1, SlotType.CUDA, options={"sbatch_args": ["--part=main"]}, user="somebody-else"
+    )
     found = SlurmDispatcher(setup).check(spec)
     assert [any(words in text for text in found) for words in ("write it out", "somebody-else")] == [True, True]
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("slots", "slot_type", "said"),
+    [
+        (8, SlotType.CUDA, None),
+        (
+            6,
+            SlotType.CUDA,
+            "6 slots are no multiple of slurm.slots_per_node: the job takes 2 x 4, 2 more than it asks for.",
+        ),
+        (1, SlotType.CUDA, None),  # gets the one
+        (
+            1,
+            SlotType.CPU,
+            "1 slot is no multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
+        ),
+        (0, SlotType.CUDA, None),
+    ],
+)
+def test_what_is_reserved_beyond_what_was_asked_for_is_told(
+    tmp_path: Path, slots: int, slot_type: SlotType, said: str | None
+) -> None:
+    dispatcher = SlurmDispatcher(Setup(name="x", prefix="det-", job_root=tmp_path))
+    spec = JobSpec("det-1", "1", "main", slots, slot_type, slots_per_node=4)
+    assert dispatcher.remarks(spec) == ([said] if said else [])
+    assert dispatcher.remarks(replace(spec, single_node=True)) == []

@@ -177,7 +177,7 @@ def test_a_held_job_waits_for_a_person(bench: Bench, slurm_cluster: Cluster) -> 
         ({"options": ("--time=1", "--begin=yesterdayish")}, "begin"),
         ({"options": ("--partition=small",)}, "not configurable"),
         ({"options": ("--nodelist=n99",)}, "node"),
-        ({"gpu_type": "h100"}, "node configuration is not available"),
+        ({"options": {"gpu_type": "h100"}}, "node configuration is not available"),
         ({"user": "somebody"}, "somebody"),
     ],
 )

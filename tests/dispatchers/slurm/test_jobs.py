@@ -71,7 +71,7 @@ def test_gpus_are_given(bench: Bench, slots: int, pool: str, nodes: int, gpus: s
 
 def test_the_users_options_reach_slurm(bench: Bench, slurm_cluster: Cluster) -> None:
     options = ("--time=0:30:00", "-c 2", "--nice=3", "-J 'my own name'", "--mail-type=NONE")
-    ref = bench.submit(programs.WAITS, options=options, account_label="project")
+    ref = bench.submit(programs.WAITS, options=options, labels=("project",))
     bench.ready(ref)
     shown = slurm_cluster.command("scontrol", "show", "job", ref.job_id)
     for words in ("TimeLimit=00:30:00", "CPUs/Task=2", "Nice=3", "Comment=my own name", f"JobName={ref.token}"):
@@ -100,7 +100,7 @@ def test_check_knows_the_partitions_limits(bench: Bench) -> None:
     assert any("largest has 2" in text for text in check(bench.spec(slots=3, slots_per_node=3)))
     assert any("largest has 2" in text for text in check(bench.spec(slots=4, single_node=True)))
     assert any("has 1" in text for text in check(bench.spec(slots=4, pool="small")))
-    assert any("type 'a100'" in text for text in check(bench.spec(gpu_type="a100")))
+    assert any("type 'a100'" in text for text in check(bench.spec(options={"gpu_type": "a100"})))
 
 
 def test_observing_costs_two_messages_however_many_jobs(bench: Bench, slurm_cluster: Cluster) -> None:

@@ -34,6 +34,7 @@ def setup_over(client: str, sshd: Sshd, cluster: Cluster, folder: Path, **option
         job_root=folder / "job root's $HOME %j",
         options={
             "environment": cluster.environment,
+            "job_storage_root": str(folder),
             "submits_per_second": 100,
             "pools_cached_for": 0,
             "ssh": {**keys, "identity_file": str(sshd.key), "known_hosts": str(sshd.known_hosts)},

@@ -91,7 +91,7 @@ class Release(DispatcherConformance):
     def test_refusals_are_the_users(self, dispatcher: SlurmDispatcher, make_spec: MakeSpec) -> None:
         for options in (("--constraint=nosuch",), ("--nodelist=n99",), ("--time=1", "--begin=yesterdayish")):
             with pytest.raises(Rejected):
-                dispatcher.submit(make_spec(options=options))
+                dispatcher.submit(make_spec(options={"sbatch_args": list(options)}))
 
     def test_a_requeued_job_is_told_from_one_that_never_ran(
         self, dispatcher: SlurmDispatcher, cluster: ReleaseCluster, make_spec: MakeSpec, job_root: Path

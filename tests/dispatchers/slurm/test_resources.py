@@ -49,7 +49,7 @@ def test_golden_rows(
 def test_no_gpu_is_reserved_that_was_not_asked_for(
     dialect: GpuDialect, slots: int, each: int | None, size: int | None
 ) -> None:
-    """But where the number does not fit the nodes that the user wants: they are told (`jobspec.remarks`)."""
+    """But where the number does not fit the nodes that the user wants: they are told (`BatchDispatcher.remarks`)."""
     request = plan(slots, CUDA, dialect, slots_per_node=each, node_size=size)
     reserved = request.gpus_total if request.spread else request.nodes * request.slots_each
     assert reserved == slots or (each is not None and each < slots and slots % each and reserved - slots < each)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import enum
 import re
+from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, Field, model_validator
+
+from trainmaster.config.resource_managers import DispatcherOptions
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Port, Positive, Section, one_of, wrong
 
 HELPER = "/usr/local/libexec/trainmaster-helper"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
@@ -23,56 +27,79 @@ class Impersonation(enum.StrEnum):
     SSH = "ssh"  # as the linked user, who logs in over SSH
 
 
-class SshOptions(BaseModel):
-    """How to log in to a machine that has the scheduler's commands. Times are seconds."""
+def _plain_host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise wrong(f"must be the name or the address of a host, found {value!r}")
+    return value
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str
-    port: int = Field(default=22, ge=1, le=65535)
-    user: str | None = Field(default=None, description="account for the master's own questions; default: the same name")
-    identity_file: str | None = Field(default=None, description="private key; `{user}` in it is the account's name")
-    known_hosts: str | None = Field(default=None, description="file with the hosts' keys; default: ~/.ssh/known_hosts")
-    client: SshClient = SshClient.PARAMIKO
-    control_path: str | None = Field(default=None, description="socket of a connection that a person keeps open")
-    jump_host: str | None = Field(default=None, description="[user@]host[:port] to go through")
-    python: str = Field(default="python3", description="Python 3.8 or later at the far end")
+def _plain_user(value: str) -> str:
+    if not is_account_name(value):
+        raise wrong(f"must be the name of an account, found {value!r}")
+    return value
+
+
+def _plain_jump(value: str) -> str:
+    try:
+        parse_jump(value)
+    except ValueError as error:
+        raise wrong(str(error).removeprefix("jump_host ")) from None
+    return value
+
+
+class SshOptions(Section):
+    """How to log in to a machine that has the scheduler's commands, for a master that is elsewhere. Times are
+    seconds."""
+
+    host: Annotated[Name, AfterValidator(_plain_host)]
+    port: Port = 22
+    user: Annotated[Name, AfterValidator(_plain_user)] | None = None
+    """The account for the master's own questions; without it, the one the master runs under."""
+    identity_file: AbsolutePath | None = None
+    """The private key; `{user}` in it stands for the account. Without it: the agent's and those in ~/.ssh."""
+    known_hosts: AbsolutePath | None = None
+    """The file with the hosts' keys, which are always checked; without it, ~/.ssh/known_hosts."""
+    client: Annotated[SshClient, one_of(SshClient)] = SshClient.PARAMIKO
+    control_path: AbsolutePath | None = None
+    """Socket of a connection that a person opened with `ssh -M -S`, for sites that ask for a second factor."""
+    jump_host: Annotated[Line, AfterValidator(_plain_jump)] | None = None
+    """[user@]host[:port] to go through."""
+    python: Line = "python3"
+    """Python 3.8 or later there."""
     connect_timeout: float = Field(default=15.0, gt=0)
-    sessions: int = Field(default=8, ge=1, description="commands at once on one connection; sshd's MaxSessions is 10")
+    sessions: Positive = 8
+    """Commands at once on one connection; sshd allows 10 unless MaxSessions says otherwise."""
 
-    @field_validator("host")
-    @classmethod
-    def _plain_host(cls, value: str) -> str:
-        if not _HOST.fullmatch(value):
-            raise ValueError(f"{value!r} is no host name")
-        return value
-
-    @field_validator("user")
-    @classmethod
-    def _plain_user(cls, value: str | None) -> str | None:
-        if value is not None and not is_account_name(value):
-            raise ValueError(f"{value!r} is no account name")
-        return value
-
-    @field_validator("jump_host")
-    @classmethod
-    def _plain_jump(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_jump(value)
-        return value
+    @model_validator(mode="after")
+    def _shared_by_openssh(self) -> Self:
+        if self.control_path is not None and self.client is not SshClient.OPENSSH:
+            raise wrong("only the system's OpenSSH can share a connection; set client: openssh", "control_path")
+        return self
 
 
-class AccessOptions(BaseModel):
-    """The part of a section that is the same for every scheduler; a dispatcher's own options inherit from it."""
-
-    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
-    model_config = ConfigDict(frozen=True, extra="ignore")
+class AccessOptions(DispatcherOptions):
+    """The part of a section that says how a cluster is reached; a dispatcher's own options inherit from it."""
 
     ssh: SshOptions | None = None
-    impersonation: Impersonation = Impersonation.NONE
-    helper: str = Field(default=HELPER, pattern=r"^/[^\n]*$", description="where the helper is installed")
-    require_user_link: bool = Field(default=False, description="refuse jobs of users without a linked account")
-    external_jobs: bool = Field(default=True, description="show other people's jobs in the queue")
+    """The cluster is reached over SSH; job folders are on its side only."""
+    impersonation: Annotated[Impersonation, one_of(Impersonation)] = Impersonation.NONE
+    """Whether jobs run as the account that their user is linked to, and how the master becomes it."""
+    helper: AbsolutePath = HELPER
+    """Where `trainmaster-helper` is installed, for impersonation by sudo."""
+    require_user_link: bool = False
+    """Refuse jobs of users who are not linked to an account, instead of running them as the master's."""
+    external_jobs: bool = True
+    """Show other people's jobs in the queue."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        if self.ssh is None and self.impersonation is Impersonation.SSH:
+            raise wrong("users can log in over SSH only where there is an ssh section", "impersonation")
+        if self.ssh is not None and self.job_storage_root is None:
+            raise wrong("is required with ssh: a folder on the cluster, not on this machine", "job_storage_root")
+        if self.require_user_link and self.impersonation is Impersonation.NONE:
+            raise wrong("means nothing while impersonation is none", "require_user_link")
+        return self
 
 
 def is_account_name(name: str) -> bool:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainmaster.dispatchers.access import helper, trees
 from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, Transport
+from trainmaster.dispatchers.jobfolder import helper, trees
 
 START = 30.0  # seconds within which the program must say that it is there
 MARGIN = 10.0  # seconds beyond a command's deadline in which the answer must be here
@@ -145,7 +145,7 @@ class _Ended(Exception):
 
 def own_source() -> bytes:
     """The helper in one file: helper.py, with trees.py in the place of the line that imports it."""
-    here = importlib.resources.files("trainmaster.dispatchers.access")
+    here = importlib.resources.files("trainmaster.dispatchers.jobfolder")
     program, part = (here.joinpath(name).read_text(encoding="utf-8") for name in ("helper.py", "trees.py"))
     (line,) = (line for line in program.splitlines() if line.startswith(f"from {trees.__name__} import "))
     _, _, part = part.partition("from __future__ import annotations\n")

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from trainmaster.dispatchers.access import helper, trees
 from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
 from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
 from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPosition, Transient, Unreachable, sentence
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.folder import check_names, piece_of
+from trainmaster.dispatchers.jobfolder import helper, trees
 
 FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
 

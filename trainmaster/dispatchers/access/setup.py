@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from trainmaster.dispatchers.access import helper
 from trainmaster.dispatchers.access.config import HELPER
+from trainmaster.dispatchers.jobfolder import helper
 
 ACCOUNT = "trainmaster"
 GROUP = "hpcusers"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from trainmaster.containers import Bind, CannotStart, ContainerRuntime, ContainerStart, Device, UnknownRuntime
 from trainmaster.dispatchers.access.access import Access, JobFolderAccess
@@ -31,8 +32,14 @@ from trainmaster.templates import ControlCharacter
 SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
 
 
+# What Determined says of batch schedulers' jobs: scripts wait for it.
+WAITING = "HPC job waiting to be scheduled: "
+
+
 class BatchDispatcher:
     """Job folders, containers and accounts of a cluster with a batch scheduler. It calls nothing of its subclasses."""
+
+    kind: ClassVar[str]
 
     def __init__(self, setup: Setup, options: BatchOptions, access: Access) -> None:
         self.name = setup.name
@@ -122,6 +129,20 @@ class BatchDispatcher:
         return name.startswith(self._prefix) and TOKEN.fullmatch(name) is not None
 
     # -- verbs -----------------------------------------------------------------------------------------
+
+    def remarks(self, spec: JobSpec) -> Sequence[str]:
+        """Slots that the scheduler reserves beyond what was asked for: it gives the same number on every node."""
+        each = spec.slots_per_node
+        if not each or spec.slots % each == 0 or spec.single_node:
+            return []
+        if spec.slot_type is not SlotType.CPU and spec.slots < each:
+            return []
+        nodes = -(-spec.slots // each)
+        asked = "1 slot is" if spec.slots == 1 else f"{spec.slots} slots are"
+        return [
+            f"{asked} no multiple of {self.kind}.slots_per_node: the job takes {nodes} x {each}, "
+            f"{nodes * each - spec.slots} more than it asks for."
+        ]
 
     def collect(
         self,

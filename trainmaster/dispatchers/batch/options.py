@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from trainmaster.config.resource_managers import ClusterFacts, HelperNeeds, SlotTypeName
+from trainmaster.config.shapes import AbsolutePath, Line, Name, Positive, Section, wrong
+from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
-from trainmaster.dispatchers.access.config import AccessOptions
+from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.base import Rejected, SlotType
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH
 from trainmaster.dispatchers.section import read_section
 
+_PROJECT_SOURCE = re.compile(r"project|workspace|label(:.+)?")
+_LAUNCHER = "it belongs to Determined's launcher, which is not needed; remove it"
+_INTERFACES = {  # of Determined's harness
+    "DET_SLURM_RENDEZVOUS_IFACE": "rendezvous_network_interface",
+    "DET_SLURM_PROXY_IFACE": "proxy_network_interface",
+}
 
-class CommandPaths(BaseModel):
+
+def _project_source(value: str) -> str:
+    if not _PROJECT_SOURCE.fullmatch(value):
+        raise wrong(f"must be project, workspace, label or label:PREFIX, found {value!r}")
+    return value
+
+
+class CommandPaths(Section):
     """Full paths of a scheduler's commands, for a site that keeps them off the PATH. A field for each command."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     def found(self, path: str | None) -> dict[str, str]:
         """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH. None: the
@@ -30,44 +45,103 @@ class CommandPaths(BaseModel):
         }
 
 
-class PoolOptions(BaseModel):
-    """What the administrator says of one partition or queue."""
+class PoolOptions(Section):
+    """What is different in one partition or queue."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    description: str | None = None
-    slot_type: SlotType | None = None
-    slots_per_node: int | None = Field(default=None, gt=0)
+    description: Line | None = None
+    rendezvous_network_interface: Line | None = None
+    proxy_network_interface: Line | None = None
+    slot_type: SlotTypeName | None = None
+    slots_per_node: Positive | None = None
     tres_supported: bool | None = None
     gres_supported: bool | None = None
+    task_container_defaults: TaskContainerDefaults | None = None
 
 
 class BatchOptions(AccessOptions):
-    """Options of a cluster with a batch scheduler. Times are seconds."""
+    """Options of a cluster with a batch scheduler: Determined's keys, and a few of ours. Times are seconds."""
 
+    superfluous: ClassVar[dict[str, str]] = dict.fromkeys(
+        (
+            "host",
+            "port",
+            "protocol",
+            "security",
+            "auth_file",
+            "user_name",
+            "group_name",
+            "sudo_authorized",
+            "path",
+            "ld_library_path",
+            "launcher_jvm_args",
+        ),
+        _LAUNCHER,
+    )
+    shared_folder: ClassVar[bool] = True
+    to_separate_users: ClassVar[str] = "Set impersonation, so that jobs run as the people who ask for them."
     scheduler: ClassVar[str]  # its name in sentences
     inherited: ClassVar[tuple[str, ...]]  # variables of the master's own environment that its commands need
 
-    container_run_type: str = "apptainer"
-    container_command: str | None = Field(default=None, description="full path of the container runtime's program")
-    apptainer_image_root: str | None = None
-    singularity_image_root: str | None = None
-    slot_type: SlotType | None = Field(default=None, description="for all pools; else GPUs decide")
-    slots_per_node: int | None = Field(default=None, gt=0, description="where the scheduler does not know the GPUs")
-    gres_supported: bool = Field(default=True, description="false: the scheduler knows no GPUs, it gives whole nodes")
-    gpu_libraries: bool = Field(default=True, description="give containers the host's CUDA or ROCm libraries")
-    partition_overrides: Mapping[str, PoolOptions] = Field(default_factory=dict)
-    job_path: str = Field(default=DEFAULT_PATH, description="PATH of jobs")
-    environment: Mapping[str, str] = Field(default_factory=dict, description="for example SLURM_CONF, PBS_CONF_FILE")
-    scratch: tuple[str, ...] = Field(default=(), description="folders on nodes for temporary files")
-    python: str = Field(default="python3", description="Python 3.8 or later, in the container or on the node")
-    bash: str = "/bin/bash"
+    commands: CommandPaths = CommandPaths()
+    metadata: dict[str, Line] = Field(default_factory=dict)
+    container_run_type: Name = "apptainer"
+    container_command: AbsolutePath | None = None
+    """The container runtime's program on the nodes, when PATH does not say it."""
+    apptainer_image_root: AbsolutePath | None = None
+    singularity_image_root: AbsolutePath | None = None
+    slot_type: SlotTypeName | None = None
+    """Of all pools; without it GPUs decide."""
+    slots_per_node: Positive | None = None
+    """Where the scheduler does not know the GPUs."""
+    rendezvous_network_interface: Line | None = None
+    proxy_network_interface: Line | None = None
+    tres_supported: bool = True
+    gres_supported: bool = True
+    """Whether the scheduler knows GPUs; if not, it gives whole nodes."""
+    gpu_libraries: bool = True
+    """Give containers the host's CUDA or ROCm libraries."""
+    partition_overrides: dict[str, PoolOptions] = Field(default_factory=dict)
+    job_project_source: Annotated[Line, AfterValidator(_project_source)] = "project"
+    job_path: Line = DEFAULT_PATH
+    """PATH of jobs."""
+    environment: dict[str, Line] = Field(default_factory=dict)
+    """For the scheduler's commands and for jobs, for example SLURM_CONF or PBS_CONF_FILE."""
+    scratch: list[AbsolutePath] = Field(default_factory=list)
+    """Folders on the nodes for temporary files, tried in order."""
+    python: Line = "python3"
+    """Python 3.8 or later, in the container or on the node."""
+    bash: AbsolutePath = "/bin/bash"
     poll_interval: float = Field(default=10.0, gt=0)
+    """Between two questions to the scheduler."""
     pools_cached_for: float = Field(default=60.0, ge=0)
+    """For which a listing of partitions is good enough."""
+    walltime_grace: Positive = 120
+    """Before a job's time limit, when its trial is asked to save its work and leave."""
     submits_per_second: float = Field(default=2.0, gt=0)
-    submit_burst: int = Field(default=20, ge=1)
+    submit_burst: Positive = 20
     submit_deadline: float = Field(default=120.0, gt=0)
+    """That a submit may take."""
     query_deadline: float = Field(default=60.0, gt=0)
+    """That a question to the scheduler may take."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_name(cls, data: Any) -> Any:
+        """`name` is what `cluster_name` was called before."""
+        if not isinstance(data, dict):
+            return data
+        data = {key: value for key, value in data.items() if key not in cls.superfluous}
+        if (name := data.pop("name", None)) is not None:
+            if data.get("cluster_name") is not None:
+                raise wrong("is the old word for cluster_name; keep cluster_name only", "name")
+            data["cluster_name"] = name
+        return data
+
+    @model_validator(mode="after")
+    def _one_image_root(self) -> Self:
+        if self.apptainer_image_root is not None and self.singularity_image_root is not None:
+            raise wrong("is the same as apptainer_image_root; keep one", "singularity_image_root")
+        return self
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> Self:
@@ -89,6 +163,43 @@ class BatchOptions(AccessOptions):
         made = container_runtime(name, self.container_command)
         found = None if self.container_command or self.ssh or not made.program else shutil.which(made.program)
         return container_runtime(name, found) if found else made
+
+    def facts(self) -> ClusterFacts:
+        users = self.impersonation is not Impersonation.NONE
+        return ClusterFacts(
+            here=self.ssh is None,
+            runs_as_users=users,
+            runs_as_master=not (users and self.require_user_link),
+            account=self.ssh.user if self.ssh else None,
+            shows_external=self.external_jobs,
+            project_source=self.job_project_source,
+            walltime_grace=self.walltime_grace,
+        )
+
+    def image_folder(self) -> tuple[str, str | None] | None:
+        makes = self.container_run_type in ("apptainer", "singularity")
+        program = (self.container_command or self.container_run_type) if makes else None
+        return (self.image_root, program) if self.image_root else None
+
+    def helper_needs(self) -> HelperNeeds:
+        commands = self.commands.model_dump(exclude_none=True)
+        return HelperNeeds(self.helper, self.command_path, commands, self.environment)
+
+    @property
+    def command_path(self) -> str:
+        """PATH of the scheduler's commands."""
+        return self.job_path
+
+    def pool_names(self) -> Sequence[str]:
+        return list(self.partition_overrides)
+
+    def pool_defaults(self, pool: str) -> TaskContainerDefaults | None:
+        return self.pool(pool).task_container_defaults
+
+    def pool_environment(self, pool: str) -> Mapping[str, str]:
+        own = self.pool(pool)
+        given = {name: getattr(own, key) or getattr(self, key) for name, key in _INTERFACES.items()}
+        return {name: interface for name, interface in given.items() if interface}
 
     @property
     def image_root(self) -> str | None:

@@ -32,6 +32,7 @@ from trainmaster.dispatchers.base import (
 )
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.conformance.faults import WORD, Faults
+from trainmaster.plugins import DISPATCHERS, faults_of
 
 MakeSpec = Callable[..., JobSpec]
 
@@ -96,6 +97,9 @@ class DispatcherConformance:
         assert found.version
         assert found.poll_interval > 0
         assert not [problem.text for problem in found.problems if problem.fatal]
+
+    def test_it_declares_what_the_master_asks_of_a_plugin(self, dispatcher: Dispatcher) -> None:
+        assert list(faults_of(DISPATCHERS, type(dispatcher))) == []
 
     def test_pools_have_slots(self, dispatcher: Dispatcher) -> None:
         pools = {pool.name: pool for pool in dispatcher.pools()}

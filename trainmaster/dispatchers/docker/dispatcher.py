@@ -13,14 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from trainmaster.agent_protocol.archive import BadArchive, open_below, pack, unpack
+from trainmaster.agent_protocol.messages import MAX_REMAINS, AgentReport, BindOrder, Delivery, DeviceOrder, Orders
 from trainmaster.containers import Bind, Device
 from trainmaster.containers.docker import check_binds, check_capabilities, check_devices
-from trainmaster.dispatchers.archive import BadArchive, open_below, pack, unpack
 from trainmaster.dispatchers.base import (
     BindMount,
     Capabilities,
     DeviceMount,
     Explanation,
+    JobFeature,
     JobRef,
     JobSpec,
     Observation,
@@ -31,6 +33,7 @@ from trainmaster.dispatchers.base import (
     Signal,
     Snapshot,
     StreamPosition,
+    Traits,
     Transient,
     Unreachable,
 )
@@ -41,19 +44,7 @@ from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
 from trainmaster.dispatchers.folder import JobFolder, check_token
-from trainmaster.dispatchers.hub import (
-    INBOX_PREFIX,
-    MAX_REMAINS,
-    AgentReport,
-    AgentView,
-    BindOrder,
-    Delivery,
-    DeviceOrder,
-    NotLeading,
-    Orders,
-    PoolPolicy,
-    QueueEntry,
-)
+from trainmaster.dispatchers.hub import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +56,11 @@ _DELIVERIES = {Signal.PREEMPT: Delivery.PREEMPT, Signal.TERMINATE: Delivery.TERM
 class DockerDispatcher:
     """Jobs as containers on hosts that run our agent. It does nothing until `lead` is called."""
 
+    contract_version = 2
     kind = "docker"
+    traits = Traits(heeds=frozenset(JobFeature), user_section="slurm", resources_type="docker-container")
+    Options = DockerOptions
+    UserOptions = None
 
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
@@ -177,7 +172,7 @@ class DockerDispatcher:
             )
         if not _image(spec):
             found.append("No container image is given: set environment.image to one that the agents can pull or have.")
-        if spec.options:
+        if spec.options.get("sbatch_args"):
             found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
         found += _complaints(spec)
         if pool is not None:
@@ -185,6 +180,9 @@ class DockerDispatcher:
                 agents = [agent for agent in self._known_agents() if agent.standing.pool == pool.pool_name]
                 found += views.never(_wanted(spec, ()), agents)
         return found
+
+    def remarks(self, spec: JobSpec) -> Sequence[str]:  # noqa: ARG002 every job runs as asked
+        return ()
 
     def submit(self, spec: JobSpec) -> JobRef:
         folder = JobFolder(self._root, check_token(spec.token, self._prefix))

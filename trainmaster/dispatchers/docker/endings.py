@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainmaster.agent_protocol.messages import Blame, Delivery
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.docker.job_record import EndKind, JobEnd, JobRecord, NodePartEnd, StopKind
-from trainmaster.dispatchers.hub import Blame, Delivery
 
 SIGKILLED = 128 + 9
 

@@ -9,17 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, SlotFact
 from trainmaster.dispatchers.base import Rejected, SlotType, Transient
 from trainmaster.dispatchers.docker.job_record import Values, write_whole
-from trainmaster.dispatchers.hub import (
-    AgentReport,
-    AgentView,
-    ContainerReport,
-    Displaced,
-    SlotFact,
-    SlotView,
-    UnknownAgent,
-)
+from trainmaster.dispatchers.hub import AgentView, Displaced, SlotView, UnknownAgent
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trainmaster.agent_protocol.messages import BindOrder, Blame, Delivery, DeviceOrder
 from trainmaster.dispatchers.base import JobState, Transient
 from trainmaster.dispatchers.folder import TOKEN
-from trainmaster.dispatchers.hub import BindOrder, Blame, Delivery, DeviceOrder
 
 STATE_FOLDER = ".docker"
 

@@ -1,66 +1,61 @@
-"""The `docker` resource manager's section of the master's configuration, as this dispatcher reads it."""
+"""The `docker` resource manager's section of the master's configuration (`agent` in Determined's files)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from trainmaster.dispatchers.base import SlotType
+from trainmaster.config.resource_managers import AgentPool, ClusterFacts, DispatcherOptions, PoolScheduler
+from trainmaster.config.shapes import AbsolutePath, Line, wrong
+from trainmaster.config.task_container import TaskContainerDefaults
 from trainmaster.dispatchers.docker.scheduler import Fitting, SchedulingPolicy, Sharing
 from trainmaster.dispatchers.section import read_section
 
 
-class SchedulerOptions(BaseModel):
-    """Determined's words."""
+class DockerOptions(DispatcherOptions):
+    """Docker hosts that run our agent. Times are seconds."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    ignored: ClassVar[frozenset[str]] = frozenset(
+        {"no_default_resource_pools", "require_authentication", "client_ca", "agent_reconnect_wait"}
+    )
+    takes_pools: ClassVar[bool] = True
 
-    type: Sharing = Sharing.PRIORITY
-    fitting_policy: Fitting = Fitting.BEST
-    preemption: bool = False
-    default_priority: int = Field(default=42, ge=1, le=99)
-
-    @property
-    def policy(self) -> SchedulingPolicy:
-        return SchedulingPolicy(self.type, self.fitting_policy, self.preemption)
-
-
-class PoolOptions(BaseModel):
-    """One pool. Agents name it when they join."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    pool_name: str = "default"
-    description: str = ""
-    scheduler: SchedulerOptions | None = None
-    max_aux_containers_per_agent: int = Field(default=100, ge=0)
-    slot_type: SlotType = SlotType.CPU  # of a pool that no agent has joined yet
-
-
-class DockerOptions(BaseModel):
-    """Options of all agents. Times are seconds."""
-
-    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    resource_pools: tuple[PoolOptions, ...] = ()
-    scheduler: SchedulerOptions = SchedulerOptions()
-    agent_token_file: str | None = None
-    network_mode: str = "host"
-    python: str = "python3"
+    container_run_type: Literal["docker"] = "docker"
+    scheduler: PoolScheduler = PoolScheduler()
+    """Of pools that name none of their own."""
+    resource_pools: list[AgentPool] = Field(default_factory=list)
+    """The first takes agents that name no pool; without any there is one, called default."""
+    agent_token_file: AbsolutePath | None = None
+    """A file with the agents' secret; without it one is made in the folder of the jobs."""
+    job_user: Line | None = None
+    """The account that the agents were given as --job-user, as this machine knows it: checkpoints are its files."""
+    network_mode: Line = "host"
+    """Of containers. Trials on several hosts need host."""
+    python: Line = "python3"
+    """Python 3.8 or later in the images."""
     poll_interval: float = Field(default=1.0, gt=0)
-    cancel_grace: float = Field(default=30.0, ge=0, description="between SIGTERM and SIGKILL")
-    preemption_grace: float = Field(default=600.0, ge=0, description="between SIGUSR2 and SIGTERM")
-    agent_timeout: float = Field(default=60.0, gt=0, description="of silence, after which an agent counts as lost")
-    agent_reattach: float = Field(default=300.0, ge=0, description="after which a lost agent's jobs are given up")
+    cancel_grace: float = Field(default=30.0, ge=0)
+    """Between SIGTERM and SIGKILL."""
+    preemption_grace: float = Field(default=600.0, ge=0)
+    """That a job has to save its work when others come first."""
+    agent_timeout: float = Field(default=60.0, gt=0)
+    """Of silence, after which an agent counts as lost."""
+    agent_reattach: float = Field(default=300.0, ge=0)
+    """After that, for which its jobs are waited for."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_word(cls, data: Any) -> Any:
+        return {**data, "type": "docker"} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
-    def _distinct(self) -> DockerOptions:
+    def _distinct_pools(self) -> Self:
         names = [pool.pool_name for pool in self.resource_pools]
-        if len(set(names)) < len(names):
-            raise ValueError("two pools of resource_pools have the same pool_name")
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise wrong(f"there is another pool called {name!r}", "resource_pools", i, "pool_name")
         return self
 
     @classmethod
@@ -68,14 +63,41 @@ class DockerOptions(BaseModel):
         """Check an administrator's section. Raises Rejected with one sentence that names the keys."""
         return read_section(cls, options, "docker")
 
-    @property
-    def pools(self) -> tuple[PoolOptions, ...]:
-        """The first one takes what names none."""
-        return self.resource_pools or (PoolOptions(),)
+    def settings(self) -> dict[str, Any]:
+        # What a pool says of its scheduler is merged with what the manager says: it must stay what was said.
+        return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
-    def pool(self, name: str) -> PoolOptions | None:
+    def facts(self) -> ClusterFacts:
+        # An agent that may starts jobs as any ordinary account of its host.
+        return ClusterFacts(
+            runs_as_users=True, runs_as_master=False, job_user=self.job_user or None, account=self.job_user or None
+        )
+
+    def pool_names(self) -> Sequence[str]:
+        return [pool.pool_name for pool in self.resource_pools]
+
+    def pool_defaults(self, pool: str) -> TaskContainerDefaults | None:
+        return next((own.task_container_defaults for own in self.resource_pools if own.pool_name == pool), None)
+
+    def with_pools(self, pools: Sequence[AgentPool]) -> Self:
+        given = self.model_dump(exclude_unset=True) | {"resource_pools": [*self.resource_pools, *pools]}
+        return type(self).model_validate(given)
+
+    @property
+    def pools(self) -> Sequence[AgentPool]:
+        """The first one takes what names none."""
+        return self.resource_pools or [AgentPool(pool_name="default")]
+
+    def pool(self, name: str) -> AgentPool | None:
         """The pool called `name`; the first one for an empty name."""
         return next((pool for pool in self.pools if pool.pool_name == (name or self.pools[0].pool_name)), None)
 
-    def scheduler_of(self, pool: PoolOptions) -> SchedulerOptions:
-        return pool.scheduler or self.scheduler
+    def scheduler_of(self, pool: AgentPool) -> PoolScheduler:
+        """How a pool is scheduled: it says only what is different from the manager's."""
+        own = pool.scheduler.model_dump(exclude_unset=True) if pool.scheduler else {}
+        return self.scheduler.model_copy(update=own)
+
+    def policy_of(self, pool: AgentPool) -> SchedulingPolicy:
+        """The same, as the scheduler takes it."""
+        scheduler = self.scheduler_of(pool)
+        return SchedulingPolicy(Sharing(scheduler.type), Fitting(scheduler.fitting_policy), scheduler.preemption)

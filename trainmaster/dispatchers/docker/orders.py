@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
+from trainmaster.agent_protocol.messages import ContainerOrder
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.docker import endings
 from trainmaster.dispatchers.docker.job_record import JobRecord
 from trainmaster.dispatchers.docker.options import DockerOptions
-from trainmaster.dispatchers.hub import ContainerOrder
 
 
 def order(

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, ContainerState, Delivery, Orders
 from trainmaster.dispatchers.base import Rejected, Transient
 from trainmaster.dispatchers.docker import endings
 from trainmaster.dispatchers.docker.fleet import Fleet, FleetAgent
@@ -31,13 +32,6 @@ from trainmaster.dispatchers.docker.job_record import (
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.orders import order
 from trainmaster.dispatchers.docker.scheduler import AgentNode, Gang, PreemptGang, Scheduler, StartGang
-from trainmaster.dispatchers.hub import (
-    AgentReport,
-    ContainerReport,
-    ContainerState,
-    Delivery,
-    Orders,
-)
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +49,7 @@ class Reconciler:
         self.fleet = Fleet(root)
         self.lock = threading.RLock()
         self.jobs: dict[str, JobRecord] = {}
-        self._pools = {pool.pool_name: Scheduler(options.scheduler_of(pool).policy) for pool in options.pools}
+        self._pools = {pool.pool_name: Scheduler(options.policy_of(pool)) for pool in options.pools}
         self._last_order = 0
         self._aux = {pool.pool_name: pool.max_aux_containers_per_agent for pool in options.pools}
 
@@ -64,9 +58,7 @@ class Reconciler:
         with self.lock:
             now = time.time()
             self.fleet.load(now)
-            self._pools = {
-                pool.pool_name: Scheduler(self._options.scheduler_of(pool).policy) for pool in self._options.pools
-            }
+            self._pools = {pool.pool_name: Scheduler(self._options.policy_of(pool)) for pool in self._options.pools}
             self.jobs = {record.token: record for record in self._records.load()}
             for record in sorted(self.jobs.values(), key=lambda record: record.order):
                 self._last_order = record.order

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from trainmaster.agent_protocol.messages import ContainerState
 from trainmaster.dispatchers.base import JobState, Pool
 from trainmaster.dispatchers.docker.fleet import FleetAgent
 from trainmaster.dispatchers.docker.job_record import JobRecord, JobRequest
 from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
 from trainmaster.dispatchers.docker.scheduler import Gang, Why, shape_of
-from trainmaster.dispatchers.hub import ContainerState, PoolPolicy, QueueEntry
+from trainmaster.dispatchers.hub import PoolPolicy, QueueEntry
 
 
 @dataclass(frozen=True)
@@ -151,8 +152,8 @@ def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolP
         found.append(
             PoolPolicy(
                 pool=pool.pool_name,
-                scheduler=scheduler.type.value,
-                fitting=scheduler.fitting_policy.value,
+                scheduler=scheduler.type,
+                fitting=scheduler.fitting_policy,
                 preemption=scheduler.preemption,
                 default_priority=scheduler.default_priority,
                 aux_capacity_per_agent=pool.max_aux_containers_per_agent,

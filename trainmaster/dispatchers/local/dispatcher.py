@@ -26,6 +26,7 @@ from trainmaster.dispatchers.base import (
     Snapshot,
     StagedFile,
     StreamPosition,
+    Traits,
     Transient,
 )
 from trainmaster.dispatchers.folder import JobFolder, check_token
@@ -41,7 +42,11 @@ _SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
 class LocalDispatcher:
     """Jobs as processes of this machine, run by the account of the master."""
 
+    contract_version = 2
     kind = "local"
+    traits = Traits(user_section="slurm")  # whose options are refused by name
+    Options = LocalOptions
+    UserOptions = None
 
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
@@ -87,7 +92,7 @@ class LocalDispatcher:
             found.append(f"The job asks for {spec.slots} slots, and this machine has {self._options.slots}.")
         if spec.user is not None:
             found.append("Jobs on this machine run under the account of the master; no other user can be named.")
-        if spec.options:
+        if spec.options.get("sbatch_args"):
             found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
         try:
             runtime = self._options.container(spec.container.runtime)
@@ -95,6 +100,9 @@ class LocalDispatcher:
         except UnknownRuntime as error:
             found.append(str(error))
         return found
+
+    def remarks(self, spec: JobSpec) -> Sequence[str]:  # noqa: ARG002 every job runs as asked
+        return ()
 
     def submit(self, spec: JobSpec) -> JobRef:
         folder = JobFolder(self._root, check_token(spec.token, self._prefix))

@@ -1,4 +1,4 @@
-"""The `local` resource manager's section of the master's configuration, as this dispatcher reads it."""
+"""The `local` resource manager's section of the master's configuration."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from trainmaster.config.resource_managers import DispatcherOptions, SlotTypeName
+from trainmaster.config.shapes import AbsolutePath, Name, Positive
 from trainmaster.containers import ContainerRuntime, UnknownRuntime, container_runtime
 from trainmaster.dispatchers.base import Rejected, SlotType
 from trainmaster.dispatchers.section import read_section
 
 
-class LocalOptions(BaseModel):
-    """Options of this machine. Times are seconds."""
+class LocalOptions(DispatcherOptions):
+    """This machine: no scheduler, no root, no daemon. Times are seconds."""
 
-    # The section also holds the master's own keys; what may stand in it is checked where the file is read.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    slots: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
-    slot_type: SlotType = SlotType.CPU
-    pool_name: str = "default"
-    container_run_type: str = "none"
-    container_command: str | None = None
+    slots: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
+    slot_type: SlotTypeName = SlotType.CPU
+    pool_name: Name = "default"
+    container_command: AbsolutePath | None = None
+    """The container runtime's program, when PATH does not say it."""
     poll_interval: float = Field(default=1.0, gt=0)
-    cancel_grace: float = Field(default=30.0, ge=0, description="between SIGTERM and SIGKILL")
-    scratch: tuple[str, ...] = ()
-    python: str = "python3"
-    bash: str = "/bin/bash"
+    """Between two looks at the jobs."""
+    cancel_grace: float = Field(default=30.0, ge=0)
+    """Between SIGTERM and SIGKILL."""
+    scratch: list[AbsolutePath] = Field(default_factory=list)
+    """Folders for temporary files, tried in order."""
+    python: Name = "python3"
+    bash: AbsolutePath = "/bin/bash"
 
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> LocalOptions:

@@ -6,15 +6,23 @@ import enum
 import os
 import re
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from trainmaster.config.shapes import AbsolutePath, Line, one_of, wrong
 from trainmaster.dispatchers.batch.options import BatchOptions, CommandPaths
 from trainmaster.dispatchers.pbs.commands import PbsPrograms
 from trainmaster.dispatchers.pbs.formats import Format
 
 _USUAL_BIN = "/opt/pbs/bin"
+_RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+def _resource_name(value: str) -> str:
+    if not _RESOURCE.fullmatch(value):
+        raise wrong(f"must be the name of a PBS resource such as ngpus, found {value!r}")
+    return value
 
 
 class HostStart(enum.StrEnum):
@@ -35,27 +43,32 @@ class NodePlacement(enum.StrEnum):
 
 
 class PbsCommands(CommandPaths):
-    qsub: str | None = None
-    qstat: str | None = None
-    qselect: str | None = None
-    qdel: str | None = None
-    qsig: str | None = None
-    pbsnodes: str | None = None
+    qsub: AbsolutePath | None = None
+    qstat: AbsolutePath | None = None
+    qselect: AbsolutePath | None = None
+    qdel: AbsolutePath | None = None
+    qsig: AbsolutePath | None = None
+    pbsnodes: AbsolutePath | None = None
 
 
 class PbsOptions(BatchOptions):
-    """Options of a PBS cluster. Times are seconds."""
+    """Options of a PBS cluster: OpenPBS or PBS Pro. A partition is a queue. Times are seconds."""
 
     scheduler: ClassVar[str] = "PBS"
     # What tells PBS's commands where its server is.
     inherited: ClassVar[tuple[str, ...]] = ("PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC")
 
-    gpu_resource: str = Field(default="ngpus", pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", description="what counts GPUs")
     commands: PbsCommands = PbsCommands()
-    host_start: HostStart = HostStart.AUTO
-    place: NodePlacement = NodePlacement.SCATTER
-    query_format: Format = Format.DSV
-    ended_listed_for: float = Field(default=600.0, ge=60, description="how long ended jobs are still observed")
+    gpu_resource: Annotated[Line, AfterValidator(_resource_name)] = "ngpus"
+    """The resource that counts a node's GPUs; sites choose its name."""
+    place: Annotated[NodePlacement, one_of(NodePlacement)] = NodePlacement.SCATTER
+    """How the nodes of a trial lie."""
+    host_start: Annotated[HostStart, one_of(HostStart)] = HostStart.AUTO
+    """How a job starts what runs on its other hosts; by itself it takes the first that works there."""
+    query_format: Annotated[Format, one_of(Format)] = Format.DSV
+    """What qstat is asked to print. Only dsv cannot be forged by the owner of a job."""
+    ended_listed_for: float = Field(default=600.0, ge=60)
+    """For which ended jobs are still looked at."""
 
     def programs(self) -> PbsPrograms:
         """PBS's commands, looked for on the master's own PATH, on the jobs', and where PBS usually stands."""

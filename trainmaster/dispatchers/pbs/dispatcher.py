@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 
+from trainmaster.config.user_options import Pbs
 from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
@@ -22,10 +23,11 @@ from trainmaster.dispatchers.base import (
     Signal,
     Snapshot,
     StagedFile,
+    Traits,
     sentence,
 )
 from trainmaster.dispatchers.batch.arguments import BadOption
-from trainmaster.dispatchers.batch.dispatcher import SIGNALS, BatchDispatcher
+from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.pbs import commands, options, resources
 from trainmaster.dispatchers.pbs.client import PbsClient
@@ -41,13 +43,18 @@ from trainmaster.templates import render
 
 # PBS answers a submit when it has taken it, or never: a cut call is settled as soon as the server serves others again.
 _QUIET_PERIOD = 20.0
+_NOT_IN_PROJECTS = re.compile(r"[/\[\]\"';:|<>+,?*]")  # qsub(1B), -P
 _VERSION = re.compile(r"pbs_version = (\S+)")
 
 
 class PbsDispatcher(BatchDispatcher):
     """Jobs on a PBS cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
+    contract_version = 2
     kind = "pbs"
+    traits = Traits(scheduler_type="PBS", fitting_policy="PBS", waiting=WAITING)
+    Options = PbsOptions
+    UserOptions = Pbs
     _options: PbsOptions
 
     def __init__(self, setup: Setup) -> None:
@@ -111,7 +118,7 @@ class PbsDispatcher(BatchDispatcher):
         found: list[str] = []
         given = options.Given()
         try:
-            given = options.check(spec.options, self._options.gpu_resource)
+            given = options.check(_asked(spec), self._options.gpu_resource)
         except BadOption as error:
             found.append(sentence(error))
         found += self._complaints(spec)
@@ -152,7 +159,7 @@ class PbsDispatcher(BatchDispatcher):
 
     def _prepare(self, spec: JobSpec, folder: JobFolderAccess) -> tuple[commands.QsubRequest, dict[str, str]]:
         """The qsub call and the scripts of a job."""
-        given = options.check(spec.options, self._options.gpu_resource)
+        given = options.check(_asked(spec), self._options.gpu_resource)
         queue = self._queues.find(spec.pool)
         request = self._request(spec, queue)
         wrong = _count_complaints(given, request)
@@ -167,7 +174,7 @@ class PbsDispatcher(BatchDispatcher):
             command=(setting.bash, str(folder.path / "job.sh")),
             resources=given.resources,
             user_options=given.options,
-            project=spec.account_label,
+            project=_NOT_IN_PROJECTS.sub("_", "_".join(spec.labels)) or None,
         )
         common = {
             "job_folder": folder.path,
@@ -279,6 +286,11 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
         never=reason is not None and reason.never,
         user=user,
     )
+
+
+def _asked(spec: JobSpec) -> list[str]:
+    """What the user says to PBS."""
+    return Pbs.model_validate(dict(spec.options)).pbsbatch_args
 
 
 def _count_complaints(given: options.Given, request: resources.ChunkRequest) -> list[str]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from trainmaster.config.shapes import AbsolutePath
 from trainmaster.dispatchers.batch.options import BatchOptions, CommandPaths
 from trainmaster.dispatchers.slurm.commands import SlurmPrograms
 from trainmaster.dispatchers.slurm.resources import GpuDialect
 
 
 class SlurmCommands(CommandPaths):
-    sbatch: str | None = None
-    squeue: str | None = None
-    scancel: str | None = None
-    sinfo: str | None = None
-    sacct: str | None = None
-    scontrol: str | None = None
+    sbatch: AbsolutePath | None = None
+    squeue: AbsolutePath | None = None
+    scancel: AbsolutePath | None = None
+    sinfo: AbsolutePath | None = None
+    sacct: AbsolutePath | None = None
+    scontrol: AbsolutePath | None = None
 
 
 class SlurmOptions(BatchOptions):
@@ -27,14 +29,15 @@ class SlurmOptions(BatchOptions):
     scheduler: ClassVar[str] = "Slurm"
     inherited: ClassVar[tuple[str, ...]] = ("SLURM_CONF",)
 
-    tres_supported: bool = True
     commands: SlurmCommands = SlurmCommands()
-    reader: Literal["auto", "commands", "pyslurm"] = Field(
-        default="commands",
-        description="what lists jobs; pyslurm where one is installed that fits the cluster's release",
-    )
+    reader: Literal["auto", "commands", "pyslurm"] = "commands"
+    """What lists jobs: squeue, or pyslurm, where one is installed that fits the cluster's release."""
     # sbatch itself tries for 120 s when the queue is full; ending it earlier would leave its outcome unknown.
     submit_deadline: float = Field(default=150.0, ge=150.0)
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        if self.tres_supported and not self.gres_supported:
+            yield "gres_supported", "false makes tres_supported false too"
 
     def programs(self) -> SlurmPrograms:
         """Slurm's commands, looked for on the master's own PATH and on the jobs'."""
@@ -45,5 +48,6 @@ class SlurmOptions(BatchOptions):
     def dialect(self, partition: str) -> GpuDialect:
         """How GPUs are asked for in a partition."""
         own = self.pool(partition).tres_supported
-        tres = self.tres_supported if own is None else own
+        # GPU counts can only be tracked where generic resources are configured at all.
+        tres = self.tres_supported and self.gres_supported if own is None else own
         return GpuDialect.of(tres_supported=tres, gres_supported=self.knows_gpus(partition))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from trainmaster.config.user_options import Slurm
 from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
     Capabilities,
@@ -24,11 +25,12 @@ from trainmaster.dispatchers.base import (
     Signal,
     Snapshot,
     StagedFile,
+    Traits,
     Transient,
     sentence,
 )
 from trainmaster.dispatchers.batch.arguments import BadOption
-from trainmaster.dispatchers.batch.dispatcher import SIGNALS, BatchDispatcher
+from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDispatcher
 from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
@@ -47,7 +49,11 @@ _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 class SlurmDispatcher(BatchDispatcher):
     """Jobs on a Slurm cluster, on this machine or behind SSH, as the master's account or as each job's user."""
 
+    contract_version = 2
     kind = "slurm"
+    traits = Traits(scheduler_type="SLURM", fitting_policy="SLURM", waiting=WAITING)
+    Options = SlurmOptions
+    UserOptions = Slurm
     _options: SlurmOptions
 
     def __init__(self, setup: Setup) -> None:
@@ -128,7 +134,7 @@ class SlurmDispatcher(BatchDispatcher):
         found: list[str] = []
         given: dict[str, str | None] = {}
         try:
-            given = options.check(spec.options)
+            given = options.check(_asked(spec).sbatch_args)
         except BadOption as error:
             found.append(sentence(error))
         found += self._complaints(spec)
@@ -141,7 +147,7 @@ class SlurmDispatcher(BatchDispatcher):
             found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
         else:
             request = self._request(spec, partition)
-            found += partition.complaints(spec, request, options.walltime(given))
+            found += partition.complaints(spec, _asked(spec).gpu_type, request, options.walltime(given))
             try:
                 resources.check_gpus(given, request, spec.slots, spec.slot_type)
             except BadOption as error:
@@ -149,7 +155,7 @@ class SlurmDispatcher(BatchDispatcher):
         return found
 
     def _request(self, spec: JobSpec, partition: Partition | None) -> resources.NodeRequest:
-        size = self._options.node_size(spec.pool) or (partition.node_size(spec.gpu_type) if partition else 0)
+        size = self._options.node_size(spec.pool) or (partition.node_size(_asked(spec).gpu_type) if partition else 0)
         return resources.plan(
             spec.slots,
             spec.slot_type,
@@ -164,7 +170,7 @@ class SlurmDispatcher(BatchDispatcher):
     def submit(self, spec: JobSpec) -> JobRef:
         folder = self._admit(spec)
         with self._refused_in_words(spec):
-            given = options.check(spec.options)
+            given = options.check(_asked(spec).sbatch_args)
             job, script = self._prepare(spec, folder, given)
             start = self._start_script(spec, folder)
         folder.stage({**spec.files, "start.sh": StagedFile(start.encode(), 0o600)})
@@ -192,7 +198,7 @@ class SlurmDispatcher(BatchDispatcher):
             grace=max(1, min(spec.walltime_grace, _LONGEST_GRACE)),
             resources=resources.merge_gres(words, given.get("gres")),
             user_options=own,
-            wckey=spec.account_label,
+            wckey=",".join(spec.labels) or None,
             exclude=excluded,
         )
         limit = options.walltime(given) or (partition.default_walltime if partition else None)
@@ -378,8 +384,13 @@ def _is_of_this_run(job: QueueLine) -> bool:
     return bool(job.preempted_at and job.started_at and job.preempted_at >= job.started_at)
 
 
+def _asked(spec: JobSpec) -> Slurm:
+    """What the user says to Slurm."""
+    return Slurm.model_validate(dict(spec.options))
+
+
 def _checked_gpu_type(spec: JobSpec) -> str | None:
-    kind = spec.gpu_type
+    kind = _asked(spec).gpu_type
     if kind is not None and not kind.replace("_", "").replace("-", "").replace(".", "").isalnum():
         raise BadOption(f"slurm.gpu_type {kind!r} may hold letters, digits, '_', '.' and '-' only")
     return kind

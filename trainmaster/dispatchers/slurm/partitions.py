@@ -73,23 +73,23 @@ class Partition:
             draining=state.startswith("drain"),
         )
 
-    def complaints(self, spec: JobSpec, request: NodeRequest, walltime: int | None) -> list[str]:
+    def complaints(self, spec: JobSpec, gpu_type: str | None, request: NodeRequest, walltime: int | None) -> list[str]:
         """Why a job can never run in this partition."""
         found = []
-        size = self.node_size(spec.gpu_type)
+        size = self.node_size(gpu_type)
         kind = "CPUs" if self.slot_type is SlotType.CPU else "GPUs"
-        if spec.gpu_type and not self._fitting(spec.gpu_type):
+        if gpu_type and not self._fitting(gpu_type):
             types = sorted({kind for node in self.nodes for kind in node.gpu_types})
             has = f"has {', '.join(types)}" if types else "names no GPU types"
-            return [f"Pool {self.name} has no GPU of type {spec.gpu_type!r}; it {has}."]
+            return [f"Pool {self.name} has no GPU of type {gpu_type!r}; it {has}."]
         each = request.slots_each or request.cores_each
         # A site that does not tell Slurm of its GPUs shows none; then nothing is known.
         if size and each > size:
             found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
-        elif not request.spread and request.nodes > len(self._fitting(spec.gpu_type)):
-            there = len(self._fitting(spec.gpu_type))
+        elif not request.spread and request.nodes > len(self._fitting(gpu_type)):
+            there = len(self._fitting(gpu_type))
             found.append(f"The job needs {request.nodes} nodes, and pool {self.name} has {there}.")
-        total = sum(self.slots_of(node) for node in self._fitting(spec.gpu_type))
+        total = sum(self.slots_of(node) for node in self._fitting(gpu_type))
         if size and spec.slots > total:
             found.append(f"The job asks for {spec.slots} slots, and pool {self.name} has {total} in all.")
         if walltime is not None and self.max_walltime is not None and walltime > self.max_walltime:

@@ -15,8 +15,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.agent_protocol.messages import AGENT_ID, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
 from trainmaster.dispatchers.base import SlotType
-from trainmaster.dispatchers.hub import AGENT_ID, INBOX_PREFIX, MAX_REMAINS, TOKEN, AgentReport, ContainerState, Orders
+from trainmaster.dispatchers.hub import INBOX_PREFIX
 from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key

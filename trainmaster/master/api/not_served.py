@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from trainmaster.master.services.errors import NotServed
 
 _KUBERNETES = (
-    "This master starts jobs on batch schedulers and Docker hosts; Kubernetes' namespaces and quotas mean nothing here."
+    "This master starts jobs on batch schedulers and agents; Kubernetes' namespaces and quotas mean nothing here."
 )
 _SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
 _PROFILER = "What a profiler measures is reported as metrics of the groups gpu, cpu, memory, disk and network."

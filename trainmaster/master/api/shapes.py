@@ -442,8 +442,7 @@ class ResourcePool(Shape):
 
     @classmethod
     def of(cls, served: ServedPool, *, compute: bool, aux: bool, queued: int, scheduled: int) -> ResourcePool:
-        pool, kind = served.pool, served.cluster.kind
-        scheduler = kind.upper() if kind in ("slurm", "pbs") else "PRIORITY"
+        pool, traits = served.pool, served.cluster.dispatcher.traits
         return cls(
             name=pool.name,
             description=pool.description,
@@ -458,9 +457,9 @@ class ResourcePool(Shape):
             preemptible=True,
             min_agents=pool.nodes,
             max_agents=pool.nodes,
-            scheduler_type=f"SCHEDULER_TYPE_{scheduler}",
-            scheduler_fitting_policy=f"FITTING_POLICY_{scheduler if kind in ('slurm', 'pbs') else 'BEST'}",
-            location=kind,
+            scheduler_type=f"SCHEDULER_TYPE_{traits.scheduler_type}",
+            scheduler_fitting_policy=f"FITTING_POLICY_{traits.fitting_policy}",
+            location=served.cluster.kind,
             cluster_name=served.cluster.name,
             accelerator=pool.accelerator,
             stats={"queuedCount": queued, "scheduledCount": scheduled},

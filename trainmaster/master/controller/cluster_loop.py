@@ -168,7 +168,11 @@ class ClusterLoop:
     def _announce(self) -> None:
         """Tell jobs on a cluster elsewhere where the master is now, once that can be reached. (Where its folders are
         this machine's own, they were told at the start.)"""
-        if self._cluster.here or time.monotonic() < self._announce_at or not isinstance(self._dispatcher, Announces):
+        if (
+            self._cluster.facts.here
+            or time.monotonic() < self._announce_at
+            or not isinstance(self._dispatcher, Announces)
+        ):
             return
         self._announce_at = math.inf
         try:
@@ -230,7 +234,6 @@ class ClusterLoop:
                 self._store,
                 self._clusters,
                 allocation_id,
-                schedules=schedules,
                 launch_error=self._settings.launch_error,
             )
         except Unavailable as error:
@@ -243,6 +246,9 @@ class ClusterLoop:
             return
         try:
             spec = job_spec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
+            if ticket.first:
+                remarks = job_spec.remarks(self._cluster, ticket.config, schedules=schedules)
+                submission.remark(self._store, ticket.allocation, [*remarks, *self._dispatcher.remarks(spec)])
             avoid = pool_health.avoided_nodes(
                 self._store, self._cluster.name, ticket.served.pool, spec.slots, allocation_id
             )
@@ -315,7 +321,9 @@ class ClusterLoop:
             self._unreachable = str(error)
             return
         self._unreachable = ""
-        found = observations.take_snapshot(self._store, self._cluster.name, snapshot, quiet, self._cluster.kind)
+        found = observations.take_snapshot(
+            self._store, self._cluster.name, snapshot, quiet, self._dispatcher.traits.waiting
+        )
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
 

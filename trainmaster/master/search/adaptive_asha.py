@@ -9,11 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from trainmaster.config.shapes import Positive, Whole
 
 from .actions import ExitReason, SearchError
-from .async_halving import AsyncHalving, Goal
-from .method import ActionQueue, Method, ValidationReport
+from .async_halving import AsyncHalving, Goal, HalvingSearcher
+from .method import ActionQueue, Method, Preview, ValidationReport
 
 MOST_RUNGS = 100  # that the search chooses by itself, of a divisor that is hardly above 1
 
@@ -153,3 +157,31 @@ class _BracketOrders:
 
     def _in_words(self, why: str) -> str:
         return why if self.brackets == 1 else f"bracket {self.bracket + 1}, {why}"
+
+
+class AdaptiveAshaSearcher(HalvingSearcher):
+    """The section of `adaptive_asha`."""
+
+    name: Literal["adaptive_asha"]
+    mode: Literal["aggressive", "standard", "conservative"] = "standard"
+    max_rungs: Positive = 5
+    bracket_rungs: list[Annotated[Whole, Field(ge=1)]] = Field(default_factory=list)
+
+    @property
+    def brackets(self) -> list[Bracket]:
+        """The sizes of the brackets."""
+        return make_brackets(
+            self.mode,
+            self.goal.max_time,
+            self.divisor,
+            self.trials,
+            self.max_concurrent_trials,
+            self.max_rungs,
+            self.bracket_rungs,
+        )
+
+    def method(self, _hparams: Mapping[str, Any]) -> Method:
+        return AdaptiveAsha(self.goal, self.divisor, self.brackets, self.max_concurrent_trials)
+
+    def preview(self, _hparams: Mapping[str, Any]) -> Preview:
+        return self.preview_of((bracket.rungs, bracket.max_trials) for bracket in self.brackets)

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from trainmaster.config.searcher import ManyTrials
+from trainmaster.config.shapes import Name, Positive
 
 from .actions import ExitReason, SearchError
-from .method import ActionQueue, Budget, Method, ValidationReport
+from .method import ActionQueue, Budget, Method, Preview, ValidationReport, given
 
 WORST = sys.float_info.max
 
@@ -168,3 +174,63 @@ class AsyncHalving(Method):
         self._budget.created = int(state["created"])
         self._budget.invalid = int(state["invalid"])
         self._ended = int(state["ended"])
+
+
+class HalvingSearcher(ManyTrials):
+    """What the sections of `async_halving` and `adaptive_asha` share."""
+
+    contract_version: ClassVar[int] = 1
+    required: ClassVar[Mapping[str, str]] = {
+        "max_trials": "how many trials there are in all",
+        "max_time": "how long a trial trains at most, in units of time_metric",
+        "time_metric": "the validation metric that says how long a trial has trained, such as epochs",
+    }
+
+    max_trials: Positive | None = None
+    divisor: float = Field(default=4.0, gt=1)
+    max_time: Positive | None = None
+    time_metric: Name | None = None
+
+    @property
+    def trials(self) -> int:
+        """How many trials there are in all."""
+        return given(self.max_trials, "max_trials")
+
+    @property
+    def goal(self) -> Goal:
+        """What is compared, and for how long a trial trains."""
+        metric, time_metric = given(self.metric, "metric"), given(self.time_metric, "time_metric")
+        return Goal(metric, time_metric, given(self.max_time, "max_time"))
+
+    def preview_of(self, brackets: Iterable[tuple[int, int]]) -> Preview:
+        """The preview of brackets of (rungs, trials): every rung full, the best 1/divisor (at least one) of it in the
+        next."""
+        stops: Counter[int] = Counter()
+        for rungs, trials in brackets:
+            units = rung_units(rungs, self.divisor, self.goal.max_time)
+            for length in units[:-1]:
+                on = max(int(trials / self.divisor), 1)
+                stops[length] += trials - on
+                trials = on
+            stops[units[-1]] += trials
+        return [(count, length) for length, count in sorted(stops.items()) if count]
+
+
+class AsyncHalvingSearcher(HalvingSearcher):
+    """The section of `async_halving`."""
+
+    required: ClassVar[Mapping[str, str]] = {
+        "max_trials": HalvingSearcher.required["max_trials"],
+        "num_rungs": "how many rungs the bracket has",
+        **HalvingSearcher.required,
+    }
+
+    name: Literal["async_halving"]
+    num_rungs: Positive | None = None
+
+    def method(self, _hparams: Mapping[str, Any]) -> Method:
+        rungs = given(self.num_rungs, "num_rungs")
+        return AsyncHalving(self.goal, rungs, self.divisor, self.trials, self.max_concurrent_trials)
+
+    def preview(self, _hparams: Mapping[str, Any]) -> Preview:
+        return self.preview_of([(given(self.num_rungs, "num_rungs"), self.trials)])

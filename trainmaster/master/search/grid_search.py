@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from trainmaster.config.searcher import ManyTrials
 
 from .actions import ExitReason
 from .hyperparameters import Grid
-from .method import ActionQueue, Method, counts
+from .method import ActionQueue, Method, Preview, counts
 
 
 class GridSearch(Method):
@@ -48,3 +50,18 @@ class GridSearch(Method):
     def load(self, state: Mapping[str, Any]) -> None:
         self._created = int(state["created"])
         self._running = int(state["running"])
+
+
+class GridSearcher(ManyTrials):
+    """The section of `grid`."""
+
+    contract_version: ClassVar[int] = 1
+    takes_grid: ClassVar[bool] = True
+
+    name: Literal["grid"]
+
+    def method(self, hparams: Mapping[str, Any]) -> Method:
+        return GridSearch(hparams, self.max_concurrent_trials)
+
+    def preview(self, hparams: Mapping[str, Any]) -> Preview:
+        return [(Grid(hparams).size, None)]

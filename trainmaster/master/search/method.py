@@ -8,11 +8,13 @@ Methods know trials by number (0, 1, ... in order of creation) and hold no rando
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from .actions import ExitReason
+from .actions import ExitReason, SearchError
+
+T = TypeVar("T")
 
 
 class ActionQueue(Protocol):
@@ -67,6 +69,39 @@ class Method(ABC):
     @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from what `state` gave."""
+
+
+Preview = Sequence[tuple[int, int | None]]
+"""Pairs (number of trials, units of the time metric); None for units means that they train to their end."""
+
+
+class Searcher(Protocol):
+    """What a plugin of the entry-point group ``trainmaster.searchers`` is: the model of its `searcher` section, which
+    makes the method. It inherits `trainmaster.config.searcher.SearcherOptions`; its name in the group is the section's
+    `name`. Both methods are pure: no I/O, no clock, no random numbers of their own."""
+
+    def method(self, hparams: Mapping[str, Any]) -> Method:
+        """The search algorithm, not yet begun.
+
+        Args:
+            hparams: the complete `hyperparameters` section.
+
+        Returns:
+            A method that `Method.begin` or `Method.load` starts.
+
+        Raises:
+            SearchError: the section and the hyperparameters do not fit; a sentence for the user.
+        """
+
+    def preview(self, hparams: Mapping[str, Any]) -> Preview:
+        """How many trials train for how long, the shortest first, where no trial fails. Args and Raises as `method`."""
+
+
+def given(value: T | None, key: str) -> T:
+    """The value of a key that must be set. Raises SearchError."""
+    if value is None:
+        raise SearchError(f"searcher.{key} is required")
+    return value
 
 
 @dataclass

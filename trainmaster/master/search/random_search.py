@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from trainmaster.config.searcher import ManyTrials
+from trainmaster.config.shapes import Positive
 
 from .actions import ExitReason
-from .method import ActionQueue, Budget, Method, counts
+from .method import ActionQueue, Budget, Method, Preview, counts, given
 
 
 class RandomSearch(Method):
@@ -50,3 +53,19 @@ class RandomSearch(Method):
         self._budget.created = int(state["created"])
         self._budget.invalid = int(state["invalid"])
         self._running = int(state["running"])
+
+
+class RandomSearcher(ManyTrials):
+    """The section of `random`."""
+
+    contract_version: ClassVar[int] = 1
+    required: ClassVar[Mapping[str, str]] = {"max_trials": "how many trials there are in all"}
+
+    name: Literal["random"]
+    max_trials: Positive | None = None
+
+    def method(self, _hparams: Mapping[str, Any]) -> Method:
+        return RandomSearch(given(self.max_trials, "max_trials"), self.max_concurrent_trials)
+
+    def preview(self, _hparams: Mapping[str, Any]) -> Preview:
+        return [(given(self.max_trials, "max_trials"), None)]

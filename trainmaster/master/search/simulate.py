@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from .actions import SearchError
-from .adaptive_asha import Bracket
-from .async_halving import rung_units
-from .hyperparameters import Grid, sample
+from .hyperparameters import sample
 from .mersenne import RandomState
-from .methods import Section, make_method
+from .methods import searcher_of
 
 
 def simulate(searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int = 0) -> list[tuple[int, int | None]]:
@@ -28,34 +24,7 @@ def simulate(searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int 
     Raises:
         SearchError: as `Search.start`.
     """
-    make_method(searcher, hparams)
+    named = searcher_of(searcher)
+    named.method(hparams)
     sample(hparams, RandomState(seed))
-    section = Section(searcher)
-    match section.name:
-        case "single":
-            return [(1, None)]
-        case "random":
-            return [(section.max_trials, None)]
-        case "grid":
-            return [(Grid(hparams).size, None)]
-        case "async_halving":
-            brackets = [Bracket(section.whole("num_rungs", least=1), section.max_trials, 0)]
-        case "adaptive_asha":
-            brackets = section.brackets
-        case other:
-            raise SearchError(f"the searcher {other} cannot be previewed")
-    return _halving(brackets, section.divisor, section.goal.max_time)
-
-
-def _halving(brackets: Sequence[Bracket], divisor: float, max_time: int) -> list[tuple[int, int | None]]:
-    """Every rung full, the best 1/divisor (at least one) of it in the next."""
-    stops: Counter[int] = Counter()
-    for bracket in brackets:
-        trials = bracket.max_trials
-        units = rung_units(bracket.rungs, divisor, max_time)
-        for length in units[:-1]:
-            on = max(int(trials / divisor), 1)
-            stops[length] += trials - on
-            trials = on
-        stops[units[-1]] += trials
-    return [(count, length) for length, count in sorted(stops.items()) if count]
+    return list(named.preview(hparams))

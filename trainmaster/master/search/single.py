@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+from trainmaster.config.searcher import SearcherOptions
 
 from .actions import ExitReason
-from .method import ActionQueue, Method, counts
+from .method import ActionQueue, Method, Preview, counts
 
 
 class Single(Method):
@@ -34,3 +36,17 @@ class Single(Method):
 
     def load(self, state: Mapping[str, Any]) -> None:
         self._ended = bool(state["ended"])
+
+
+class SingleSearcher(SearcherOptions):
+    """The section of `single`."""
+
+    contract_version: ClassVar[int] = 1
+
+    name: Literal["single"]
+
+    def method(self, _hparams: Mapping[str, Any]) -> Method:
+        return Single()
+
+    def preview(self, _hparams: Mapping[str, Any]) -> Preview:
+        return [(1, None)]

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from trainmaster.dispatchers.access.trees import Unfinished
 from trainmaster.dispatchers.base import DispatcherError
+from trainmaster.dispatchers.jobfolder.trees import Unfinished
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 
 log = logging.getLogger(__name__)

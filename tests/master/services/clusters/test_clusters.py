@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.dispatchers.base import ExternalJob, JobState, Setup, Snapshot, Unreachable
+from trainmaster.dispatchers.base import ClusterFacts, ExternalJob, JobState, Setup, Snapshot, Unreachable
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 from trainmaster.master.services.clusters import clusters
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
@@ -36,7 +36,7 @@ def dispatcher(tmp_path: Path) -> Iterator[Shared]:
 
 @pytest.fixture
 def shown(dispatcher: Shared, tmp_path: Path) -> Clusters:
-    return Clusters([Cluster("x", dispatcher, tmp_path, shows_external=True)])
+    return Clusters([Cluster("x", dispatcher, tmp_path, facts=ClusterFacts(shows_external=True))])
 
 
 def ids(known: Clusters) -> list[str]:

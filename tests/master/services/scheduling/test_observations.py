@@ -80,16 +80,11 @@ def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attem
     assert submission.due(attempts.store, cluster, 10) == [name]
 
 
-@pytest.mark.parametrize(
-    ("kind", "begins"),
-    [("slurm", "HPC job waiting to be scheduled: "), ("pbs", "HPC job waiting to be scheduled: "), ("docker", "")],
-)
-def test_why_a_job_waits_is_said_as_scripts_look_for_it(
-    attempts: Attempts, cluster: str, kind: str, begins: str
-) -> None:
+@pytest.mark.parametrize("begins", ["HPC job waiting to be scheduled: ", ""])
+def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, cluster: str, begins: str) -> None:
     name = attempts.attempt(dispatcher=cluster, native_id="7")
     job = seen(name, "7", explanation="Waits behind others.")
-    observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, kind).backlog.take(
+    observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, begins).backlog.take(
         attempts.store
     )
     assert f"{begins}Waits behind others." in attempts.log(name)

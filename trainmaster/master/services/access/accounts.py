@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.dispatchers.hub import FIRST_ORDINARY_ID
+from trainmaster.agent_protocol.messages import FIRST_ORDINARY_ID
 from trainmaster.master.db.tables import User, Workspace
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
@@ -33,7 +33,7 @@ class Account:
 
 def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
     """The account that jobs of a user run as on a cluster: their workspace's, else their own; None is the master's."""
-    if not cluster.runs_as_users:
+    if not cluster.facts.runs_as_users:
         return None
     shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
     return shared or session.scalar(select(User.agent_user).where(User.id == user_id))

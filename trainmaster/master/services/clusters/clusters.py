@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
+import pwd
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from sqlalchemy import func, select
 
 from trainmaster.dispatchers.base import (
     Capabilities,
+    ClusterFacts,
     Dispatcher,
     DispatcherError,
     ExternalJob,
@@ -76,13 +79,7 @@ class Cluster:
     derived: Sequence[DerivedPool] = ()
     default_compute: str | None = None
     default_aux: str | None = None
-    walltime_grace: int = 120  # seconds before a time limit at which a trial is asked to leave
-    here: bool = True  # job folders are on file systems of this machine
-    runs_as_users: bool = False  # jobs run as the account that their owner is linked to
-    job_user: str | None = None  # account of jobs that name none, where it is not the master's own
-    account: str = "root"  # by which one logs in to jobs that name none
-    shows_external: bool = False  # its snapshots hold other people's jobs
-    project_source: str = ""  # what the scheduler's accounting is told: project, workspace, label, label:PREFIX
+    facts: ClusterFacts = field(default_factory=ClusterFacts)
     settings: Mapping[str, PoolSettings] = field(default_factory=dict)  # by pool in lower case; "" for all others
     announcement: Announcement = field(default_factory=Announcement, compare=False)
 
@@ -96,6 +93,11 @@ class Cluster:
     @property
     def kind(self) -> str:
         return self.dispatcher.kind
+
+    @property
+    def account(self) -> str:
+        """The account by which one logs in to jobs that name none."""
+        return self.facts.account or pwd.getpwuid(os.geteuid()).pw_name
 
     @property
     def master_url_file(self) -> Path:
@@ -181,7 +183,7 @@ class Clusters:
     @property
     def run_as_users(self) -> bool:
         """Whether jobs run, on any cluster, as accounts of the people who ask for them."""
-        return any(cluster.runs_as_users for cluster in self)
+        return any(cluster.facts.runs_as_users for cluster in self)
 
     @property
     def first(self) -> Cluster:
@@ -219,7 +221,7 @@ class Clusters:
         master that does not lead, or while nothing of ours is there."""
         found: list[ExternalJob] = []
         for cluster in self:
-            if cluster.shows_external:
+            if cluster.facts.shows_external:
                 found += self._recent_external(cluster)
         return found
 

@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from trainmaster.dispatchers.access import trees
 from trainmaster.dispatchers.base import DispatcherError
 from trainmaster.dispatchers.hub import AgentHub
+from trainmaster.dispatchers.jobfolder import trees
 from trainmaster.master.db.tables import Experiment, Project
 from trainmaster.master.lifecycle.states import State
 from trainmaster.master.services.access.identity import Caller

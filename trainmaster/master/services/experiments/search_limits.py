@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainmaster.config.limits import Limits
+from trainmaster.config.searcher import takes_grid
 from trainmaster.master.search import SearchError
 from trainmaster.master.search.hyperparameters import axis_lengths
 from trainmaster.master.search.methods import make_method
@@ -37,7 +38,7 @@ def _excesses(limits: Limits, searcher: Mapping[str, Any], space: Mapping[str, A
     given = searcher.get("bracket_rungs") or []
     if max([int(searcher.get("num_rungs") or 0), len(given), *given]) > MOST_RUNGS:
         yield f"searcher: a bracket may have {MOST_RUNGS} rungs, and there may be as many brackets; use fewer."
-    if searcher.get("name") != "grid":
+    if not takes_grid(searcher):
         return
     points = 1
     for name, length in axis_lengths(space):

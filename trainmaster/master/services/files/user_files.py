@@ -1,7 +1,7 @@
 """Files of users in checkpoint storage: where the master looks for them, whose they must be, and what it does there.
 
 What the database says of a checkpoint came from a job or a caller, so it is compared with the experiment's checked
-configuration each time it is used. The work is done by `access.trees`, which follows no link: in this process, or by
+configuration each time it is used. The work is done by `jobfolder.trees`, which follows no link: in this process, or by
 the helper as the job's user where the jobs of a cluster run elsewhere or as others.
 """
 
@@ -18,8 +18,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from trainmaster.dispatchers.access import trees
 from trainmaster.dispatchers.base import HeldFiles, HoldsFiles, Rejected
+from trainmaster.dispatchers.jobfolder import trees
 from trainmaster.master.db.tables import Allocation, Checkpoint, Experiment, Project, Trial, User, Workspace
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
@@ -132,7 +132,7 @@ class UserFiles:
         """Raises NoPlace where nobody knows whose the files are."""
         data = self._settings.data
         cluster = self._cluster(place.cluster)
-        name = place.user or (cluster and cluster.job_user)
+        name = place.user or (cluster and cluster.facts.job_user)
         try:
             owner = pwd.getpwnam(name).pw_uid if name else os.geteuid()
         except KeyError:

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from sqlalchemy import select
 
+from trainmaster.agent_protocol.messages import AgentReport, Orders
 from trainmaster.dispatchers.base import DispatcherError, Rejected
 from trainmaster.dispatchers.hub import (
     AgentHub,
-    AgentReport,
     AgentView,
     AlreadyEnrolled,
     Displaced,
     NotLeading,
-    Orders,
     SlotView,
     UnknownAgent,
     WrongKey,
@@ -121,7 +120,7 @@ def revoke(clusters: Clusters, caller: Caller, agent_id: str) -> None:
 def _agent_clusters(clusters: Clusters) -> list[AgentCluster]:
     found = agent_clusters(clusters)
     if not found:
-        raise NotFound("This master has no cluster with agents: resource_manager.type must be docker for that.")
+        raise NotFound("This master has no cluster with agents: resource_manager.type must be agent for that.")
     return found
 
 
@@ -229,7 +228,7 @@ def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
     if (node := node_list.find(node_list.show(clusters), agent_id)) is not None:
         raise NotServed(
             f"{agent_id} is a node of {node.kind} ({', '.join(node.pools)}): which of its nodes take jobs is the "
-            "scheduler's to say, not the master's. Only agents on Docker hosts are enabled and disabled here."
+            "scheduler's to say, not the master's. Only agents are enabled and disabled here."
         )
     raise NotFound(f"There is no agent {agent_id!r}; `det agent list` shows those there are.")
 

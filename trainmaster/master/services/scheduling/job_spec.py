@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.config.secrets import for_job
 from trainmaster.containers import container_runtime
-from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobSpec, SlotType, StagedFile
-from trainmaster.dispatchers.hub import REGISTRY_LOGIN
+from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobFeature, JobSpec, StagedFile, Traits
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import session_token
-from trainmaster.master.services.clusters.clusters import ServedPool
+from trainmaster.master.services.clusters.clusters import Cluster, ServedPool
 from trainmaster.master.services.store import Settings
 from trainmaster.runtime.job import MASTER_CERTIFICATE
 
@@ -26,7 +26,6 @@ WORK_DIR = "/run/determined/workdir"  # in a container: where the user's files a
 # the terminal away.
 SSHD = ("SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
-RESOURCES_TYPE = {"slurm": "slurm-job", "pbs": "slurm-job", "docker": "docker-container"}
 
 
 def build(
@@ -38,8 +37,9 @@ def build(
 ) -> JobSpec:
     """The job of one allocation; `secrets` are files of its folder, by name. The same inputs give the same job, byte
     for byte."""
-    kind = served.cluster.kind
-    section = config.get("pbs" if kind == "pbs" else "slurm") or {}
+    dispatcher = served.cluster.dispatcher
+    traits = dispatcher.traits
+    section = config.get(traits.user_section or dispatcher.kind) or {}
     resources, environment = config["resources"], config.get("environment") or {}
     site = served.cluster.settings_of(served.pool.name, served.partition)
     told = served.cluster.announcement
@@ -52,12 +52,12 @@ def build(
         "master_url": served.cluster.master_url or settings.master_url,
         "master_url_file": str(served.cluster.master_url_file) if told.made else None,
         "master_url_owner": told.owner,
-        "scheduler": kind,
-        "resources_type": RESOURCES_TYPE.get(kind, "slurm-job"),
+        "scheduler": dispatcher.kind,
+        "resources_type": traits.resources_type,
         "pool": served.pool.name,
         "slots": allocation.slots,
         "slot_type": served.pool.slot_type.value,
-        "walltime_grace": served.cluster.walltime_grace,
+        "walltime_grace": served.cluster.facts.walltime_grace,
         "heartbeat": settings.heartbeat,
         "lease_patience": settings.lease_patience,
         "environment": dict(site.environment),
@@ -70,7 +70,6 @@ def build(
         slots=allocation.slots,
         slot_type=served.pool.slot_type,
         slots_per_node=section.get("slots_per_node"),
-        gpu_type=section.get("gpu_type"),
         single_node=bool(resources.get("is_single_node")),
         container=ContainerSpec(
             runtime=served.cluster.container_runtime,
@@ -93,12 +92,12 @@ def build(
             "runtime.zip": StagedFile(settings.runtime_zip),
             **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
-            **_login_file(kind, environment),
+            **_login_file(traits, environment),
             **{f"secrets/{name}": StagedFile(text.encode()) for name, text in secrets.items()},
         },
-        account_label=account_label(served.cluster.project_source, config, kind),
-        options=tuple(section.get("pbsbatch_args" if kind == "pbs" else "sbatch_args") or ()),
-        walltime_grace=served.cluster.walltime_grace,
+        labels=labels(served.cluster.facts.project_source, config),
+        options=section,
+        walltime_grace=served.cluster.facts.walltime_grace,
         user=allocation.run_as,
         priority=resources.get("priority") or served.pool.default_priority,
         weight=float(resources.get("weight") or 1.0),
@@ -107,89 +106,48 @@ def build(
     )
 
 
-def _login_file(kind: str, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
+def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
     given = {key: value for key, value in (environment.get("registry_auth") or {}).items() if value}
-    return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())} if given and kind == "docker" else {}
+    if not given or JobFeature.REGISTRY_LOGIN not in traits.heeds:
+        return {}
+    return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())}
 
 
-def remarks(
-    kind: str,
-    config: Mapping[str, Any],
-    slots: int,
-    slot_type: SlotType,
-    *,
-    schedules: bool = False,
-    runtime: str = "none",
-) -> list[str]:
-    """What the owner of a job should know of it before it is submitted, a sentence each. `schedules`: its dispatcher
-    orders jobs itself. `runtime`: the name of its container runtime."""
-    heeds = container_runtime(runtime).heeds
-    found = (
-        _unheeded(kind, config, schedules, heeds),
-        _shared_memory(kind, config, runtime, heeds),
-        _surplus(kind, config, slots, slot_type),
-    )
-    return [*filter(None, found)]
+def remarks(cluster: Cluster, config: Mapping[str, Any], *, schedules: bool) -> list[str]:
+    """What a job asks for that its cluster does not heed, a sentence each, for its owner. `schedules`: the dispatcher
+    orders jobs itself."""
+    heeds = set(cluster.dispatcher.traits.heeds)
+    heeds |= {feature for feature in JobFeature if _key(feature) in container_runtime(cluster.container_runtime).heeds}
+    heeds |= {JobFeature.PRIORITY, JobFeature.WEIGHT} if schedules else set()
+    asked = [feature for feature in JobFeature if feature not in heeds and _asks(config, feature)]
+    found = []
+    if names := [feature.value for feature in asked if feature is not JobFeature.SHM_SIZE]:
+        found.append(f"{' and '.join(names)}: {cluster.kind} does not heed this.")
+    if JobFeature.SHM_SIZE in asked:
+        runtime = cluster.container_runtime
+        who = "a job without a container" if runtime == "none" else f"with {runtime} a job"
+        found.append(f"{JobFeature.SHM_SIZE}: {who} uses the node's own /dev/shm, as large as it is.")
+    return found
 
 
-def _shared_memory(kind: str, config: Mapping[str, Any], runtime: str, heeds: Container[str]) -> str | None:
-    if kind == "docker" or "shm_size" in heeds or not config["resources"].get("shm_size"):
-        return None
-    who = "a job without a container" if runtime == "none" else f"with {runtime} a job"
-    return f"resources.shm_size: {who} uses the node's own /dev/shm, as large as it is."
+def _key(feature: JobFeature) -> str:
+    return feature.partition(".")[2]
 
 
-def _unheeded(kind: str, config: Mapping[str, Any], schedules: bool, heeds: Container[str]) -> str | None:
-    """What means something to Docker hosts and does nothing where the job goes."""
-    if kind == "docker":
-        return None
-    usual = {"weight": 1.0}
-    given = [
-        f"{section}.{key}"
-        for section, keys in _FOR_DOCKER.items()
-        for key in keys
-        if key not in heeds
-        and not (schedules and key in _FOR_SCHEDULING)
-        and (value := (config.get(section) or {}).get(key))
-        and value != usual.get(key)
-    ]
-    return f"{' and '.join(given)}: only Docker hosts heed this; {kind} does not." if given else None
+def _asks(config: Mapping[str, Any], feature: JobFeature) -> bool:
+    value = (config.get(feature.partition(".")[0]) or {}).get(_key(feature))
+    return bool(value) and not (feature is JobFeature.WEIGHT and value == 1.0)
 
 
-_FOR_DOCKER = {
-    "environment": ("registry_auth", "add_capabilities", "drop_capabilities"),
-    "resources": ("devices", "priority", "weight"),
-}
-_FOR_SCHEDULING = ("priority", "weight")  # whoever orders jobs itself heeds these
-
-
-def _surplus(kind: str, config: Mapping[str, Any], slots: int, slot_type: SlotType) -> str | None:
-    """Slots that are reserved beyond those that were asked for, because each node gives the same number."""
-    each = (config.get(kind) or {}).get("slots_per_node")
-    if kind not in ("slurm", "pbs") or not each or slots % each == 0 or config["resources"].get("is_single_node"):
-        return None
-    if slot_type is not SlotType.CPU and slots < each:
-        return None
-    nodes = -(-slots // each)
-    asked = "1 slot is" if slots == 1 else f"{slots} slots are"
-    return (
-        f"{asked} no multiple of {kind}.slots_per_node: the job takes {nodes} x {each}, "
-        f"{nodes * each - slots} more than it asks for."
-    )
-
-
-def account_label(source: str, config: Mapping[str, Any], kind: str) -> str | None:
-    """What Slurm is told as --wckey and PBS as -P, from the words of `job_project_source`."""
+def labels(source: str, config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Words for the scheduler's accounting, from those of `job_project_source`."""
     if source in ("project", "workspace"):
-        label = str(config.get(source) or "")
-    elif source.partition(":")[0] == "label":
+        return (str(config[source]),) if config.get(source) else ()
+    if source.partition(":")[0] == "label":
         prefix = source.partition(":")[2]
-        labels = [name for name in config.get("labels") or () if name.startswith(prefix)]
-        label = ("_" if kind == "pbs" else ",").join(sorted(name.removeprefix(prefix) for name in labels))
-    else:
-        return None
-    # What PBS does not take in a project's name (qsub(1B), -P).
-    return (re.sub(r"[/\[\]\"';:|<>+,?*]", "_", label) if kind == "pbs" else label) or None
+        found = [name for name in config.get("labels") or () if name.startswith(prefix)]
+        return tuple(sorted(name.removeprefix(prefix) for name in found))
+    return ()
 
 
 def image_for(config: Mapping[str, Any], slot_type: str) -> str:

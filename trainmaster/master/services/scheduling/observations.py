@@ -30,8 +30,6 @@ LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its att
 TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and goes on in another attempt when the job is released."
-# What Determined says of batch schedulers' jobs, by the kind of the dispatcher: scripts wait for it.
-WAITING = dict.fromkeys(("slurm", "pbs"), "HPC job waiting to be scheduled: ")
 REQUEUED = "The scheduler ended the job and put it back into its queue."
 DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
@@ -112,16 +110,14 @@ _LIVE = (
 
 
 def take_snapshot(
-    store: Store, cluster: str, snapshot: Snapshot, quiet_period: float, kind: str = ""
+    store: Store, cluster: str, snapshot: Snapshot, quiet_period: float, waiting: str = ""
 ) -> ObservedChanges:
-    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `kind`: of
-    the cluster's dispatcher."""
+    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `waiting`:
+    what sentences about jobs in the queue begin with."""
     seen: dict[str, list[Observation]] = {}
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
-    found = ObservedChanges(
-        [], [], PendingUpdates(from_epoch(snapshot.taken_at), quiet_period, WAITING.get(kind, ""), [])
-    )
+    found = ObservedChanges([], [], PendingUpdates(from_epoch(snapshot.taken_at), quiet_period, waiting, []))
     news: list[tuple[bool, str, Observation | None]] = []
     doubles: dict[str, list[Observation]] = {}
     with store.autocommit() as session:

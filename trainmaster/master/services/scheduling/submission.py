@@ -21,7 +21,7 @@ from trainmaster.master.services.access.accounts import account_on
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Clusters, ServedPool
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.scheduling import job_spec, task_spec
+from trainmaster.master.services.scheduling import task_spec
 from trainmaster.master.services.scheduling.feasibility import shortage
 from trainmaster.master.services.store import Store
 
@@ -112,11 +112,10 @@ def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | No
 
 
 def begin_submit(
-    store: Store, clusters: Clusters, allocation_id: str, *, schedules: bool, launch_error: bool = True
+    store: Store, clusters: Clusters, allocation_id: str, *, launch_error: bool = True
 ) -> PendingSubmission | None:
     """Commit that a submit is about to happen, before it does. None when it should not happen any more, or not now.
-    `schedules`: the dispatcher orders jobs itself. `launch_error`: what is larger than its pool is submitted all the
-    same, and refused there."""
+    `launch_error`: what is larger than its pool is submitted all the same, and refused there."""
     with store.transaction() as session:
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if (
@@ -134,19 +133,6 @@ def begin_submit(
                 explain(notes, allocation, why, level="WARNING")
             return None
         first = allocation.submit_started_at is None
-        cluster = served.cluster
-        remarks = job_spec.remarks(
-            cluster.kind,
-            config,
-            allocation.slots,
-            served.pool.slot_type,
-            schedules=schedules,
-            runtime=cluster.container_runtime,
-        )
-        if first and remarks:
-            with _noting(session) as notes:
-                for remark in remarks:
-                    notes.say(allocation.task_id, remark, "WARNING", allocation.id)
         allocation.submission = SubmissionState.SUBMITTING.value
         allocation.submit_started_at = now()
         return PendingSubmission(allocation, served, config, secrets, first)
@@ -157,6 +143,15 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any]
         return task_spec.job_of(session, allocation)
     of_trial = select(Experiment.config).join(Trial, Trial.experiment_id == Experiment.id)
     return session.scalars(of_trial.where(Trial.id == allocation.trial_id)).one(), {}
+
+
+def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None:
+    """Tell a job's owner what of it is not quite as asked, a sentence each."""
+    if not remarks:
+        return
+    with store.transaction() as session, _noting(session) as notes:
+        for sentence in remarks:
+            notes.say(allocation.task_id, sentence, "WARNING", allocation.id)
 
 
 def cannot_avoid(store: Store, allocation: Allocation, nodes: Sequence[str], kind: str) -> None:

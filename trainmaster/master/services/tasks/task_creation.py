@@ -252,4 +252,4 @@ def _copied(session: Session, caller: Caller, task_id: str) -> Json:
     source = _source(session, caller, task_id)
     found = source.config if source.given is None else source.given
     shown = found if caller.user_id == source.owner_id else masked(found)
-    return {key: value for key, value in shown.items() if key in TaskConfig.model_fields}
+    return {key: value for key, value in shown.items() if TaskConfig.has(key)}

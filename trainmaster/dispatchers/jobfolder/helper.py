@@ -40,7 +40,7 @@ import time
 import zlib
 from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-from trainmaster.dispatchers.access.trees import Rules, Unfinished, Untouched, remove
+from trainmaster.dispatchers.jobfolder.trees import Rules, Unfinished, Untouched, remove
 
 VERSION = 2
 POLICY = "/etc/trainmaster/helper.json"

@@ -1,0 +1,147 @@
+"""The messages between a master and its agents, as both sides read them.
+
+An agent calls, the master answers; nothing is pushed. Both sides say what *is*, never what changed: an agent reports
+all its containers, the answer names all containers that it should have. A lost, doubled or late message is harmless.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from trainmaster.slots import SlotType
+
+AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
+TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
+MAX_TEXT = 4000  # characters of a sentence that an agent sends
+FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
+MAX_REMAINS = 512 * 2**20  # bytes of what one container left
+REGISTRY_LOGIN = "secrets/registry.json"
+"""Among the files of a job: how an agent logs in where the job's image is, as Docker's AuthConfig. It travels with the
+files, to the one agent that starts the job, and never in an order; the agent keeps it from the job."""
+MAX_SLOTS = 1024  # of one agent
+
+Sentence = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+class Wire(BaseModel):
+    """A newer side may say more than an older one understands."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SlotFact(Wire):
+    """One GPU, or one CPU share."""
+
+    id: int = Field(ge=0, lt=MAX_SLOTS)
+    type: SlotType
+    name: str = Field("", max_length=256)
+    uuid: str = Field("", max_length=256)
+
+
+class ContainerState(enum.StrEnum):
+    """What an agent says of one container."""
+
+    PREPARING = "preparing"  # its files or its image are being fetched
+    RUNNING = "running"
+    EXITED = "exited"
+    FAILED = "failed"  # it could not be started
+    GONE = "gone"  # it was started here and is not there any more: somebody removed it
+
+
+class Blame(enum.StrEnum):
+    """Whose fault it is that a container could not be started."""
+
+    NOBODY = ""
+    JOB = "job"  # what was asked for cannot be: a wrong image, an account that does not exist
+    HOST = "host"  # the daemon, the disk, the network
+
+
+class Delivery(enum.StrEnum):
+    """A signal for a container's main process; each is delivered once."""
+
+    PREEMPT = "preempt"  # SIGUSR2
+    TERMINATE = "terminate"  # SIGTERM
+    KILL = "kill"  # SIGKILL
+
+
+class ContainerReport(Wire):
+    """One container of ours on an agent."""
+
+    token: str = Field(pattern=f"^{TOKEN}$")
+    job_id: str = Field(max_length=128)
+    node_rank: int = Field(0, ge=0)
+    num_nodes: int = Field(1, ge=1)
+    slot_ids: tuple[int, ...] = ()
+    state: ContainerState
+    container_id: str = Field("", max_length=128)
+    exit_code: int | None = None
+    oom: bool = False
+    message: Sentence = ""
+    blame: Blame = Blame.NOBODY
+    started_at: float | None = None
+    finished_at: float | None = None
+    delivered: tuple[Delivery, ...] = ()
+    handed_in: bool = False  # what it left has reached the master, or never can
+
+
+class AgentReport(Wire):
+    """An agent and all that it has."""
+
+    hostname: str = Field(max_length=256)
+    version: str = Field(max_length=64)
+    instance: str = Field(max_length=64)  # of the process: another one is an agent that was started anew
+    pool: str = Field("", max_length=256)
+    slots: tuple[SlotFact, ...] = Field((), max_length=MAX_SLOTS)
+    addresses: tuple[str, ...] = Field((), max_length=64)
+    containers: tuple[ContainerReport, ...] = ()
+    leaving: bool = False  # it was asked, on its own machine, to take no more jobs
+    problem: Sentence = ""  # why it cannot run containers now
+    known: str = Field("", max_length=64)  # revision of the orders that it has
+
+
+class BindOrder(Wire):
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class DeviceOrder(Wire):
+    host_path: str
+    container_path: str
+    mode: str = "rwm"
+
+
+class ContainerOrder(Wire):
+    """One container that an agent should have."""
+
+    token: str
+    job_id: str
+    node_rank: int
+    num_nodes: int
+    slot_ids: tuple[int, ...]
+    image: str
+    force_pull: bool = False
+    binds: tuple[BindOrder, ...] = ()
+    network_mode: str = "host"
+    shm_size: int | None = None  # bytes
+    devices: tuple[DeviceOrder, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    root_capabilities: tuple[str, ...] = ()  # for a job that is root on the agent's machine, and no other
+    user: str | None = None  # an account of the agent's machine; None leaves it to the agent
+    python: str = "python3"
+    environment: dict[str, str] = Field(default_factory=dict)
+    fresh: bool = True  # no agent has ever said that it was started
+    deliver: tuple[Delivery, ...] = ()
+
+
+class Orders(Wire):
+    """All containers that an agent should have, and those that it may remove with all they left."""
+
+    revision: str
+    heartbeat: float = Field(default=15.0, gt=0)  # seconds between two reports when nothing happens
+    containers: tuple[ContainerOrder, ...] = ()
+    forget: tuple[str, ...] = ()  # tokens
