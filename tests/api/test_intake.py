@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
 
 from tests.api.test_reports import reports, trial
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.master import MasterProcess, wait_for
+from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import Sent, _Gathering, is_plain, take_together
-from trainmaster.master.services.store import Store
+from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
+from trainmaster.master.services.group_commit import Alone, only
+from trainmaster.master.services.store import Settings, Store
 
 Json = dict[str, Any]
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
 SEARCHER = {"name": "random", "metric": "loss", "max_trials": 8, "max_concurrent_trials": 8}
 
 
@@ -85,14 +91,14 @@ def test_a_job_hears_that_it_is_to_leave(user: Api, job: Job) -> None:
 def test_attempts_of_one_trial_share_no_transaction(master: MasterProcess, user: Api, engine: Engine, job: Job) -> None:
     """The first one's job is a straggler that nobody could end: its sums must not be lost under the other's."""
     first, second = job, followed(master, user, job)
-    straggling = Sent(first.allocation_id, 2, [first.training(3, loss=3.0)])
-    going_on = Sent(second.allocation_id, 2, [second.training(4, loss=4.0)])
-    answers = take_together(Store(engine), [straggling, going_on])
-    (taken,) = (answer for answer in answers if answer is not None)
+    straggling = sent(first, first.training(3, loss=3.0))
+    going_on = sent(second, second.training(4, loss=4.0))
+    outcomes = take_reports(Store(engine), SETTINGS, [straggling, going_on], wait=False)
+    (taken,) = (outcome for outcome in outcomes if isinstance(outcome, ReportAnswer))
     assert taken.acked == 2
-    for attempt, sent, answer in zip((first, second), (straggling, going_on), answers, strict=True):
-        if answer is None:
-            assert attempt.send(sent.records, first=2).json["acked"] == 2
+    for call, outcome in zip((straggling, going_on), outcomes, strict=True):
+        if isinstance(outcome, Alone):
+            assert only(take_reports(Store(engine), SETTINGS, [call])).acked == 2
     loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
     assert (loss["count"], loss["sum"], loss["max"]) == (4, 10.0, 4.0)
 
@@ -101,15 +107,40 @@ def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Eng
     assert job.lease().status == 200
     assert job.send([job.training(1, loss=1.0)]).status == 200
     second, third = job.training(2, loss=2.0), job.training(3, loss=3.0)
-    with ThreadPoolExecutor(1) as threads:
-        with Store(engine).raw_cursor() as cursor:
-            _Gathering(cursor, [Sent(job.allocation_id, 2, [second])]).take()
-            again = threads.submit(take_together, Store(engine), [Sent(job.allocation_id, 2, [second, third])])
-            wait_for(lambda: waiters(engine), "the other to wait for a lock")
+    held = Slow(engine)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(take_reports, held, SETTINGS, [sent(job, second)])
+        assert held.stored.wait(30)
+        (left,) = take_reports(Store(engine), SETTINGS, [sent(job, second, third)], wait=False)
+        assert isinstance(left, Alone)
+        again = threads.submit(take_reports, Store(engine), SETTINGS, [sent(job, second, third)])
+        wait_for(lambda: waiters(engine), "the other to wait for a lock")
+        held.go.set()
+        assert one.result() == [ReportAnswer(acked=2, preempt=None, gone=False)]
         assert again.result() == [ReportAnswer(acked=3, preempt=None, gone=False)]
     loss = trial(user, job)["summaryMetrics"]["avg_metrics"]["loss"]
     assert (loss["count"], loss["sum"], loss["last"]) == (3, 6.0, 3.0)
     assert [report["totalBatches"] for report in reports(user, job, "training")] == [1, 2, 3]
+
+
+def sent(job: Job, *records: Json) -> Reports:
+    """Records from the second one on."""
+    return Reports(job.allocation_id, StreamBatch("core", 2, records))
+
+
+class Slow(Store):
+    """Waits before each commit until it is let go."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.stored, self.go = threading.Event(), threading.Event()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Session]:
+        with super().transaction() as session:
+            yield session
+            self.stored.set()
+            assert self.go.wait(30)
 
 
 def waiters(engine: Engine) -> int:
@@ -133,30 +164,17 @@ def followed(master: MasterProcess, user: Api, job: Job) -> Job:
     return second
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"kind": "progress", "progress": 0.5},
-        {"group": "validation"},
-        {"group": "gpu"},
-        {"group": "a.b"},
-        {"group": ""},
-        {"steps_completed": "7"},
-        {"steps_completed": 0},
-        {"steps_completed": True},
-        {"steps_completed": 2**31},
-        {"metrics": [1]},
-        {"metrics": {"": 1}},
-        {"metrics": {"loss": "NaN"}},
-        {"metrics": {"loss": float("inf")}},
-        {"metrics": {"loss": 2**60}},
-        {"metrics": {"loss": True}},
-        {"batch_metrics": [{"loss": 1}]},
-        {"unknown": 1},
-    ],
-)
-def test_whatever_may_lead_to_more_goes_the_ordinary_way(record: Json) -> None:
-    plain = {"t": 1.0, "kind": "metrics", "group": "training", "steps_completed": 7, "metrics": {"loss": 1.5, "n": 3}}
-    assert is_plain([plain, plain])
-    assert not is_plain([plain, {**plain, **record}])
-    assert not is_plain([])
+def test_what_may_lead_to_more_is_left_alone_by_others(engine: Engine, jobs: Sequence[Job]) -> None:
+    """Decisions of the search, what has to be merged, and what does not fit."""
+    plain, decided, merged, odd, *others = jobs
+    for job in jobs:
+        assert job.send([job.training(1, loss=1.0)]).status == 200
+    calls = [
+        sent(plain, plain.training(2, loss="NaN", text="word")),
+        sent(decided, decided.validation(2, loss=2.0)),
+        sent(merged, merged.training(1, more=2.0)),
+        sent(odd, odd._metrics("a.b", 2, {"loss": 1.0})),
+        sent(others[0], others[0].training(2, loss=2.0), {"t": 1.0, "kind": "progress", "progress": 0.5}),
+    ]
+    outcomes = take_reports(Store(engine), SETTINGS, calls, wait=False)
+    assert [type(outcome) for outcome in outcomes] == [ReportAnswer, Alone, Alone, Alone, Alone]

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, give_slots, jobs_of
@@ -62,6 +62,21 @@ def test_a_forged_token_is_refused(master: MasterProcess, waiting: Job) -> None:
     for token in (genuine[:-1] + ("0" if genuine[-1] != "0" else "1"), genuine.rpartition(":")[0] + ":", genuine + "0"):
         forger = Api(master.url, token)
         assert forger.post(f"/api/x1/allocations/{waiting.allocation_id}/lease", {"job_id": "1"}).status == 401
+
+
+def test_a_token_that_counts_no_more_is_refused_at_once(engine: Engine, job: Job) -> None:
+    assert job.lease().status == 200
+    assert job.send([job.training(1, loss=1.0)]).status == 200
+    with engine.begin() as connection:
+        query = text("UPDATE allocations SET token = token || 'x' WHERE id = :id")
+        connection.execute(query, {"id": job.allocation_id})
+    try:
+        assert job.send([job.training(2, loss=1.0)]).status == 401
+    finally:
+        with engine.begin() as connection:
+            query = text("UPDATE allocations SET token = left(token, -1) WHERE id = :id")
+            connection.execute(query, {"id": job.allocation_id})
+    assert job.send([job.training(2, loss=1.0)]).json["acked"] == 2
 
 
 def test_determineds_own_header_is_read(nobody: Api, job: Job) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.plugins.visible import visible, write_metadata
 from tests.support.master import MasterProcess, make_folder, remove_folder, serving
 from tests.support.pages import LANGUAGES, PAGES, ROOT, Example, all_examples, examples
+from tests.support.visible_plugins import visible, write_metadata
 from trainmaster.cli import admin
 from trainmaster.config.experiment import ExperimentConfig, parse_experiment
 from trainmaster.config.master import MasterConfig, parse_master

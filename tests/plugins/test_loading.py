@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.visible import visible, write_metadata
+from tests.support.visible_plugins import visible, write_metadata
 from trainmaster import plugins
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.config.master import parse_master

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugins.visible import visible
 from tests.support import trainings
 from tests.support.master import MasterProcess, ended_as, files, make_folder, only_trial, remove_folder
+from tests.support.visible_plugins import visible
 from trainmaster.client.errors import APIError
 from trainmaster.config.master import parse_master
 from trainmaster.config.messages import ConfigError

@@ -335,7 +335,7 @@ def test_a_name_that_changes_its_meaning_leads_nowhere(monkeypatch: pytest.Monke
             patched.setattr(
                 webhook_deliveries.socket,
                 "create_connection",
-                lambda address, *more: (asked.append(address[0]), real(address, *more))[1],
+                lambda address, timeout, **_: (asked.append(address[0]), real(address, timeout))[1],
             )
             webhook_deliveries.post(settings, f"http://rebinding.example:{port}/x", b"{}")
         assert asked == ["rebinding.example", "127.0.0.1"]

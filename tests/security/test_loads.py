@@ -30,7 +30,7 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.master.api.cancellation import _Client
 from trainmaster.master.api.connections import Connections
 from trainmaster.master.api.error_envelope import steady
-from trainmaster.master.api.lane import BURST, Pace
+from trainmaster.master.api.job_calls import BURST, Pace
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.request_context import RequestContext

@@ -20,6 +20,7 @@ from typing import IO
 from trainmaster.agent_protocol.archive import BadArchive, Item, content, list_below, open_below, unpack
 from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.containers.docker import ContainerUser
+from trainmaster.files import replace_file
 
 MAX_FILES_OF_JOB = 2**30  # bytes that a master may stage
 URL_FILE = "master-url"
@@ -45,13 +46,7 @@ class Folders:
 
     def keep_secret(self, secret: str) -> None:
         """Raises OSError."""
-        draft = self._data / f".{SECRET_FILE}"
-        draft.unlink(missing_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
-            handle.write(f"{secret}\n")
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(self._data / SECRET_FILE)
+        replace_file(self._data / SECRET_FILE, f"{secret}\n")
 
     def job(self, token: str) -> Path:
         return self._data / "jobs" / token
@@ -71,13 +66,7 @@ class Folders:
 
     def mark_started(self, token: str, job_id: str) -> None:
         """From now on a container that is missing was removed by somebody; it is not started again."""
-        path = self._data / "started" / token
-        draft = path.with_name(f".{token}")
-        with draft.open("w") as handle:
-            handle.write(job_id)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
+        replace_file(self._data / "started" / token, job_id)
 
     def known(self) -> set[str]:
         """Tokens that have left something here."""

@@ -8,8 +8,11 @@ import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO
+
+from trainmaster.files import replace_file
 
 BLOCK = 2**18  # bytes
 MAX_NAME = 512  # characters of a path below the job folder
@@ -133,13 +136,4 @@ def _check(member: tarfile.TarInfo, allowed: Sequence[str]) -> None:
 def _write(folder: Path, name: str, mode: int, data: IO[bytes]) -> None:
     target = folder / name
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.draft")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as handle:
-        while piece := data.read(BLOCK):
-            handle.write(piece)
-        os.fchmod(descriptor, mode)
-        handle.flush()
-        os.fsync(descriptor)
-    draft.replace(target)
+    replace_file(target, iter(partial(data.read, BLOCK), b""), mode)

@@ -31,6 +31,7 @@ from trainmaster.master.api import (
     generic_tasks,
     harness,
     interactive,
+    job_reports,
     jobs,
     limits,
     master,
@@ -64,9 +65,10 @@ from trainmaster.master.services.store import CHANNEL
 
 # In the order in which they are asked: a fixed word goes before a name in the same place.
 PARTS = (
+    job_reports,  # what is asked most often is found first
     not_served,
     *(
-        jobs,  # first: what is asked most often is found first
+        jobs,
         harness,
         reporting,
         auth,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trainmaster.files import replace_file
 
 LIFE_OF_AUTHORITY = dt.timedelta(days=3652)
 LIFE = dt.timedelta(days=397)  # CA/Browser Forum, Baseline Requirements 6.3.2
@@ -65,8 +66,8 @@ def init(folder: Path, names: Sequence[str]) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    _write(folder / CA_KEY, _private(key), 0o600)
-    _write(folder / CA, made.public_bytes(Encoding.PEM), 0o644)
+    replace_file(folder / CA_KEY, _private(key), 0o600)
+    replace_file(folder / CA, made.public_bytes(Encoding.PEM), 0o644)
     _issue(folder, x509.SubjectAlternativeName(subject_names))
 
 
@@ -113,8 +114,8 @@ def _issue(folder: Path, names: x509.SubjectAlternativeName) -> None:
         .sign(signer, hashes.SHA256())
     )
     # The key first: whoever looks in between finds two that do not go together, and looks again.
-    _write(folder / KEY, _private(key), 0o600)
-    _write(folder / CERT, made.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM), 0o644)
+    replace_file(folder / KEY, _private(key), 0o600)
+    replace_file(folder / CERT, made.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM), 0o644)
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
@@ -143,15 +144,3 @@ def _general_name(name: str) -> x509.GeneralName:
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Whole or not at all."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -7,7 +7,6 @@ and is told in the log. Loops are not told either; the controller compares what 
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from trainmaster.config.messages import ConfigError
 from trainmaster.config.resource_managers import DispatcherOptions
 from trainmaster.dispatchers import registry
 from trainmaster.dispatchers.base import Rejected, Setup
+from trainmaster.files import replace_file
 from trainmaster.master.services.clusters import clusters as clusters_
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters, DerivedPool, PoolSettings
 from trainmaster.master.services.experiments.experiments import SiteDefaults
@@ -239,15 +239,9 @@ def _announce(cluster: Cluster, url: str) -> None:
         return
     path = cluster.master_url_file
     # A folder of several users' jobs is like /tmp: a name that can be guessed may be taken.
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    with open(descriptor, "w") as file:
-        file.write(f"{url}\n")
-        os.fchmod(descriptor, 0o644)
-        owner = os.fstat(descriptor).st_uid
     try:
-        os.replace(temporary, path)
+        owner = replace_file(path, f"{url}\n", 0o644).st_uid
     except PermissionError:
-        os.unlink(temporary)
         log.warning(
             "jobs on %s are not told where the master is when it moves: %s belongs to somebody else; remove it and "
             "start the master again",

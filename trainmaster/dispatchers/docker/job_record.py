@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from trainmaster.agent_protocol.messages import BindOrder, Blame, Delivery, DeviceOrder
 from trainmaster.dispatchers.base import JobState, Transient
 from trainmaster.dispatchers.folder import TOKEN
+from trainmaster.files import replace_file
 
 STATE_FOLDER = ".docker"
 
@@ -161,13 +162,8 @@ class Records:
 
 def write_whole(path: Path, text: str, token: str | None = None) -> None:
     """Replace a file in one step, on disk before this returns. Raises Transient."""
-    draft = path.with_name(f".{path.name}.draft")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
+        replace_file(path, text)
     except OSError as error:
         raise Transient(f"{path} cannot be written: {error.strerror}.", token=token) from None

@@ -26,6 +26,7 @@ from trainmaster.dispatchers.folder import TOKEN
 from trainmaster.dispatchers.local.local_job import LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.processes import kill_job, marks_alive
+from trainmaster.files import replace_file
 from trainmaster.templates import render
 
 log = logging.getLogger(__name__)
@@ -172,17 +173,14 @@ class LocalQueue:
             job.give_up()
             return
         script = job.folder / JOB_SCRIPT
-        draft = script.with_suffix(".draft")
-        draft.write_text(
-            render(
-                "local_job.sh.j2",
-                job_folder=job.folder,
-                bash=self._options.bash,
-                variables=sorted(self._variables(submitted.job_id, slot_ids).items()),
-            )
+        text = render(
+            "local_job.sh.j2",
+            job_folder=job.folder,
+            bash=self._options.bash,
+            variables=sorted(self._variables(submitted.job_id, slot_ids).items()),
         )
         # A shell may be reading the one of a start before this: what it has open must not become shorter.
-        draft.replace(script)
+        replace_file(script, text)
         with (job.folder / "output.txt").open("ab") as output:
             self._children[job.token] = subprocess.Popen(
                 [self._options.bash, str(script)],

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
@@ -22,6 +20,7 @@ from trainmaster.master.api import enums
 from trainmaster.master.api.dependencies import Services, UserCaller, UsesServices, bearer
 from trainmaster.master.api.parameters import Descending, sort_key
 from trainmaster.master.api.shapes import Body, Pagination, rfc3339
+from trainmaster.master.api.waiting import waiting
 from trainmaster.master.services.clusters import node_list
 from trainmaster.master.services.clusters.node_list import NodeShown
 from trainmaster.master.services.errors import TooLarge
@@ -34,7 +33,6 @@ router = APIRouter(tags=["agents"])
 Json = dict[str, Any]
 
 MAX_WAIT = 30.0  # seconds of a long poll
-LOOK_AGAIN = 5.0  # seconds after which it looks again even if nothing woke it
 MAX_ARCHIVE = MAX_REMAINS + 2**24  # bytes, with what a tar adds
 MOST_SLOTS = 20_000  # on one page; a large cluster has more CPUs
 IN_USE = "dispatcherrm-inuse-slot-placeholder"  # so the published client knows a slot that a scheduler gave away
@@ -71,22 +69,16 @@ async def orders(
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
     """The orders once they differ from revision `known`, or as they are after `wait` seconds."""
-    deadline = time.monotonic() + min(wait, MAX_WAIT, services.settings.longest_poll)
     subject = f"agent:{agent_id}"
+    timeout = min(wait, MAX_WAIT, services.settings.longest_poll)
     with (
-        services.wakeups.listening(subject) as woken,
+        waiting(services.wakeups, subject, timeout=timeout) as turn,
         agents.listening(agent_cluster, agent_id, lambda: services.wakeups.fire(subject)),
     ):
         while True:
-            woken.clear()
             found = await run_in_threadpool(agents.orders, agent_cluster, agent_id)
-            left = deadline - time.monotonic()
-            if found.revision != known or left <= 0 or services.wakeups.closed:
+            if found.revision != known or not await turn.again():
                 return found
-            try:
-                await asyncio.wait_for(woken.wait(), min(left, LOOK_AGAIN))
-            except TimeoutError:
-                continue
 
 
 @router.get("/api/x1/agents/{agent_id}/jobs/{token}/files", response_class=StreamingResponse)

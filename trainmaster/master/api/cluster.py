@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import datetime as dt
 import io
@@ -20,6 +19,7 @@ from trainmaster.master.api.dependencies import UserCaller, UsesServices
 from trainmaster.master.api.parameters import words
 from trainmaster.master.api.shapes import ALLOCATION_STATES, Body, rfc3339
 from trainmaster.master.api.streams import line_of
+from trainmaster.master.api.waiting import NOTHING, waiting
 from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid
@@ -99,17 +99,16 @@ async def logs(
 
     async def body() -> AsyncIterator[bytes]:
         number, sent = offset, 0
-        while True:
-            entries = RECENT.after(number)
-            for entry in entries:
-                yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})
-                sent, number = sent + 1, entry.id + 1
-                if 0 < limit <= sent:
+        with waiting(services.wakeups, NOTHING, period=LOOK_AGAIN) as turn:
+            while True:
+                for entry in RECENT.after(number):
+                    yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})
+                    sent, number = sent + 1, entry.id + 1
+                    if 0 < limit <= sent:
+                        return
+                number = max(number, 0)
+                if not follow or not await turn.again():
                     return
-            if not follow or services.wakeups.closed:
-                return
-            number = max(number, 0)
-            await asyncio.sleep(LOOK_AGAIN)
 
     return StreamingResponse(body(), media_type="application/json")
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from inspect import iscoroutinefunction
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
@@ -18,6 +20,7 @@ from trainmaster.config.networks import Origin
 from trainmaster.master.api import cookies
 from trainmaster.master.api.connections import note_sender
 from trainmaster.master.api.guard import SCOPE_KEY, Behind
+from trainmaster.master.api.job_calls import JobCalls
 from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
 from trainmaster.master.services import addresses
@@ -32,6 +35,7 @@ from trainmaster.master.services.experiments.experiments import SiteDefaults
 from trainmaster.master.services.files.user_files import UserFiles
 from trainmaster.master.services.resources import agents
 from trainmaster.master.services.store import Settings, Store, Wakeups
+from trainmaster.master.services.tasks.idle import Uses
 
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
@@ -56,7 +60,13 @@ class Services:
     services_url: Origin | None = None  # where browsers find services in jobs, if not here
     guesses: PasswordGuesses = field(default_factory=PasswordGuesses)
     shares: Shares = field(default_factory=lambda: Shares(Limits().waiting))
+    uses: Uses = field(default_factory=Uses)
     password_checks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(PASSWORD_CHECKS))
+
+    @cached_property
+    def job_calls(self) -> JobCalls:
+        """What jobs ask, taken in together."""
+        return JobCalls(self.store, self.settings, self.clusters)
 
     @property
     def files(self) -> UserFiles:
@@ -181,10 +191,20 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
     return caller
 
 
-def _caller(request: Request, services: UsesServices) -> Caller:
-    found: Caller = request.scope.get(_KNOWN) or _known(request, services)
-    note_sender(request.scope, found.allocation_id or found.user_id)
-    return _allowed(request, services, found)
+async def _caller(request: Request, services: UsesServices) -> Caller:
+    found: Caller | None = request.scope.get(_KNOWN)
+    if found is None and identity.is_of_job(token := bearer(request)):
+        found = await services.job_calls.tokens.ask(token)
+    if found is None or services.settings.roles:
+        return await run_in_threadpool(_let_in, request, services, found)
+    return _let_in(request, services, found)
+
+
+def _let_in(request: Request, services: Services, found: Caller | None) -> Caller:
+    """It asks the database for whoever is not known yet, and for roles."""
+    caller = found or _known(request, services)
+    note_sender(request.scope, caller.allocation_id or caller.user_id)
+    return _allowed(request, services, caller)
 
 
 def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
@@ -257,15 +277,26 @@ async def _shared(
     """The caller, while the endpoint works in a thread with a place of their share. What waits in the event loop, long
     polls and streams, holds none."""
     if iscoroutinefunction(request.scope["route"].endpoint):
-        if caller.allocation_id is None:
-            await services.shares.rest(caller.user_id)
-            services.shares.charge(caller.user_id, OPENED)
+        await _opened(services, caller)
         yield caller
         return
     # A user's jobs do not wait for their owner, nor the owner for them.
     key = (caller.user_id, (caller.allocation_id or caller.inside) is not None)
     async with services.shares.one_of(key, services.settings.limits.share, "share"):
         yield caller
+
+
+async def _opened(services: Services, caller: Caller) -> None:
+    if caller.allocation_id is None:
+        await services.shares.rest(caller.user_id)
+        services.shares.charge(caller.user_id, OPENED)
+
+
+async def caller_outside_of_threads(request: Request, services: Services) -> Caller:
+    """AnyCaller, for a route that resolves no dependencies and whose endpoint is a coroutine."""
+    caller = await _caller(request, services)
+    await _opened(services, caller)
+    return caller
 
 
 async def _user(caller: Annotated[Caller, Depends(_shared, scope="function")]) -> Caller:

@@ -6,7 +6,6 @@ One question to the database for all of them, a few seconds apart, or as soon as
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from trainmaster.master.api.waiting import waiting
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.access import identity
 from trainmaster.master.services.store import Store, Wakeups
@@ -56,17 +56,16 @@ class Guard:
 
     async def _run(self) -> None:
         """As long as anything is open."""
-        with self._wakeups.listening(identity.SESSIONS) as woken:
+        with waiting(self._wakeups, identity.SESSIONS, period=PERIOD) as turn:
             while self._open and not self._wakeups.closed:
-                woken.clear()
+                turn.begin()
                 try:
                     await self._look()
                 except DATABASE_UNAVAILABLE:
                     pass  # nothing is known: what is open stays so until there is an answer
                 except Exception:  # the next look may go better; without one nothing would ever end
                     log.exception("whether sessions last could not be looked up")
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), PERIOD)
+                await turn.again()
                 await asyncio.sleep(PAUSE)
 
     async def _look(self) -> None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import time
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.error_envelope import envelope
 from trainmaster.master.api.shapes import Body
+from trainmaster.master.api.waiting import wait_for
 from trainmaster.master.services.allocations import harness
 from trainmaster.master.services.tasks import proxies
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"])
 Json = dict[str, Any]
-LOOK_AGAIN = 5.0  # seconds after which a long poll looks again even if nothing woke it
 
 
 class Accelerators(Body):
@@ -94,16 +90,11 @@ def daemon(allocation_id: str, resources_id: str, services: UsesServices, caller
 async def rendezvous(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> JSONResponse:
     """Where all nodes are; waits for them, and answers 408 when they have not come: ask again."""
     own_allocation(caller, allocation_id)
-    deadline = time.monotonic() + services.settings.longest_poll
-    with services.wakeups.listening(f"allocation:{allocation_id}") as woken:
-        while True:
-            woken.clear()
-            found = await run_in_threadpool(harness.rendezvous, services.store, allocation_id, resources_id)
-            left = deadline - time.monotonic()
-            if found is not None:
-                shown = {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}
-                return JSONResponse({"rendezvousInfo": shown})
-            if left <= 0 or services.wakeups.closed:
-                return envelope(408, "Not all nodes have come yet: ask again.")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), min(left, LOOK_AGAIN))
+
+    def look() -> harness.RendezvousInfo | None:
+        return harness.rendezvous(services.store, allocation_id, resources_id)
+
+    found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)
+    if found is None:
+        return envelope(408, "Not all nodes have come yet: ask again.")
+    return JSONResponse({"rendezvousInfo": {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,8 +26,6 @@ from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.security_headers import PASSED_ON
 from trainmaster.master.api.visits import Visit, admit, asked_for, lead_in, query_of, ticket_of, with_pass
 from trainmaster.master.services.errors import NotFound, ServiceError, Unauthenticated
-from trainmaster.master.services.store import Store
-from trainmaster.master.services.tasks import idle
 from trainmaster.master.services.tasks.proxies import JobService
 
 if TYPE_CHECKING:
@@ -67,16 +64,6 @@ _OF_WEBSOCKET = frozenset(
 )
 # What a page may not say of the master's whole address, which it shares.
 _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-transport-security"))
-_lately_used: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
-
-
-def _note_use(store: Store, task_id: str) -> None:
-    time_now = time.monotonic()
-    if time_now - _lately_used.get(task_id, -idle.GRAIN) >= idle.GRAIN:
-        if len(_lately_used) > 10_000:
-            _lately_used.clear()
-        _lately_used[task_id] = time_now
-        idle.used(store, task_id)
 
 
 # -- headers --------------------------------------------------------------------------------------------------------
@@ -177,7 +164,7 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
     request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
         return envelope(426, "Bytes for this service go over a WebSocket.", headers={"Upgrade": "websocket"})
-    await run_in_threadpool(_note_use, services.store, service.task_id)
+    await run_in_threadpool(services.uses.note, services.store, service.task_id)
     asked = _request(request, service, service_id)
     import httpx  # a tenth of a second that only this needs
 
@@ -248,7 +235,7 @@ async def websocket(socket: WebSocket, service_id: str, path: str) -> None:
     service = visit.service
 
     async def used() -> None:
-        await run_in_threadpool(_note_use, services.store, service.task_id)
+        await run_in_threadpool(services.uses.note, services.store, service.task_id)
 
     await used()
     guard: Guard = socket.app.state.guard

@@ -28,7 +28,7 @@ OF_SERVICES: Headers = (
 
 
 class Answers:
-    """The ASGI application between the fast lane and FastAPI."""
+    """The ASGI application before FastAPI."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -16,6 +14,7 @@ from trainmaster.master.api.dependencies import Services, UserCaller, UsesServic
 from trainmaster.master.api.parameters import METRIC_TYPES, words
 from trainmaster.master.api.shapes import Body, Trial, rfc3339
 from trainmaster.master.api.streams import line_of
+from trainmaster.master.api.waiting import NOTHING, waiting
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.experiments import trials
@@ -235,16 +234,13 @@ async def _looking(
 
     async def body() -> AsyncIterator[bytes]:
         found, more = message, live
-        while True:
-            if found is not None:
-                yield line_of(found)
-            if not more or services.wakeups.closed:
-                return
-            left = math.ceil(period or PERIOD)
-            while left > 0 and not services.wakeups.closed:
-                await asyncio.sleep(min(left, 1))
-                left -= 1
-            found, more = await run_in_threadpool(look)
+        with waiting(services.wakeups, NOTHING, period=period or PERIOD) as turn:
+            while True:
+                if found is not None:
+                    yield line_of(found)
+                if not more or not await turn.again():
+                    return
+                found, more = await run_in_threadpool(look)
 
     return StreamingResponse(body(), media_type="application/json")
 
@@ -321,16 +317,16 @@ async def profiler_metrics(
     async def body() -> AsyncIterator[bytes]:
         told: dict[Series, int] = {}
         more = live
-        while True:
-            for one, measured in (await run_in_threadpool(profiler.read, services.store, trial_id)).items():
-                first = told.get(one, 0)
-                if fits(one) and len(measured.values) > first:
-                    told[one] = len(measured.values)
-                    yield line_of({"batch": _batch(trial_id, one, measured, first)})
-            if not (follow and more) or services.wakeups.closed:
-                return
-            await asyncio.sleep(LOOK_AGAIN)
-            more = await run_in_threadpool(_lives, services, trial_id)
+        with waiting(services.wakeups, NOTHING, period=LOOK_AGAIN) as turn:
+            while True:
+                for one, measured in (await run_in_threadpool(profiler.read, services.store, trial_id)).items():
+                    first = told.get(one, 0)
+                    if fits(one) and len(measured.values) > first:
+                        told[one] = len(measured.values)
+                        yield line_of({"batch": _batch(trial_id, one, measured, first)})
+                if not (follow and more) or not await turn.again():
+                    return
+                more = await run_in_threadpool(_lives, services, trial_id)
 
     return StreamingResponse(body(), media_type="application/json")
 

@@ -33,6 +33,7 @@ from trainmaster.master.api.dependencies import (
 from trainmaster.master.api.error_envelope import envelope, explained, note_refusal
 from trainmaster.master.api.shapes import rfc3339
 from trainmaster.master.api.visits import TICKET
+from trainmaster.master.api.waiting import Waiting, waiting
 from trainmaster.master.db.model_registry import Model, ModelVersion
 from trainmaster.master.db.tables import Project
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
@@ -154,17 +155,16 @@ class _Session:
     async def run(self) -> tuple[int, str]:
         """Until the follower goes, may no longer listen, or the master stops: the code and reason of the end."""
         wakeups = self._services.wakeups
-        with wakeups.listening(updates.SUBJECT) as woken:
-            hearing = asyncio.create_task(self._hear(woken))
+        with waiting(wakeups, updates.SUBJECT, period=LOOK_AGAIN) as turn:
+            hearing = asyncio.create_task(self._hear(turn))
             try:
                 while self._over is None:
-                    woken.clear()
+                    turn.begin()
                     if wakeups.closed:
                         return GOING_AWAY, "The master stops."
                     await self._turn()
                     if self._asked.empty():
-                        with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(woken.wait(), LOOK_AGAIN)
+                        await turn.again()
                     if self._asked.empty() and self._over is None:
                         await asyncio.sleep(PAUSE)
                 return self._over
@@ -206,12 +206,12 @@ class _Session:
     async def _say(self, message: Json) -> None:
         await self._socket.send_text(json.dumps(message, separators=(",", ":")))
 
-    async def _hear(self, woken: asyncio.Event) -> None:
+    async def _hear(self, turn: Waiting) -> None:
         try:
             while True:
                 text = await self._socket.receive_text()
                 await self._asked.put(Opening.model_validate_json(text))
-                woken.set()
+                turn.wake()
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
@@ -220,7 +220,7 @@ class _Session:
             self._over = POLICY, "Ask in text, not in bytes."
         except WebSocketDisconnect:
             self._over = GOING_AWAY, ""
-        woken.set()
+        turn.wake()
 
 
 # -- the wire -----------------------------------------------------------------------------------------------------

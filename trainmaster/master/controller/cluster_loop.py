@@ -35,10 +35,12 @@ from trainmaster.master.controller.replay import Replay, Unread
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
-from trainmaster.master.services.allocations import endings, exit_reports, pending_work
+from trainmaster.master.services.allocations import endings, pending_work
+from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import ServiceError, Unavailable
+from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.scheduling import job_spec, observations, pool_health, slot_limits, submission
 from trainmaster.master.services.store import Settings, Store, Wakeups
@@ -89,6 +91,7 @@ class ClusterLoop:
         self._due_asked = now()  # when it was asked last what is due
         self._limited = False  # some may wait for others of their experiment to end
         self._backlog: observations.PendingUpdates | None = None
+        self._memory = observations.Memory(cluster.name)
         self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits for what they left
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
@@ -321,9 +324,7 @@ class ClusterLoop:
             self._unreachable = str(error)
             return
         self._unreachable = ""
-        found = observations.take_snapshot(
-            self._store, self._cluster.name, snapshot, quiet, self._dispatcher.traits.waiting
-        )
+        found = observations.take_snapshot(self._store, self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
 
@@ -498,7 +499,8 @@ class ClusterLoop:
         """Whether the file is an exit record. What is half written or spoilt is none: a later pass reads it again, and
         what others say of the job decides meanwhile."""
         try:
-            exit_reports.take_exit(self._store, self._settings, allocation_id, json.loads(record))
+            word = ExitReport(allocation_id, json.loads(record))
+            only(take_exits(self._store, self._settings, [word]))
         except (ValueError, RecursionError, ServiceError) as error:
             log.info("an exit record of %s cannot be read: %.200s", allocation_id, error)
             return False

@@ -15,8 +15,11 @@ from typing import Any
 
 from trainmaster.config.limits import Limits
 from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
-from trainmaster.master.services.allocations import endings, job_reports
+from trainmaster.master.services.allocations import endings
+from trainmaster.master.services.allocations.job_log import StreamBatch
+from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
 from trainmaster.master.services.errors import NotFound, ServiceError
+from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.store import Settings, Store
 
 CHUNK = 1000  # records of a spool taken in by one transaction
@@ -111,15 +114,8 @@ class Replay:
                 return False
             chunk = records[done : done + size]
             try:
-                answer = job_reports.take_reports(
-                    self._store,
-                    self._settings,
-                    self._found.allocation_id,
-                    stream,
-                    first + done,
-                    chunk,
-                    replayed=True,
-                )
+                reports = Reports(self._found.allocation_id, StreamBatch(stream, first + done, chunk), replayed=True)
+                answer = only(take_reports(self._store, self._settings, [reports]))
             except NotFound:
                 self._gone = True
                 return False

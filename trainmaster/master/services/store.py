@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from psycopg2 import errorcodes
 from sqlalchemy import Engine
@@ -82,22 +81,6 @@ class Store:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
                 notify(session.connection(), CHANNEL, sorted(subjects))
-
-    @contextmanager
-    def raw_cursor(self) -> Iterator[Any]:
-        """A transaction in the driver's own words, for what is asked so often that SQLAlchemy's part in it would count.
-        Raises psycopg2's errors, and like `transaction` while the database is known to be away."""
-        with self._asked():
-            pooled = self.engine.raw_connection()
-            driver: Any = pooled.driver_connection
-            try:
-                with driver.cursor() as cursor:
-                    yield cursor
-                driver.commit()
-            finally:
-                if driver.closed:
-                    pooled.invalidate()
-                pooled.close()  # back to the pool, which rolls back what was not committed
 
     @contextmanager
     def autocommit(self) -> Iterator[Session]:

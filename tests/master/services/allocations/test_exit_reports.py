@@ -9,10 +9,12 @@ from sqlalchemy import select
 
 from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial
-from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exit, take_exits_together
+from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.job_reports import take_reports
+from trainmaster.master.services.allocations.job_reports import ReportAnswer
+from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
 from trainmaster.master.services.errors import Invalid
+from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.store import Settings
 
 SETTINGS = Settings("1", "c", "c", b"", "det-", "", b"")
@@ -24,7 +26,7 @@ def lines(*texts: str) -> list[dict[str, Any]]:
 
 
 def exits(attempts: Attempts, name: str, *pieces: StreamBatch) -> dict[str, int]:
-    return take_exit(attempts.store, SETTINGS, name, {"job_id": "1", "exit_code": 1, "node_rank": 0}, pieces)
+    return only(take_exits(attempts.store, SETTINGS, [word(name, *pieces)]))
 
 
 def leased(attempts: Attempts, config: dict[str, Any] | None = None) -> str:
@@ -32,6 +34,14 @@ def leased(attempts: Attempts, config: dict[str, Any] | None = None) -> str:
     with attempts.store.transaction() as session:
         session.add(AllocationNode(allocation_id=name, node_rank=0, run_id="r", name="n1", slot_ids=[], addresses=[]))
     return name
+
+
+def word(name: str, *pieces: StreamBatch, **record: Any) -> ExitReport:
+    return ExitReport(name, {"job_id": "1", "exit_code": 1, "node_rank": 0, **record}, pieces)
+
+
+def report(attempts: Attempts, name: str, records: list[dict[str, Any]]) -> ReportAnswer:
+    return only(take_reports(attempts.store, SETTINGS, [Reports(name, StreamBatch("log-0", 1, records))]))
 
 
 def acked(attempts: Attempts, name: str) -> dict[str, int]:
@@ -54,7 +64,7 @@ def test_an_exit_and_its_lines_count_once(attempts: Attempts) -> None:
 
 def test_an_exit_brings_what_is_new_and_leaves_no_gap(attempts: Attempts) -> None:
     name = leased(attempts)
-    answer = take_reports(attempts.store, SETTINGS, name, "log-0", 1, lines("one", "two"))
+    answer = report(attempts, name, lines("one", "two"))
     assert answer.acked == 2
     assert exits(attempts, name, StreamBatch("log-0", 4, lines("four"))) == {"log-0": 2}
     assert exits(attempts, name, StreamBatch("log-1", 2, lines("two of another"))) == {"log-1": 0}
@@ -64,7 +74,7 @@ def test_an_exit_brings_what_is_new_and_leaves_no_gap(attempts: Attempts) -> Non
 
 def test_the_last_lines_lead_to_what_lines_lead_to(attempts: Attempts) -> None:
     name = leased(attempts, {"log_policies": [POLICY]})
-    quiet = take_reports(attempts.store, SETTINGS, name, "log-0", 1, lines("all is well"))
+    quiet = report(attempts, name, lines("all is well"))
     assert quiet.acked == 1
     last = StreamBatch("log-0", 2, lines("an uncorrectable error"))
     for _ in range(2):
@@ -76,20 +86,16 @@ def test_the_last_lines_lead_to_what_lines_lead_to(attempts: Attempts) -> None:
     assert attempts.log(name) == ["all is well", said, "an uncorrectable error"]
 
 
-def word(name: str, *pieces: StreamBatch, **record: Any) -> ExitReport:
-    return ExitReport(name, {"job_id": "1", "exit_code": 1, "node_rank": 0, **record}, pieces)
-
-
 def test_last_words_of_several_are_taken_in_together(attempts: Attempts) -> None:
     first, second, third = sorted(leased(attempts) for _ in range(3))
-    assert take_reports(attempts.store, SETTINGS, second, "log-0", 1, lines("one")).acked == 1
+    assert report(attempts, second, lines("one")).acked == 1
     words = [
         word(third),
         word(first, StreamBatch("log-0", 1, lines("a", "b")), StreamBatch("log-1", 1, lines("of another node"))),
         word(second, StreamBatch("log-0", 1, lines("one", "two")), StreamBatch("log-1", 2, lines("after a gap"))),
     ]
     for _ in range(2):
-        assert take_exits_together(attempts.store, words) == [{}, {"log-0": 2, "log-1": 1}, {"log-0": 2, "log-1": 0}]
+        assert take_exits(attempts.store, SETTINGS, words) == [{}, {"log-0": 2, "log-1": 1}, {"log-0": 2, "log-1": 0}]
     assert attempts.log(first) == ["a", "b", "of another node"]
     assert attempts.log(second) == ["one", "two"]
     assert [attempts.row(name).exits["0"]["exit_code"] for name in (first, second, third)] == [1, 1, 1]
@@ -99,11 +105,11 @@ def test_last_words_of_several_are_taken_in_together(attempts: Attempts) -> None
 def test_a_warning_among_the_last_lines_is_noted(attempts: Attempts) -> None:
     name = leased(attempts)
     warned = [{"t": 1.5, "kind": "preempt_pending", "reason": "walltime"}]
-    assert take_exits_together(attempts.store, [word(name, StreamBatch("log-0", 1, warned))]) == [{"log-0": 1}]
+    assert take_exits(attempts.store, SETTINGS, [word(name, StreamBatch("log-0", 1, warned))]) == [{"log-0": 1}]
     assert attempts.row(name).preempt_reason == "walltime"
 
 
-def test_who_has_more_to_say_is_left_out_and_nothing_is_taken_of_it(attempts: Attempts) -> None:
+def test_who_has_more_to_say_is_left_alone_and_nothing_is_taken_of_it(attempts: Attempts) -> None:
     watched = leased(attempts, {"log_policies": [POLICY]})
     measured, twice, odd, busy, plain = (leased(attempts) for _ in range(5))
     words = [
@@ -117,16 +123,19 @@ def test_who_has_more_to_say_is_left_out_and_nothing_is_taken_of_it(attempts: At
     ]
     with attempts.store.transaction() as session:
         session.get_one(Allocation, busy, with_for_update=True)
-        assert take_exits_together(attempts.store, words) == [*[None] * 6, {"log-0": 1}]
-    for name in (watched, measured, twice, odd, busy):
+        outcomes = take_exits(attempts.store, SETTINGS, words, wait=False)
+        kinds = [type(outcome) for outcome in outcomes]
+        assert kinds == [Alone, Alone, dict, Invalid, Alone, Alone, dict]
+    for name in (watched, measured, odd, busy):
         assert (attempts.row(name).exits, attempts.log(name), acked(attempts, name)) == ({}, [], {})
-    assert take_exits_together(attempts.store, words[-3:-2]) == [{}]
+    assert (attempts.log(twice), acked(attempts, twice)) == (["a"], {"log-0": 1})
+    assert take_exits(attempts.store, SETTINGS, words[-3:-2]) == [{}]
 
 
 def test_one_that_cannot_be_stored_spoils_the_transaction_and_not_the_others(attempts: Attempts) -> None:
     good, bad = leased(attempts), leased(attempts)
     words = [word(good, StreamBatch("log-0", 1, lines("fine"))), word(bad, StreamBatch("log-0", 0, lines("zeroth")))]
     with pytest.raises(Invalid):
-        take_exits_together(attempts.store, words)
+        take_exits(attempts.store, SETTINGS, words)
     assert (attempts.row(good).exits, attempts.log(good)) == ({}, [])
-    assert take_exits_together(attempts.store, words[:1]) == [{"log-0": 1}]
+    assert take_exits(attempts.store, SETTINGS, words[:1]) == [{"log-0": 1}]

@@ -7,7 +7,6 @@ the test's own.
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from unittest import mock
@@ -23,13 +22,14 @@ from trainmaster.master.db.tables import Allocation
 from trainmaster.master.lifecycle.states import SubmissionState
 from trainmaster.master.services.allocations import endings, leases
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.scheduling import observations, submission
 from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
 SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
-NAMES = (f"one{number}" for number in itertools.count())
+CLUSTER = "one execution"
 BEGAN = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
 
 
@@ -48,12 +48,12 @@ class OneExecution(RuleBasedStateMachine):
 
     def __init__(self, attempts: Attempts) -> None:
         super().__init__()
-        self.store, self.attempts, self.cluster = attempts.store, attempts, next(NAMES)
+        self.store, self.attempts, self.memory = attempts.store, attempts, observations.Memory(CLUSTER)
         self.time = BEGAN
         self.patches = ExitStack()
         for module in (submission, observations, leases, endings, log_store):
             self.patches.enter_context(mock.patch.object(module, "now", self.now))
-        self.name = attempts.attempt(dispatcher=self.cluster, submission="NEW", native_id=None, not_before=self.time)
+        self.name = attempts.attempt(dispatcher=CLUSTER, submission="NEW", native_id=None, not_before=self.time)
         self.jobs: dict[str, Job] = {}
         self.calling = False  # a submit is under way
         self.on_the_way = 0  # requests that may still reach the scheduler, whoever waits for their answer
@@ -84,7 +84,7 @@ class OneExecution(RuleBasedStateMachine):
     @precondition(lambda self: not self.calling)
     @rule()
     def submit(self) -> None:
-        for name in submission.due(self.store, self.cluster, 1):
+        for name in submission.due(self.store, CLUSTER, 1):
             self.attempts.change(name, submission=SubmissionState.SUBMITTING.value, submit_started_at=self.time)
             self.calling = True
             self.on_the_way += 1
@@ -113,7 +113,7 @@ class OneExecution(RuleBasedStateMachine):
     def the_master_dies_and_is_started_again(self) -> None:
         self.calling = False
         self.doomed = []
-        submission.recover(self.store, self.cluster)
+        submission.recover(self.store, CLUSTER)
 
     @precondition(lambda self: self.calling and self.on_the_way)
     @rule()
@@ -131,9 +131,9 @@ class OneExecution(RuleBasedStateMachine):
             self.start(data.draw(st.sampled_from(waiting)))
 
     def start(self, job: Job) -> None:
-        request = leases.LeaseRequest(job.job_id, f"run{job.job_id}", 0, 1, "n1", [0], [])
+        request = leases.LeaseRequest(self.name, job.job_id, f"run{job.job_id}", 0, 1, "n1", [0], [])
         try:
-            leases.lease(self.store, SETTINGS, self.name, request, {})
+            only(leases.lease(self.store, SETTINGS, [request], {}))
         except Conflict:
             self.jobs[job.job_id] = replace(job, state=JobState.COMPLETED)
             return
@@ -157,7 +157,7 @@ class OneExecution(RuleBasedStateMachine):
         taken_at, jobs = self.listing
         self.listing = None
         seen = [Observation(self.name, j.job_id, j.state, j.state.value, submitted_at=j.submitted_at) for j in jobs]
-        found = observations.take_snapshot(self.store, self.cluster, Snapshot(taken_at, seen), QUIET)
+        found = observations.take_snapshot(self.store, self.memory, Snapshot(taken_at, seen), QUIET)
         self.doomed += [ref.job_id for ref in (*found.doubles, *found.orphans)]
         self.backlog = found.backlog
 
@@ -204,7 +204,7 @@ class OneExecution(RuleBasedStateMachine):
 
     @rule()
     def what_must_end_is_ended(self) -> None:
-        for _, ref in endings.to_kill(self.store, self.cluster):
+        for _, ref in endings.to_kill(self.store, CLUSTER):
             if ref is not None and not self.jobs[ref.job_id].state.terminal:
                 self.jobs[ref.job_id] = replace(self.jobs[ref.job_id], state=JobState.CANCELLED)
 

@@ -16,18 +16,19 @@ from trainmaster.master.db.tables import User
 from trainmaster.master.services.allocations import endings, leases
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
+from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.scheduling import observations, submission
-from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, ObservedChanges
+from trainmaster.master.services.scheduling.observations import LEAVE_TIME, ORPHAN_GRACE, Memory, ObservedChanges
 from trainmaster.master.services.store import Settings
 
 QUIET = 20.0
 SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
-NAMES = (f"cluster{number}" for number in itertools.count())
 
 
 @pytest.fixture
-def cluster() -> str:
-    return next(NAMES)
+def cluster(request: pytest.FixtureRequest) -> Memory:
+    """Of a name of its own: the tests share a database."""
+    return Memory(request.node.name)
 
 
 def seen(token: str, job_id: str = "1", state: JobState = JobState.QUEUED, **facts: Any) -> Observation:
@@ -43,12 +44,12 @@ class Seen:
     resubmit: list[str]
 
 
-def compare(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.0) -> ObservedChanges:
+def compare(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float = 0.0) -> ObservedChanges:
     """A look at the cluster, so many seconds from now."""
     return observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()) + later, jobs), QUIET)
 
 
-def look(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.0) -> Seen:
+def look(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float = 0.0) -> Seen:
     """The same, written down."""
     found, resubmit = compare(attempts, cluster, *jobs, later=later), []
     while found.backlog.news:
@@ -57,8 +58,8 @@ def look(attempts: Attempts, cluster: str, *jobs: Observation, later: float = 0.
 
 
 def lease(attempts: Attempts, name: str, job_id: str, run_id: str = "run") -> None:
-    request = leases.LeaseRequest(job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
-    leases.lease(attempts.store, SETTINGS, name, request, {})
+    request = leases.LeaseRequest(name, job_id, run_id, 0, 1, "n1", [0], ["127.0.0.1"])
+    only(leases.lease(attempts.store, SETTINGS, [request], {}))
 
 
 def ids(refs: Sequence[Any]) -> list[str]:
@@ -68,8 +69,8 @@ def ids(refs: Sequence[Any]) -> list[str]:
 # -- a submit whose outcome is not known -------------------------------------------------------------------------
 
 
-def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     assert look(attempts, cluster, later=-60).resubmit == []  # older than the submit: it says nothing
     assert attempts.row(name).absent_since is None
     assert look(attempts, cluster, later=1).resubmit == []
@@ -77,12 +78,12 @@ def test_a_submit_is_made_again_only_after_two_good_looks_far_enough_apart(attem
     assert attempts.row(name).submission == "UNKNOWN"
     assert look(attempts, cluster, later=QUIET + 1.5).resubmit == [name]
     assert attempts.row(name).submission == "NEW"
-    assert submission.due(attempts.store, cluster, 10) == [name]
+    assert submission.due(attempts.store, cluster.name, 10) == [name]
 
 
 @pytest.mark.parametrize("begins", ["HPC job waiting to be scheduled: ", ""])
-def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, cluster: str, begins: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, native_id="7")
+def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, cluster: Memory, begins: str) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, native_id="7")
     job = seen(name, "7", explanation="Waits behind others.")
     observations.take_snapshot(attempts.store, cluster, Snapshot(epoch(now()), [job]), QUIET, begins).backlog.take(
         attempts.store
@@ -91,8 +92,8 @@ def test_why_a_job_waits_is_said_as_scripts_look_for_it(attempts: Attempts, clus
     assert attempts.row(name).explanation == "Waits behind others."
 
 
-def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     look(attempts, cluster, later=1)
     look(attempts, cluster, seen(name, "7"), later=QUIET - 1)
     row = attempts.row(name)
@@ -101,90 +102,94 @@ def test_a_look_that_shows_the_job_begins_the_wait_anew(attempts: Attempts, clus
     assert attempts.row(name).submission == "SUBMITTED"
 
 
-def test_a_call_that_is_under_way_is_waited_for(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="SUBMITTING", native_id=None, submit_started_at=now())
+def test_a_call_that_is_under_way_is_waited_for(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="SUBMITTING", native_id=None, submit_started_at=now())
     for later in (1, 2 * QUIET, 4 * QUIET):
         assert look(attempts, cluster, later=later).resubmit == []
     assert attempts.row(name).submission == "SUBMITTING"
 
 
-def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="SUBMITTING", native_id=None, submit_started_at=now())
-    submission.recover(attempts.store, cluster)
+def test_what_was_under_way_when_a_master_died_is_looked_for(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="SUBMITTING", native_id=None, submit_started_at=now())
+    submission.recover(attempts.store, cluster.name)
     assert attempts.row(name).submission == "UNKNOWN"
-    assert submission.due(attempts.store, cluster, 10) == []
+    assert submission.due(attempts.store, cluster.name, 10) == []
     assert look(attempts, cluster, later=1).resubmit == []
     look(attempts, cluster, seen(name, "7"), later=2)
     assert attempts.row(name).native_id == "7"
 
 
-def test_a_job_that_shows_up_late_is_taken_and_no_other_is_made(attempts: Attempts, cluster: str) -> None:
+def test_a_job_that_shows_up_late_is_taken_and_no_other_is_made(attempts: Attempts, cluster: Memory) -> None:
     """Its submit was given up and is about to be made again."""
-    name = attempts.attempt(dispatcher=cluster, submission="NEW", native_id=None)
-    assert submission.due(attempts.store, cluster, 10) == [name]
+    name = attempts.attempt(dispatcher=cluster.name, submission="NEW", native_id=None)
+    assert submission.due(attempts.store, cluster.name, 10) == [name]
     look(attempts, cluster, seen(name, "7", JobState.FAILED, never=True))  # how a refused one is remembered
-    assert submission.due(attempts.store, cluster, 10) == [name]
+    assert submission.due(attempts.store, cluster.name, 10) == [name]
     found = look(attempts, cluster, seen(name, "8"))
     assert (found.doubles, found.orphans) == ([], [])
-    assert submission.due(attempts.store, cluster, 10) == []
+    assert submission.due(attempts.store, cluster.name, 10) == []
     assert attempts.row(name).native_id == "8"
 
 
-def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now())
+def test_the_answer_to_a_second_submit_does_not_replace_the_job_that_is_known(
+    attempts: Attempts, cluster: Memory
+) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now())
     look(attempts, cluster, seen(name, "7"), later=1)
     submission.submitted(attempts.store, name, JobRef(name, "8"))
     assert attempts.row(name).native_id == "7"
     assert ids(look(attempts, cluster, seen(name, "7"), seen(name, "8"), later=2).doubles) == ["8"]
 
 
-def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: Attempts, cluster: str) -> None:
+def test_who_is_to_be_killed_before_it_was_found_is_killed_when_it_is(attempts: Attempts, cluster: Memory) -> None:
     name = attempts.attempt(
-        dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
+        dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
     )
-    assert endings.to_kill(attempts.store, cluster) == []
+    assert endings.to_kill(attempts.store, cluster.name) == []
     look(attempts, cluster, seen(name, "7"), later=1)
-    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster) if ref] == ["7"]
+    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster.name) if ref] == ["7"]
 
 
-def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(attempts: Attempts, cluster: str) -> None:
+def test_who_is_to_be_killed_and_was_never_submitted_is_not_submitted_again(
+    attempts: Attempts, cluster: Memory
+) -> None:
     name = attempts.attempt(
-        dispatcher=cluster, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
+        dispatcher=cluster.name, submission="UNKNOWN", native_id=None, submit_started_at=now(), kill_at=now()
     )
     look(attempts, cluster, later=1)
     assert look(attempts, cluster, later=QUIET + 2).resubmit == []
     assert attempts.row(name).submission == "NEW"  # from where it is withdrawn
-    assert submission.due(attempts.store, cluster, 10) == []
+    assert submission.due(attempts.store, cluster.name, 10) == []
 
 
-def test_a_request_to_end_a_job_is_made_again_while_the_job_is_there(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, kill_at=now())
-    asked = endings.to_kill(attempts.store, cluster)
+def test_a_request_to_end_a_job_is_made_again_while_the_job_is_there(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, kill_at=now())
+    asked = endings.to_kill(attempts.store, cluster.name)
     assert [ref.job_id for _, ref in asked if ref] == ["1"]
-    assert endings.to_kill(attempts.store, cluster) == []
+    assert endings.to_kill(attempts.store, cluster.name) == []
     attempts.change(name, kill_sent_at=now() - dt.timedelta(seconds=endings.RESEND_KILL + 1))
-    assert len(endings.to_kill(attempts.store, cluster)) == 1
+    assert len(endings.to_kill(attempts.store, cluster.name)) == 1
 
 
 # -- several jobs under one token --------------------------------------------------------------------------------
 
 
-def test_of_two_jobs_the_older_counts_and_the_other_is_removed(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None)
+def test_of_two_jobs_the_older_counts_and_the_other_is_removed(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None)
     jobs = [seen(name, "9", submitted_at=100.0), seen(name, "10", submitted_at=200.0)]
     for listed in itertools.permutations(jobs):
         found = look(attempts, cluster, *listed)
         assert (ids(found.doubles), attempts.row(name).native_id) == (["10"], "9")
 
 
-def test_of_two_jobs_of_one_second_the_lower_number_counts(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, submission="UNKNOWN", native_id=None)
+def test_of_two_jobs_of_one_second_the_lower_number_counts(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, submission="UNKNOWN", native_id=None)
     assert ids(look(attempts, cluster, seen(name, "10"), seen(name, "9")).doubles) == ["10"]
 
 
-def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts: Attempts, cluster: str) -> None:
+def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts: Attempts, cluster: Memory) -> None:
     """The first submit came through after all, began first, and only the second one's number had been seen."""
-    name = attempts.attempt(dispatcher=cluster, native_id="8")
+    name = attempts.attempt(dispatcher=cluster.name, native_id="8")
     lease(attempts, name, "7")
     found = look(attempts, cluster, seen(name, "7", JobState.RUNNING), seen(name, "8"))
     assert ids(found.doubles) == ["8"]
@@ -192,14 +197,14 @@ def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts
     with pytest.raises(Conflict, match="is a double"):
         lease(attempts, name, "8", "another")
     attempts.change(name, kill_at=now())
-    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster) if ref] == ["7"]
+    assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster.name) if ref] == ["7"]
     look(attempts, cluster, seen(name, "7", JobState.FAILED), seen(name, "8", JobState.CANCELLED))
     assert attempts.row(name).observed_state == "FAILED"
-    assert [ref.job_id for _, ref, _ in endings.silent(endings.ending(attempts.store, cluster))] == ["7"]
+    assert [ref.job_id for _, ref, _ in endings.silent(endings.ending(attempts.store, cluster.name))] == ["7"]
 
 
-def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster)
+def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
     assert look(attempts, cluster, seen(name), seen(name, "2", JobState.CANCELLED)).doubles == []
     assert attempts.row(name).observed_state == "QUEUED"
 
@@ -207,7 +212,7 @@ def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: str)
 # -- jobs that nobody wants --------------------------------------------------------------------------------------
 
 
-def test_a_job_that_no_row_knows_is_removed_after_a_while(attempts: Attempts, cluster: str) -> None:
+def test_a_job_that_no_row_knows_is_removed_after_a_while(attempts: Attempts, cluster: Memory) -> None:
     began = epoch(now())
     job = seen("det-of-an-older-database", "5", submitted_at=began)
     assert look(attempts, cluster, job).orphans == []
@@ -218,17 +223,17 @@ def test_a_job_that_no_row_knows_is_removed_after_a_while(attempts: Attempts, cl
         assert look(attempts, cluster, ended, later=ORPHAN_GRACE + 5).orphans == []
 
 
-def test_a_job_has_time_to_leave_after_its_attempt_has_ended(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster, state="TERMINATED", ended_at=now())
+def test_a_job_has_time_to_leave_after_its_attempt_has_ended(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name, state="TERMINATED", ended_at=now())
     job = seen(name, state=JobState.RUNNING, submitted_at=epoch(now()) - 10_000)
     assert look(attempts, cluster, job, later=LEAVE_TIME - 5).orphans == []
     assert ids(look(attempts, cluster, job, later=LEAVE_TIME + 5).orphans) == ["1"]
 
 
 def test_what_somebody_else_submitted_under_a_token_of_ours_is_not_ours_to_end(
-    attempts: Attempts, cluster: str
+    attempts: Attempts, cluster: Memory
 ) -> None:
-    name = attempts.attempt(dispatcher=cluster, run_as="alice")
+    name = attempts.attempt(dispatcher=cluster.name, run_as="alice")
     with attempts.store.transaction() as session:
         session.get_one(User, 1).agent_user = "alice"
     jobs = [
@@ -245,8 +250,8 @@ def test_what_somebody_else_submitted_under_a_token_of_ours_is_not_ours_to_end(
 # -- states ------------------------------------------------------------------------------------------------------
 
 
-def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster)
+def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
     course = [JobState.QUEUED, JobState.STARTING, JobState.RUNNING, JobState.FINISHING, JobState.COMPLETED]
     for at, state in enumerate(course):
         for older in (*reversed(course[: at + 1]), JobState.UNKNOWN):
@@ -255,10 +260,10 @@ def test_news_that_is_older_than_what_is_known_changes_nothing(attempts: Attempt
             assert attempts.row(name).observed_state == state.value
 
 
-def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Attempts, cluster: str) -> None:
+def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Attempts, cluster: Memory) -> None:
     """squeue lists a job for minutes after its end, and calls much FAILED of which accounting, or what the job left,
     tells the reason."""
-    name = attempts.attempt(dispatcher=cluster)
+    name = attempts.attempt(dispatcher=cluster.name)
     said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
     look(attempts, cluster, said)
     endings.note_explanation(attempts.store, name, JobState.INFRASTRUCTURE, "Slurm did not start it.", 1)
@@ -270,8 +275,8 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
     assert (row.observed or {})["text"] == "Slurm did not start it."
 
 
-def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster)
+def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
     look(attempts, cluster, seen(name, state=JobState.RUNNING))
     look(attempts, cluster)
     assert attempts.row(name).absent_since is not None
@@ -280,14 +285,14 @@ def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Atte
     assert (row.observed_state, row.absent_since, row.ended_at) == ("RUNNING", None, None)
 
 
-def test_jobs_of_another_cluster_are_not_missed(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=f"{cluster}-other")
+def test_jobs_of_another_cluster_are_not_missed(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=f"{cluster.name}-other")
     look(attempts, cluster)
     assert attempts.row(name).absent_since is None
 
 
-def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, cluster: str) -> None:
-    name = attempts.attempt(dispatcher=cluster)
+def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, cluster: Memory) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
     look(attempts, cluster, seen(name, reason="PartitionNodeLimit", never=True, explanation="Too many nodes."))
     first = (attempts.row(name).observed or {})["never_since"]
     look(attempts, cluster, seen(name, reason="PartitionTimeLimit", never=True, explanation="Too long."))
@@ -301,11 +306,11 @@ def test_why_a_job_can_never_start_is_forgotten_when_it_can(attempts: Attempts, 
 
 
 def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
-    attempts: Attempts, cluster: str, monkeypatch: pytest.MonkeyPatch
+    attempts: Attempts, cluster: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observations, "TAKEN_AT_ONCE", 2)
     number = attempts.experiment()
-    names = sorted(attempts.attempt(number, dispatcher=cluster, native_id=str(n)) for n in range(5))
+    names = sorted(attempts.attempt(number, dispatcher=cluster.name, native_id=str(n)) for n in range(5))
     look(attempts, cluster, *(seen(name, str(n), reason="Priority") for n, name in enumerate(names)))
     over = names[4]
     jobs = [seen(name, str(n), reason="Resources") for n, name in enumerate(names[:4])]
@@ -329,10 +334,10 @@ def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
 
 @pytest.mark.parametrize(("then", "becomes"), [(JobState.HELD, "HELD"), (JobState.QUEUED, "PREEMPTED")])
 def test_where_a_requeued_job_goes_is_judged_when_it_has_left(
-    attempts: Attempts, cluster: str, then: JobState, becomes: str
+    attempts: Attempts, cluster: Memory, then: JobState, becomes: str
 ) -> None:
     """Its runtime has said how it ended before the scheduler is done with it."""
-    name = attempts.attempt(dispatcher=cluster, native_id="1")
+    name = attempts.attempt(dispatcher=cluster.name, native_id="1")
     lease(attempts, name, "1")
     look(attempts, cluster, seen(name, state=JobState.RUNNING), later=1)
     attempts.change(name, exits={"0": {"node_rank": 0, "exit_code": 0, "preempted": {"reason": "scheduler"}}})

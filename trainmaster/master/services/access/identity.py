@@ -8,7 +8,7 @@ import hmac
 import logging
 import os
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from trainmaster.master.services.errors import (
     NotFound,
     Unauthenticated,
 )
+from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.store import Settings, Store, wake
 
 log = logging.getLogger(__name__)
@@ -223,11 +224,16 @@ def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
     return f"owner:{allocation_id}:{mac}"
 
 
+def is_of_job(token: str) -> bool:
+    """Whether it says that it is a job's, so that `authenticate_jobs` may be asked."""
+    return token.startswith("alloc:")
+
+
 def authenticate(store: Store, settings: Settings, token: str) -> Caller:
     """Who presents `token`: a user's session, a job, or a program in one that acts as its owner. Raises
     Unauthenticated, NotActive."""
-    if token.startswith("alloc:"):
-        return _authenticate_job(store, settings, token)
+    if is_of_job(token):
+        return only(authenticate_jobs(store, settings, [token]))
     if token.startswith("owner:"):
         return _authenticate_owner(store, settings, token)
     return _user_of(store, UserSession.token_hash == digest(token))
@@ -290,16 +296,6 @@ def _refusal(user: User, session: UserSession) -> str:
     return "it has expired" if session.expires_at < now() else ""
 
 
-def _authenticate_job(store: Store, settings: Settings, token: str) -> Caller:
-    name = _allocation_in(token)
-    row = _attempts(store, [name]).get(name)
-    if row is None or not _is_of(settings, token, row):
-        raise Unauthenticated("The job's token is not valid.")
-    if not _still_heard(row):
-        raise Unauthenticated("The job's attempt has ended, and its token with it.")
-    return _caller_of(row)
-
-
 def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
     name = _allocation_in(token)
     row = _attempts(store, [name]).get(name)
@@ -312,15 +308,18 @@ def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
     return Caller(row.owner_id, row.username, False, inside=row.id)
 
 
-def authenticate_jobs(store: Store, settings: Settings, tokens: Collection[str]) -> dict[str, Caller]:
-    """Those of them that are good, asked for with one query: many jobs come at the same time."""
+def authenticate_jobs(store: Store, settings: Settings, tokens: Sequence[str]) -> list[Caller | Exception]:
+    """The jobs that present `tokens`, or Unauthenticated, asked for with one query: many jobs come at the same time."""
     rows = _attempts(store, {_allocation_in(token) for token in tokens})
-    found = ((token, rows.get(_allocation_in(token))) for token in tokens)
-    return {
-        token: _caller_of(row)
-        for token, row in found
-        if row is not None and _is_of(settings, token, row) and _still_heard(row)
-    }
+    return [_job_of(settings, token, rows.get(_allocation_in(token))) for token in tokens]
+
+
+def _job_of(settings: Settings, token: str, row: Any) -> Caller | Exception:
+    if row is None or not _is_of(settings, token, row):
+        return Unauthenticated("The job's token is not valid.")
+    if not _still_heard(row):
+        return Unauthenticated("The job's attempt has ended, and its token with it.")
+    return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
 
 
 def _allocation_in(token: str) -> str:
@@ -339,10 +338,6 @@ def _is_of(settings: Settings, token: str, row: Any) -> bool:
 
 def _still_heard(row: Any) -> bool:
     return row.ended_at is None or now() - row.ended_at <= LAST_WORDS
-
-
-def _caller_of(row: Any) -> Caller:
-    return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
 
 
 def digest(token: str) -> bytes:

@@ -1,26 +1,30 @@
 """What a job's node says last: how it ended, with what was left of its report streams.
 
-Jobs that are started together end together. Those whose last words lead to nothing but being written down share a
-transaction, at the price of six statements for all instead of six for each.
+Jobs that are started together end together. Those that end at the same time share a transaction, at the price of six
+statements for all instead of six for each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.exc import DataError
+from sqlalchemy import Row
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation
-from trainmaster.master.services.allocations import exit_schema, job_log
+from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, metric_batches
 from trainmaster.master.services.allocations.job_log import Json, StreamBatch
-from trainmaster.master.services.allocations.job_reports import take_reports
+from trainmaster.master.services.allocations.metric_batches import Reports
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.errors import NotFound, ServiceError
+from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import Settings, Store, wake
+
+Taken = dict[str, int]
+"""How much of each stream has been taken in."""
 
 
 @dataclass(frozen=True)
@@ -29,90 +33,99 @@ class ExitReport:
 
     allocation_id: str
     record: object
-    rest: Sequence[StreamBatch]
+    rest: Sequence[StreamBatch] = ()
 
 
-def take_exit(
-    store: Store, settings: Settings, allocation_id: str, said: object, last: Sequence[StreamBatch] = ()
-) -> dict[str, int]:
-    """The runtime of one node says how it ended, and brings what was left of its streams. The controller draws the
-    conclusion. Returns how much of these streams has been taken in.
+def take_exits(
+    store: Store, settings: Settings, words: Sequence[ExitReport], *, wait: bool = True
+) -> list[Taken | Exception]:
+    """Note how nodes of different attempts ended, and take in what was left of their streams. The controller draws the
+    conclusions. It is repeatable: what was said before is left as it is, and records that were taken in are skipped.
 
-    Raises Invalid for what no runtime says and for records that cannot be stored, NotFound."""
-    record = exit_schema.checked(said)
-    acked = {
-        piece.stream: take_reports(store, settings, allocation_id, piece.stream, piece.first, piece.records).acked
-        for piece in last
+    The outcomes are in the order of the words: how much of the streams has been taken in; Invalid for what no runtime
+    says, NotFound. Without `wait` those are left `Alone` that bring reports or lines that somebody waits for, or are of
+    an attempt that somebody else holds. Raises Invalid for lines that cannot be stored. Everybody locks attempts, then
+    streams, then logs, each in the order of their ids.
+    """
+    outcomes: dict[str, Taken | Exception] = {}
+    records: dict[str, Json] = {}
+    lines: dict[str, Sequence[StreamBatch]] = {}
+    taken: dict[str, Taken] = {}
+    for word in words:
+        name = word.allocation_id
+        try:
+            record = exit_schema.checked(word.record)
+            if wait:
+                taken[name] = _take_reports(store, settings, word)
+            elif any(piece.stream == "core" for piece in word.rest):
+                continue
+            else:
+                taken[name] = {}
+        except ServiceError as error:
+            outcomes[name] = error
+            continue
+        records[name], lines[name] = record, [piece for piece in word.rest if piece.stream != "core"]
+    if wait:
+        job_log.apply_log_policies(store, lines)
+    else:
+        watched = job_log.matches(store, lines)
+        records = {name: record for name, record in records.items() if name not in watched}
+    if records:
+        with job_reports.storing("The last records"), store.transaction() as session:
+            heads = _heads(session, lines, records, wait=wait)
+            outcomes |= _take(session, heads, records, lines, taken)
+    for word in words:
+        name = word.allocation_id
+        if name not in outcomes:
+            outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+    return [outcomes[word.allocation_id] for word in words]
+
+
+def _take_reports(store: Store, settings: Settings, word: ExitReport) -> Taken:
+    return {
+        piece.stream: only(metric_batches.take_reports(store, settings, [Reports(word.allocation_id, piece)])).acked
+        for piece in word.rest
         if piece.stream == "core"
     }
-    lines = sorted((piece for piece in last if piece.stream != "core"), key=lambda piece: piece.stream)
-    try:
-        acked |= job_log.heeding(store, lambda listen: _take_exit(store, allocation_id, record, lines, listen=listen))
-    except (DataError, TypeError, ValueError, OverflowError) as error:
-        raise Invalid(f"The last records cannot be stored: {error!r:.300}.") from error
-    return acked
 
 
-def take_exits_together(store: Store, words: Sequence[ExitReport]) -> list[dict[str, int] | None]:
-    """The same for different attempts in one transaction; None for those that have to be taken in by themselves: they
-    do not fit, bring reports that the search decides on or lines that somebody waits for, or are of an attempt that
-    somebody else holds at the moment.
-
-    The rows are locked in one order by all: attempts, then streams, then logs, each by id.
-    """
-    records = {word.allocation_id: record for word in words if (record := _plain(word)) is not None}
-    of_all = {word.allocation_id: word for word in words if word.allocation_id in records}
-    acked: dict[str, dict[str, int]] = {}
-    if of_all:
-        ranks = {piece.rank for word in of_all.values() for piece in word.rest}
-        with store.transaction() as session:
-            heads = session.execute(_FREE_HEADS, {"ids": list(of_all), "ranks": sorted(ranks)}).all()
-            quiet = [head for head in heads if not job_log.heard(head, of_all[head.Allocation.id].rest)]
-            for head in quiet:
-                _note_exit(session, head.Allocation, records[head.Allocation.id])
-            session.flush()  # the streams' locks come after the attempts', the logs' are the last ones
-            pieces = sorted(
-                ((head, piece) for head in quiet for piece in of_all[head.Allocation.id].rest),
-                key=lambda item: (item[0].Allocation.id, item[1].stream),
-            )
-            new = job_log.begun(session, [(h.Allocation.id, p) for h, p in pieces if p.first == 1 and p.records])
-            acked = {head.Allocation.id: {} for head in quiet}
-            notes = log_store.Notes()
-            for head, piece in pieces:
-                allocation: Allocation = head.Allocation
-                fresh, upto = piece.records, len(piece.records)
-                if (allocation.id, piece.stream) not in new:
-                    fresh, upto = job_log.unseen(session, allocation.id, piece)
-                acked[allocation.id][piece.stream] = upto
-                lines = job_log.lines_of(session, allocation, piece, fresh, head.names or {})
-                notes.add(allocation.task_id, allocation.id, lines)
-            notes.write(session)
-    return [acked.get(word.allocation_id) for word in words]
+def _heads(
+    session: Session, lines: Mapping[str, Sequence[StreamBatch]], names: Collection[str], *, wait: bool
+) -> Sequence[Row[Any]]:
+    """The attempts of these names, locked; those that somebody else holds are left out, or waited for."""
+    ranks = {piece.rank for name in names for piece in lines[name]}
+    query = job_log.HEAD.order_by(Allocation.id).with_for_update(of=Allocation, skip_locked=not wait)
+    return session.execute(query, {"ids": list(names), "ranks": sorted(ranks)}).all()
 
 
-def _plain(word: ExitReport) -> dict[str, Any] | None:
-    streams = {piece.stream for piece in word.rest}
-    if "core" in streams or len(streams) < len(word.rest):
-        return None
-    try:
-        return exit_schema.checked(word.record)
-    except Invalid:  # will be said to whoever says it again by itself
-        return None
-
-
-def _take_exit(
-    store: Store, allocation_id: str, record: Json, lines: Sequence[StreamBatch], *, listen: bool
-) -> dict[str, int]:
-    with store.transaction() as session:
-        facts = {"ids": [allocation_id], "ranks": [piece.rank for piece in lines]}
-        head = session.execute(_LOCKED_HEAD, facts).first()
-        if head is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        if listen:
-            job_log.listen(head, lines)
-        _note_exit(session, head.Allocation, record)
-        session.flush()  # the log's lock must be the last one taken
-        return {piece.stream: job_log.take_lines(session, head.Allocation, piece, head.names or {}) for piece in lines}
+def _take(
+    session: Session,
+    heads: Sequence[Row[Any]],
+    records: Mapping[str, Json],
+    lines: Mapping[str, Sequence[StreamBatch]],
+    taken: Mapping[str, Taken],
+) -> Mapping[str, Taken]:
+    """By attempt. `taken` is what was taken in before."""
+    for head in heads:
+        _note_exit(session, head.Allocation, records[head.Allocation.id])
+    session.flush()  # the streams' locks come after the attempts', the logs' are the last ones
+    pieces = [
+        (head, piece) for head in heads for piece in sorted(lines[head.Allocation.id], key=lambda piece: piece.stream)
+    ]
+    new = job_log.begun(session, [(h.Allocation.id, p) for h, p in pieces if p.first == 1 and p.records])
+    notes = log_store.Notes()
+    for head, piece in pieces:
+        allocation: Allocation = head.Allocation
+        fresh, upto = piece.records, len(piece.records)
+        if (allocation.id, piece.stream) in new:
+            new.remove((allocation.id, piece.stream))  # what else comes of this stream is no longer its beginning
+        else:
+            fresh, upto = job_log.unseen(session, allocation.id, piece)
+        taken[allocation.id][piece.stream] = upto
+        written = job_log.lines_of(session, allocation, piece, fresh, head.names or {})
+        notes.add(allocation.task_id, allocation.id, written)
+    notes.write(session)
+    return {head.Allocation.id: taken[head.Allocation.id] for head in heads}
 
 
 def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any]) -> None:
@@ -125,7 +138,3 @@ def _note_exit(session: Session, allocation: Allocation, record: dict[str, Any])
     if record.get("preempt_acked"):
         allocation.preempt_acked = True
     wake(session, f"exit:{allocation.id}", "controller")
-
-
-_LOCKED_HEAD = job_log.HEAD.with_for_update(of=Allocation)
-_FREE_HEADS = job_log.HEAD.order_by(Allocation.id).with_for_update(of=Allocation, skip_locked=True)

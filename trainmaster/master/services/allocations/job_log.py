@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
-from sqlalchemy import ARRAY, Integer, Row, Text, any_, bindparam, cast, func, select, update
+from sqlalchemy import ARRAY, Integer, Text, any_, bindparam, cast, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -18,7 +19,6 @@ from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.store import Store, wake
 
 Json = dict[str, Any]
-T = TypeVar("T")
 Names = Mapping[str, str]
 """Of nodes, by their rank."""
 
@@ -38,41 +38,36 @@ class StreamBatch:
         return int(tail) if tail.isdigit() else 0
 
 
-class _Heard(Exception):
-    """Lines that are not stored yet lead to something."""
-
-    def __init__(self, task_id: str, found: log_watch.LogMatch) -> None:
-        self.task_id, self.found = task_id, found
-
-
-def heeding(store: Store, take: Callable[[bool], T]) -> T:
-    """What `take` gives. It is asked to listen first, and to take lines in as they are once what they lead to is done:
-    that must not wait for a lock while `take` holds any."""
-    try:
-        return take(True)
-    except _Heard as heard:
-        log_watch.act(store, heard.task_id, heard.found)
-    return take(False)
+def apply_log_policies(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> None:
+    """Do what lines that attempts (by id) wrote lead to, by the log policies of their experiments and by webhooks. It
+    comes before the lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes
+    nothing."""
+    for task_id, found in matches(store, written).values():
+        log_watch.act(store, task_id, found)
 
 
-def listen(head: Row[Any], pieces: Sequence[StreamBatch]) -> None:
-    """Has `heeding` act on the lines of a job of whom `head` (of HEAD) tells."""
-    if (found := heard(head, pieces)) is not None:
-        raise _Heard(head.Allocation.task_id, found)
+def matches(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> dict[str, tuple[str, log_watch.LogMatch]]:
+    """Of attempts whose lines lead to something, the task and to what."""
+    watched = {name: some for name, pieces in written.items() if (some := [p for p in pieces if _has_lines(p)])}
+    if not watched:
+        return {}
+    ranks = {piece.rank for pieces in watched.values() for piece in pieces}
+    with store.autocommit() as session:
+        rows = session.execute(_WATCHED, {"ids": list(watched), "ranks": sorted(ranks)}).all()
+    found = ((row, log_watch.heard(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows)
+    return {row.id: (row.task_id, each) for row, each in found if each is not None}
 
 
-def heard(head: Row[Any], pieces: Sequence[StreamBatch]) -> log_watch.LogMatch | None:
-    """What the lines lead to."""
-    names: Names = head.names or {}
+def _has_lines(piece: StreamBatch) -> bool:
+    return piece.stream != "core" and any("line" in record for record in piece.records)
 
-    def lines() -> Iterator[log_watch.WatchedLine]:
-        for piece in pieces:
-            node = names.get(str(piece.rank), "")
-            for record in piece.records:
-                if "line" in record and record.get("source") != "runtime":
-                    yield log_watch.WatchedLine(str(record["line"]), node)
 
-    return log_watch.heard(head.waited, lines)
+def _lines_in(pieces: Sequence[StreamBatch], names: Names) -> Iterator[log_watch.WatchedLine]:
+    for piece in pieces:
+        node = names.get(str(piece.rank), "")
+        for record in piece.records:
+            if "line" in record and record.get("source") != "runtime":
+                yield log_watch.WatchedLine(str(record["line"]), node)
 
 
 def take_lines(session: Session, allocation: Allocation, piece: StreamBatch, names: Names) -> int:
@@ -148,17 +143,19 @@ _NAMES = select(func.jsonb_object_agg(cast(AllocationNode.node_rank, Text), Allo
     AllocationNode.allocation_id == Allocation.id,
     AllocationNode.node_rank == any_(bindparam("ranks", type_=ARRAY(Integer))),
 )
-# What is to be known of jobs (`ids`) before lines of their nodes (`ranks`) are taken in.
+_THESE = Allocation.id == any_(bindparam("ids", type_=ARRAY(Text)))
+# What is to be known of jobs (`ids`) when lines of their nodes (`ranks`) are taken in.
 HEAD = (
-    select(
-        Allocation,
-        Trial.experiment_id,
-        _NAMES.scalar_subquery().label("names"),
-        log_watch.waiting(Allocation.task_id).label("waited"),
-    )
+    select(Allocation, Trial.experiment_id, _NAMES.scalar_subquery().label("names"))
     .outerjoin(Trial, Trial.id == Allocation.trial_id)
-    .where(Allocation.id == any_(bindparam("ids", type_=ARRAY(Text))))
+    .where(_THESE)
 )
+_WATCHED = select(
+    Allocation.id,
+    Allocation.task_id,
+    _NAMES.scalar_subquery().label("names"),
+    log_watch.waiting(Allocation.task_id).label("waited"),
+).where(_THESE)
 _NEW_STREAMS = insert(ReportStream).on_conflict_do_nothing().returning(ReportStream.allocation_id, ReportStream.stream)
 _STREAM = (ReportStream.allocation_id == bindparam("of"), ReportStream.stream == bindparam("name"))
 _ACKED = select(ReportStream.acked).where(*_STREAM).with_for_update()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,45 +66,18 @@ def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
         job_log.note_pending_preemption(session, allocation, reason)
 
 
-def take_reports(
-    store: Store,
-    settings: Settings,
-    allocation_id: str,
-    stream: str,
-    first: int,
-    records: Sequence[Json],
-    *,
-    replayed: bool = False,
+def take_records(
+    store: Store, settings: Settings, allocation_id: str, piece: StreamBatch, *, replayed: bool = False
 ) -> ReportAnswer:
-    """Take in records number `first`.. of a stream, each exactly once, in order, in one transaction with every
-    decision that they lead to. `replayed`: read from the job folder after the job has gone.
-
-    Raises Invalid for records that cannot be stored, NotFound."""
-    piece = StreamBatch(stream, first, records)
-
-    def take(listen: bool) -> ReportAnswer:
-        return _take_reports(store, settings, allocation_id, piece, replayed=replayed, listen=listen)
-
-    try:
-        return job_log.heeding(store, take)
-    except (DataError, TypeError, ValueError, OverflowError) as error:
-        # A text with a NUL, a number beyond all columns: whoever sends it finds it by halving and leaves it out.
-        raise Invalid(f"Records {first} and following of {stream} cannot be stored: {error!r:.300}.") from error
-
-
-def _take_reports(
-    store: Store, settings: Settings, allocation_id: str, piece: StreamBatch, *, replayed: bool, listen: bool
-) -> ReportAnswer:
-    of_lines = piece.stream != "core"
-    with store.transaction() as session:
-        facts = {"ids": [allocation_id], "ranks": [piece.rank]}
-        head = session.execute(job_log.HEAD, facts).first()
+    """Take in records of one stream, each exactly once, in order, in one transaction with every decision that they
+    lead to. Raises Invalid for records that cannot be stored, NotFound."""
+    job_log.apply_log_policies(store, {allocation_id: [piece]})
+    with storing(f"Records {piece.first} and following of {piece.stream}"), store.transaction() as session:
+        head = session.execute(job_log.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
         if head is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
         allocation, experiment_id = head.Allocation, head.experiment_id
-        if listen and of_lines:
-            job_log.listen(head, [piece])
-        if not of_lines and piece.records and experiment_id is not None and allocation.trial_id is not None:
+        if piece.stream == "core" and piece.records and experiment_id is not None and allocation.trial_id is not None:
             with locked_experiment_in(session, settings, experiment_id) as orchestrator:
                 acked = _take_core(session, orchestrator, allocation_id, allocation.trial_id, piece)
             session.flush()
@@ -118,6 +92,16 @@ def _take_reports(
         gone = allocation.ended_at is not None or allocation.kill_at is not None
         preempt = allocation.preempt_reason or "asked to" if allocation.preempt_at is not None else None
     return ReportAnswer(acked, preempt, gone)
+
+
+@contextmanager
+def storing(what: str) -> Iterator[None]:
+    """In the block, what cannot be stored is Invalid: a text with a NUL, a number beyond all columns. Whoever sends it
+    finds it by halving and leaves it out."""
+    try:
+        yield
+    except (DataError, TypeError, ValueError, OverflowError) as error:
+        raise Invalid(f"{what} cannot be stored: {error!r:.300}.") from error
 
 
 def set_trial_status(store: Store, trial_id: int, status: str) -> None:
@@ -152,7 +136,7 @@ def _take_core(
         bounds.check_tree(record, "A record")
         kind = record.get("kind")
         if kind == "metrics":
-            reports.append(_report(record))
+            reports.append(report_of(record))
         if kind == "metrics" or not record:
             continue  # an empty record stands for a line that arrived under its number before
         store_reports(orchestrator, trial, allocation.attempt, reports)
@@ -165,7 +149,8 @@ def _take_core(
     return acked
 
 
-def _report(record: Json) -> metric_reports.MetricReport:
+def report_of(record: Json) -> metric_reports.MetricReport:
+    """A record of kind `metric_reports`, with NaN and infinities as texts. Raises Invalid."""
     measured = record.get("metrics")
     if not isinstance(measured, dict):
         raise Invalid("A metrics record must have an object `metric_reports`.")
@@ -364,10 +349,15 @@ def _sign_of_life(allocation: Allocation) -> None:
 
 def finite(value: Any) -> Any:
     """The same JSON with NaN and infinities as the strings that stand for them."""
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, str | int) or value is None:
+        return value
     if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
+        # Nearly all values are finite numbers: to call this for each of them would take twice as long.
+        return {str(k): v if type(v) is float and math.isfinite(v) else finite(v) for k, v in value.items()}
     if isinstance(value, list):
         return [finite(item) for item in value]
     return value

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, Row, Text, any_, bindparam, case, func, select
+from sqlalchemy import ARRAY, Row, Text, any_, bindparam, case, func, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -26,6 +26,7 @@ from trainmaster.master.services.access.identity import owner_token
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files import archives
+from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.logs import log_store
 from trainmaster.master.services.orchestration.task_orchestrator import TENSORBOARD
 from trainmaster.master.services.scheduling import job_spec, task_spec
@@ -40,6 +41,7 @@ STARTED_AGAIN = "The scheduler lost the job's first run and started the job agai
 class LeaseRequest:
     """What the runtime of one node says of itself. `run_id`: this process and no other, whatever its job's number."""
 
+    allocation_id: str
     job_id: str
     run_id: str
     node_rank: int
@@ -51,70 +53,53 @@ class LeaseRequest:
 
 
 def lease(
-    store: Store, settings: Settings, allocation_id: str, request: LeaseRequest, slot_types: Mapping[str, str]
-) -> Json:
-    """Bind the allocation to the first job that asks, and each of its nodes to the first run there; returns its work.
-    Asking again with the same `run_id` changes nothing. `slot_types`: by pool.
+    store: Store,
+    settings: Settings,
+    requests: Sequence[LeaseRequest],
+    slot_types: Mapping[str, str],
+    *,
+    wait: bool = True,
+) -> list[Json | Exception]:
+    """Bind allocations to the first job that asks, and each of their nodes to the first run there. Asking again with
+    the same `run_id` changes nothing. `slot_types`: by pool.
 
-    Raises Conflict for any other job, for another run of the same job, and for an attempt that is over: that job must
-    leave.
+    The outcomes are in the order of the requests, which are for different allocations: the work; Invalid for what
+    cannot be a node of the job; Conflict for any other job, for another run of the same job, and for an attempt that is
+    over: that job must leave; NotFound. Without `wait` those are left `Alone` whose allocations somebody else holds.
     """
-    with store.transaction() as session:
-        found = session.execute(_LOCKED, {"ids": [allocation_id]}).first()
-        if found is None:
-            raise NotFound(f"There is no allocation {allocation_id}.")
-        allocation: Allocation = found.Allocation
-        if refusal := _refusal(allocation, request):
-            raise Conflict(refusal)
-        if refusal := _miscount(allocation, request):
-            raise Invalid(refusal)
-        new = bool(_join(session, {allocation_id: request}))
-        if new or _run_of(session, allocation_id, request.node_rank) == request.run_id:
-            joined = _grant(session, allocation, request)
-            slot_type = slot_types.get(allocation.pool, "cpu")
-            if allocation.trial_id is None:
-                work = task_spec.work_for(session, allocation, slot_type)
-            else:
-                work = _work_of_trial(found, slot_type)
-            work["owner_token"] = _owner_token(settings, allocation, work)
-            if new:
-                notes = log_store.Notes()
-                _tell(notes, allocation, request, joined)
-                notes.write(session)
-            return work
-        _judge_as_lost(session, allocation, request)
-    raise Conflict(
-        f"Job {request.job_id} was started again by its scheduler; the attempt {allocation_id} ends with its first run."
-    )
-
-
-def lease_together(
-    store: Store, settings: Settings, requests: Mapping[str, LeaseRequest], slot_types: Mapping[str, str]
-) -> dict[str, Json]:
-    """The same for trials that ask at the same time, in one transaction: six statements for all of them. Left out are
-    those that have to ask by themselves: who is refused, has asked before or has several nodes, and whose attempt
-    somebody else holds at the moment.
-    """
-    works: dict[str, Json] = {}
+    asked = {request.allocation_id: request for request in requests}
+    outcomes: dict[str, Json | Exception] = {}
     notes = log_store.Notes()
     with store.transaction() as session:
-        rows = session.execute(_FREE, {"ids": sorted(requests)}).all()
-        found = {row.Allocation.id: row for row in rows if _is_usual(row, requests[row.Allocation.id])}
-        for name in sorted(_join(session, {name: requests[name] for name in found})):
-            allocation, request = found[name].Allocation, requests[name]
-            joined = _grant(session, allocation, request)
-            work = works[name] = _work_of_trial(found[name], slot_types.get(allocation.pool, "cpu"))
-            work["owner_token"] = _owner_token(settings, allocation, work)
-            _tell(notes, allocation, request, joined)
+        query = _LEASE.with_for_update(of=Allocation, skip_locked=not wait)
+        rows = {row.Allocation.id: row for row in session.execute(query, {"ids": list(asked)})}
+        for name, row in rows.items():
+            if refusal := _refusal(row.Allocation, asked[name]):
+                outcomes[name] = Conflict(refusal)
+            elif refusal := _miscount(row.Allocation, asked[name]):
+                outcomes[name] = Invalid(refusal)
+        joining = [asked[name] for name in rows if name not in outcomes]
+        new = _join(session, joining)
+        runs = _runs(session, [request for request in joining if request.allocation_id not in new])
+        for request in joining:
+            name, row = request.allocation_id, rows[request.allocation_id]
+            if name in new or runs[name] == request.run_id:
+                joined = _grant(session, row.Allocation, request)
+                outcomes[name] = _work(session, settings, row, slot_types.get(row.Allocation.pool, "cpu"))
+                if name in new:
+                    _tell(notes, row.Allocation, request, joined)
+            else:
+                _judge_as_lost(notes, row.Allocation, request)
+                outcomes[name] = Conflict(
+                    f"Job {request.job_id} was started again by its scheduler; the attempt {name} ends with its first "
+                    "run."
+                )
         notes.write(session)
-    return works
-
-
-def _is_usual(found: Row[Any], request: LeaseRequest) -> bool:
-    allocation = found.Allocation
-    if found.Trial is None or request.num_nodes != 1:
-        return False
-    return not _refusal(allocation, request) and not _miscount(allocation, request)
+    for request in requests:
+        name = request.allocation_id
+        if name not in outcomes:
+            outcomes[name] = NotFound(f"There is no allocation {name}.") if wait else Alone()
+    return [outcomes[request.allocation_id] for request in requests]
 
 
 def _refusal(allocation: Allocation, request: LeaseRequest) -> str:
@@ -144,11 +129,11 @@ def _miscount(allocation: Allocation, request: LeaseRequest) -> str:
     return ""
 
 
-def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
+def _join(session: Session, requests: Sequence[LeaseRequest]) -> set[str]:
     """The attempts on whose nodes these runs are the first."""
     rows = [
         {
-            "allocation_id": allocation_id,
+            "allocation_id": request.allocation_id,
             "node_rank": request.node_rank,
             "run_id": request.run_id,
             "name": request.node_name,
@@ -156,16 +141,20 @@ def _join(session: Session, requests: Mapping[str, LeaseRequest]) -> set[str]:
             "addresses": list(request.addresses),
             "peer": request.peer,
         }
-        for allocation_id, request in requests.items()
+        for request in requests
     ]
     return set(session.connection().scalars(_NEW_NODES, rows)) if rows else set()
 
 
-def _run_of(session: Session, allocation_id: str, node_rank: int) -> str:
-    query = select(AllocationNode.run_id).where(
-        AllocationNode.allocation_id == allocation_id, AllocationNode.node_rank == node_rank
+def _runs(session: Session, requests: Sequence[LeaseRequest]) -> dict[str, str]:
+    """By attempt, the first run on the node that asks again."""
+    if not requests:
+        return {}
+    nodes = [(request.allocation_id, request.node_rank) for request in requests]
+    query = select(AllocationNode.allocation_id, AllocationNode.run_id).where(
+        tuple_(AllocationNode.allocation_id, AllocationNode.node_rank).in_(nodes)
     )
-    return session.scalars(query).one()
+    return {row.allocation_id: row.run_id for row in session.execute(query)}
 
 
 def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> int:
@@ -197,28 +186,29 @@ def _tell(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest,
     notes.say(allocation.task_id, text, allocation_id=allocation.id)
 
 
-def _work_of_trial(found: Row[Any], slot_type: str) -> Json:
-    if found.Trial is None:
-        raise NotFound(f"The trial of the attempt {found.Allocation.id} has been deleted.")
-    work: Json = job_spec.work_for(found.Experiment, found.Trial, found.Allocation, slot_type, found.username)
-    work["trial"]["steps_completed"] = found.steps or 0
-    work["files"] = archives.listed(found.archive)
-    return work
+def _work(session: Session, settings: Settings, found: Row[Any], slot_type: str) -> Json:
+    allocation: Allocation = found.Allocation
+    if allocation.trial_id is None:
+        work = task_spec.work_for(session, allocation, slot_type)
+    elif found.Trial is None:
+        raise NotFound(f"The trial of the attempt {allocation.id} has been deleted.")
+    else:
+        work = job_spec.work_for(found.Experiment, found.Trial, allocation, slot_type, found.username)
+        work["trial"]["steps_completed"] = found.steps or 0
+        work["files"] = archives.listed(found.archive)
+    # Empty for a TensorBoard: no code of its owner runs in it.
+    mine = "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
+    return {**work, "owner_token": mine}
 
 
-def _owner_token(settings: Settings, allocation: Allocation, work: Json) -> str:
-    """Empty for a TensorBoard: no code of its owner runs in it."""
-    return "" if work["task_type"] == TENSORBOARD else owner_token(settings, allocation.id, allocation.token)
-
-
-def _judge_as_lost(session: Session, allocation: Allocation, request: LeaseRequest) -> None:
+def _judge_as_lost(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest) -> None:
     """A second run of a job under its number: a requeue, or a controller that forgot the first run and killed it.
     Either way the first run is over, and if it left no word, this is the only news of that."""
     if str(request.node_rank) in allocation.exits or allocation.observed_state == JobState.PREEMPTED:
         return
     allocation.observed_state = JobState.PREEMPTED.value
     allocation.observed = {**(allocation.observed or {}), "text": STARTED_AGAIN, "ended_seen_at": epoch(now())}
-    log_store.say(session, allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
+    notes.say(allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 
 _NEW_NODES = insert(AllocationNode).on_conflict_do_nothing().returning(AllocationNode.allocation_id)
@@ -240,5 +230,3 @@ _LEASE = (
     .where(Allocation.id == any_(bindparam("ids", type_=ARRAY(Text))))
     .order_by(Allocation.id)
 )
-_LOCKED = _LEASE.with_for_update(of=Allocation)
-_FREE = _LEASE.with_for_update(of=Allocation, skip_locked=True)

@@ -1,79 +1,87 @@
-"""Measurements of many jobs in one transaction.
+"""Takes in the reports of jobs, in batches: numbered records of streams, each exactly once.
 
-What trials report most often, training metrics in the order of their steps, leads to no decision: it is stored, and
-summed up on the trial. So what arrives while one transaction is under way shares the next one, at the price of two
-statements for all instead of a dozen for each. Whatever is more than that is left to `job_reports.take_reports`.
+What trials report most often, measurements in the order of their steps, leads to no decision: those of many jobs are
+stored in one transaction, with two statements. Everything else is taken in stream by stream (`job_reports`): what the
+search may decide on under the lock of its experiment, lines under that of their log.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import math
-from collections import defaultdict
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json, to_json
+from sqlalchemy import Connection
 
-from trainmaster.config.limits import in_force
-from trainmaster.master.services.allocations.job_log import Json
+from trainmaster.master.services import bounds
+from trainmaster.master.services.allocations import job_reports
+from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN, ReportAnswer
-from trainmaster.master.services.clock import from_epoch, now
+from trainmaster.master.services.clock import now
+from trainmaster.master.services.errors import Invalid, ServiceError
+from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.metrics import metric_reports
-from trainmaster.master.services.store import Store
-
-_FIELDS = frozenset({"t", "kind", "group", "steps_completed", "metrics"})
-_FEW_GROUPS = 10
-_SHORT = 200  # characters of a name that nobody counts
-_EXACT = 2**53  # integers beyond are no floats
+from trainmaster.master.services.metrics.metric_reports import Addition, Counted, MetricReport
+from trainmaster.master.services.store import Settings, Store
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Records number `first`.. of an allocation's stream `core`."""
+class Reports:
+    """Records of a stream of an attempt. `replayed`: read from the job folder after the job has gone."""
 
     allocation_id: str
-    first: int
-    records: Sequence[Json]
+    piece: StreamBatch
+    replayed: bool = False
 
 
-def is_plain(records: Sequence[Json]) -> bool:
-    """Whether all of them are finite measurements, none of them a validation: these decide nothing."""
-    return bool(records) and all(map(_is_measurement, records))
+def take_reports(
+    store: Store, settings: Settings, calls: Sequence[Reports], *, wait: bool = True
+) -> list[ReportAnswer | Exception]:
+    """Take in records of different attempts, each in one transaction with every decision that they lead to. Records
+    that have been taken in before are skipped, so that a call can be repeated.
 
-
-def _is_measurement(record: Json) -> bool:
-    group, steps, measured = record.get("group"), record.get("steps_completed"), record.get("metrics")
-    return (
-        record.get("kind") == "metrics"
-        and _FIELDS.issuperset(record)
-        and isinstance(group, str)
-        and bool(group)
-        and "." not in group
-        and metric_reports.kind_of(group) in ("training", "generic")
-        and type(steps) is int
-        and 0 < steps <= metric_reports.MAX_STEPS
-        and type(measured) is dict
-        and "" not in measured
-        and len(group) <= _SHORT
-        and max(map(len, measured), default=0) <= _SHORT
-        and "t" in record
-        and all(
-            math.isfinite(value) if type(value) is float else type(value) is int and abs(value) < _EXACT
-            for value in measured.values()
-        )
-    )
-
-
-def take_together(store: Store, sent: Sequence[Sent]) -> list[ReportAnswer | None]:
-    """Store plain records of different allocations, each exactly once; None for those that have to go the ordinary way:
-    a stream that is new or whose records leave a gap, an attempt that goes back in its steps or goes on from another.
-
-    The rows are locked in one order by all: streams, then trials, each by id.
+    The outcomes are in the order of the calls; Invalid for records that cannot be stored, NotFound. Without `wait`
+    those are left `Alone` that may lead to decisions, may have to be merged with what is there, or are of a stream or a
+    trial that somebody holds. Everybody locks streams first, then trials, then attempts, each in the order of their
+    ids.
     """
-    with store.raw_cursor() as cursor:
-        return _Gathering(cursor, sent).take()
+    outcomes: dict[str, ReportAnswer | Exception] = {}
+    measured = {call.allocation_id: reports for call in calls if (reports := _measurements(call.piece)) is not None}
+    if measured:
+        with job_reports.storing("The records"), store.transaction() as session:
+            batch = {call.allocation_id: call for call in calls if call.allocation_id in measured}
+            outcomes = _store(session.connection(), batch, measured, wait=wait)
+    for call in calls:
+        if wait and call.allocation_id not in outcomes:
+            outcomes[call.allocation_id] = _take_alone(store, settings, call)
+    return [outcomes.get(call.allocation_id, Alone()) for call in calls]
+
+
+def _take_alone(store: Store, settings: Settings, call: Reports) -> ReportAnswer | Exception:
+    try:
+        return job_reports.take_records(store, settings, call.allocation_id, call.piece, replayed=call.replayed)
+    except ServiceError as error:
+        return error
+
+
+def _measurements(piece: StreamBatch) -> list[MetricReport] | None:
+    """What the records measure; None where they hold anything else, validations, or something that does not fit."""
+    if piece.stream != "core" or not piece.records:
+        return None
+    reports = []
+    for record in piece.records:
+        if record.get("kind") != "metrics" or record.get("group") == "validation":
+            return None
+        try:
+            bounds.check_tree(record, "A record")
+            report = job_reports.report_of(record)
+            metric_reports.check(report)
+        except Invalid:  # it may have been taken in before; else it is refused where it is taken in by itself
+            return None
+        reports.append(report)
+    return reports
 
 
 class _Attempt(NamedTuple):
@@ -92,102 +100,49 @@ class _Attempt(NamedTuple):
     summary: str  # JSON
 
 
-class _Gathering:
-    def __init__(self, cursor: Any, sent: Sequence[Sent]) -> None:
-        self._cursor = cursor
-        self._sent = {item.allocation_id: item for item in sorted(sent, key=lambda item: item.allocation_id)}
-        self._order = [item.allocation_id for item in sent]
-
-    def take(self) -> list[ReportAnswer | None]:
-        taken: set[int] = set()
-        rows: list[Json] = []
-        changed: list[Json] = []
-        streams: list[Json] = []
-        answered: list[_Attempt] = []
-        answers: dict[str, ReportAnswer] = {}
-        self._cursor.execute(_ATTEMPTS, {"ids": list(self._sent)})
-        for attempt in map(_Attempt._make, self._cursor.fetchall()):
-            item = self._sent[attempt.id]
-            skip = attempt.acked + 1 - item.first
-            fresh = item.records[max(skip, 0) :]
-            # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
-            if attempt.trial_id in taken or skip < 0 or not _goes_on(attempt.total_batches, fresh):
+def _store(
+    connection: Connection, calls: Mapping[str, Reports], measured: Mapping[str, Sequence[MetricReport]], *, wait: bool
+) -> dict[str, ReportAnswer | Exception]:
+    """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
+    outcomes: dict[str, ReportAnswer | Exception] = {}
+    trials: set[int] = set()
+    additions: list[Addition] = []
+    streams: list[dict[str, Any]] = []
+    alive: list[str] = []
+    query = _ATTEMPTS.format(skip="" if wait else "SKIP LOCKED")
+    for attempt in map(_Attempt._make, connection.exec_driver_sql(query, {"ids": sorted(calls)}).all()):
+        call = calls[attempt.id]
+        skip = attempt.acked + 1 - call.piece.first
+        fresh = measured[attempt.id][max(skip, 0) :]
+        # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
+        if attempt.trial_id in trials or skip < 0 or not metric_reports.goes_on(attempt.total_batches, fresh):
+            continue
+        if fresh:
+            trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
+            try:
+                additions.append(metric_reports.addition(trial, attempt.number, fresh, {}))
+            except Invalid as error:
+                outcomes[attempt.id] = error
                 continue
-            summed = _summed(attempt, fresh) if fresh else {}
-            if fresh and not _few(summed["summary"]):
-                continue
-            taken.add(attempt.trial_id)
-            acked = attempt.acked + len(fresh)
-            if fresh:
-                rows += [_row(attempt, record) for record in fresh]
-                changed.append(summed)
-                streams.append({"id": attempt.id, "acked": acked})
-            gone = attempt.ended_at is not None or attempt.kill_at is not None
-            preempt = attempt.preempt_reason or "asked to" if attempt.preempt_at is not None else None
-            answered.append(attempt)
-            answers[attempt.id] = ReportAnswer(acked, preempt, gone)
-        if rows:
-            told = {"rows": _json(rows), "trials": _json(changed), "streams": _json(streams)}
-            self._cursor.execute(_STORE, told)
-        self._note_life(answered)
-        return [answers.get(allocation_id) for allocation_id in self._order]
-
-    def _note_life(self, attempts: Sequence[_Attempt]) -> None:
-        at = now()
-        stale = [
-            row.id
-            for row in attempts
-            if row.heartbeat_at is None or (at - row.heartbeat_at).total_seconds() >= HEARTBEAT_GRAIN
-        ]
-        if stale:
-            self._cursor.execute(_LIFE, {"ids": stale, "at": at})
+            streams.append({"id": attempt.id, "acked": attempt.acked + len(fresh)})
+            trials.add(attempt.trial_id)
+        if not call.replayed and _stale(attempt.heartbeat_at):
+            alive.append(attempt.id)
+        gone = attempt.ended_at is not None or attempt.kill_at is not None
+        preempt = attempt.preempt_reason or "asked to" if attempt.preempt_at is not None else None
+        outcomes[attempt.id] = ReportAnswer(attempt.acked + len(fresh), preempt, gone)
+    if additions:
+        changed = [{"id": one.trial_id, "summary": one.summary, "total": one.total_batches} for one in additions]
+        rows = [row for one in additions for row in one.rows]
+        told = {"rows": rows, "trials": changed, "streams": streams}
+        connection.exec_driver_sql(_STORE, {name: metric_reports.as_json(value) for name, value in told.items()})
+    if alive:
+        connection.exec_driver_sql(_LIFE, {"ids": alive, "at": now()})
+    return outcomes
 
 
-def _goes_on(total: int, records: Sequence[Json]) -> bool:
-    """Whether each record is of steps that its trial has not reported before: then there is nothing to merge with, and
-    nothing of an earlier attempt to put aside."""
-    last: dict[str, int] = {}
-    for record in records:
-        if record["steps_completed"] <= last.get(record["group"], total):
-            return False
-        last[record["group"]] = record["steps_completed"]
-    return True
-
-
-def _row(attempt: _Attempt, record: Json) -> Json:
-    return {
-        "kind": metric_reports.kind_of(record["group"]),
-        "trial_id": attempt.trial_id,
-        "run_id": attempt.number,
-        "group": record["group"],
-        "steps": record["steps_completed"],
-        "at": from_epoch(float(record["t"])),
-        "metrics": {"avg_metrics": record["metrics"]},
-    }
-
-
-def _summed(attempt: _Attempt, records: Sequence[Json]) -> Json:
-    added: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for record in records:
-        group = record["group"]
-        for name, value in record["metrics"].items():
-            added[group, name].append(value)
-    return {
-        "id": attempt.trial_id,
-        "summary": metric_reports.summarised(from_json(attempt.summary), added),
-        "total": max(attempt.total_batches, *(record["steps_completed"] for record in records)),
-    }
-
-
-def _few(summary: Json) -> bool:
-    """Whether the trial has no more metrics than it may."""
-    most = in_force().metric_names
-    return len(summary) < _FEW_GROUPS and all(len(names) <= most for names in summary.values())
-
-
-def _json(rows: Sequence[Json]) -> str:
-    """A sum that has become infinite makes something that the database refuses, as it refuses it of one alone."""
-    return to_json(rows, inf_nan_mode="constants").decode()
+def _stale(seen: dt.datetime | None) -> bool:
+    return seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN
 
 
 # The fields of _Attempt. What is read is locked, all streams before the first trial.
@@ -196,10 +151,10 @@ _ATTEMPTS = """
         SELECT id, acked, trial_id, attempt, ended_at, kill_at, preempt_at, preempt_reason, heartbeat_at
         FROM report_streams JOIN allocations ON id = allocation_id
         WHERE allocation_id = ANY(%(ids)s) AND stream = 'core' AND trial_id IS NOT NULL
-        ORDER BY id FOR UPDATE OF report_streams
+        ORDER BY id FOR UPDATE OF report_streams {skip}
     )
     SELECT attempts.*, total_batches, summary_metrics::text
-    FROM attempts JOIN trials ON trials.id = trial_id ORDER BY trials.id FOR UPDATE OF trials
+    FROM attempts JOIN trials ON trials.id = trial_id ORDER BY trials.id FOR UPDATE OF trials {skip}
 """
 _SUM = """
     summed AS (
@@ -212,4 +167,7 @@ _SUM = """
     WHERE report_streams.allocation_id = fresh.id AND stream = 'core'
 """
 _STORE = f"WITH stored AS ({metric_reports.INSERTION.format(rows='%(rows)s')}), {_SUM}"
-_LIFE = "UPDATE allocations SET heartbeat_at = %(at)s WHERE id = ANY(%(ids)s)"
+_LIFE = """
+    WITH seen AS (SELECT id FROM allocations WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE)
+    UPDATE allocations SET heartbeat_at = %(at)s FROM seen WHERE allocations.id = seen.id
+"""

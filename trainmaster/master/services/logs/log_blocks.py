@@ -11,12 +11,11 @@ site's server may not have.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ARRAY, ColumnElement, Integer, Select, Text, cast, delete, func, or_, select, text, update
+from sqlalchemy import ARRAY, ColumnElement, Integer, Select, Text, cast, delete, func, select, text, update
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.compacted import log_blocks, log_progress
@@ -55,7 +54,6 @@ _LAST = text("""
     ) AS next
 """)
 MOST = 16_384  # lines put into blocks at once
-MOST_BRANCHES = 8  # of a regular expression whose words are looked for
 SIZE = 65_536  # characters of a block, about
 
 
@@ -162,9 +160,9 @@ def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, se
     return found
 
 
-def holds(texts: Sequence[str]) -> ColumnElement[bool]:
-    """A block whose text has one of `texts` in it, in whatever case."""
-    return or_(*(func.strpos(log_blocks.c.text, func.lower(text)) > 0 for text in texts))
+def holds(text: str) -> ColumnElement[bool]:
+    """A block with `text` in it, in whatever case."""
+    return func.strpos(log_blocks.c.text, func.lower(text)) > 0
 
 
 def has_any(name: str, wanted: Sequence[str] | Sequence[int]) -> ColumnElement[bool]:
@@ -172,54 +170,3 @@ def has_any(name: str, wanted: Sequence[str] | Sequence[int]) -> ColumnElement[b
     column = log_blocks.c[name]
     kind = Integer if name == "rank_ids" else Text
     return column.op("&&", is_comparison=True)(cast(list(wanted), ARRAY(kind)))
-
-
-_COMPARABLE = re.compile(
-    r"(?:[^\\()\[\]]"  # characters, anchors, repetitions, branches
-    r"|\((?!\?)|\(\?:|\)"
-    r"|\\[dwsDWSmMyY]|\\[^0-9A-Za-z]"
-    r"|\[(?:[^\^\\\[\]]|\\[dws]|\\[^0-9A-Za-z])(?:[^\\\[\]]|\\[dws]|\\[^0-9A-Za-z])*\])+"
-)
-
-
-def may_match(pattern: str) -> str | None:
-    """A regular expression that PostgreSQL finds in every block with a line in which it finds `pattern`: the same, in
-    whatever case, with ^ and $ at the ends of lines too. None where something in it may look at what surrounds a line,
-    or excludes letters."""
-    if pattern.startswith("***") or not _COMPARABLE.fullmatch(pattern):
-        return None
-    return f"(?iw){pattern}"
-
-
-_PLAIN = re.compile(
-    r"(?P<one>[^\\^$.|?*+()\[\]{}]|\\[^0-9A-Za-z])"  # a character that stands for itself
-    r"|(?P<loose>[*?]|\{[0-9,]*\})[?]?"  # says that what stands before may be missing
-    r"|(?P<other>[.^$+]|\\[dwsDWSmMyYAZ]|\[\^?\]?[^\\\[\]]*\])"  # something else, but one thing
-)
-
-
-def must_hold(pattern: str) -> list[str]:
-    """Texts of which every line has one in it, but for the case of its letters, in which PostgreSQL finds this regular
-    expression; none where none are seen. Anything unusual in the expression is a reason to see none."""
-    if pattern.startswith(("***", "(?")):
-        return []
-    inner = pattern[1:-1] if pattern.startswith("(") and pattern.endswith(")") else pattern
-    held = [_held(branch) for branch in inner.split("|")]
-    return held if len(held) <= MOST_BRANCHES and all(held) else []
-
-
-def _held(pattern: str) -> str:
-    """Of an expression without branches."""
-    best = run = ""
-    place = 0
-    while place < len(pattern):
-        found = _PLAIN.match(pattern, place)
-        if found is None:
-            return ""
-        if found["one"]:
-            run += found["one"][-1]
-        else:
-            best = max(best, run[:-1] if found["loose"] else run, key=len)
-            run = ""
-        place = found.end()
-    return max(best, run, key=len)

@@ -267,10 +267,9 @@ def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[Colum
     if where.search_text:
         text = where.search_text if where.regex else stored(where.search_text)
         of_lines.append(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
-        if held := log_blocks.must_hold(text) if where.regex else [text]:
-            of_blocks.append(log_blocks.holds(held))
-        elif loose := log_blocks.may_match(text):
-            of_blocks.append(b.text.regexp_match(loose))
+        # What a regular expression finds in a line it may not find in lines that are joined, or in small letters.
+        if not where.regex:
+            of_blocks.append(log_blocks.holds(text))
     return of_lines, of_blocks
 
 

@@ -7,13 +7,13 @@ same run, group and steps are merged; NaN and infinities travel as strings.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from pydantic_core import to_json
 from sqlalchemy import (
     ARRAY,
     BigInteger,
@@ -79,7 +79,7 @@ class MetricReport:
 
 
 def check(report: MetricReport) -> None:
-    """Raises Invalid with the name that does not fit."""
+    """Of a report whose size has been checked (`bounds.check_tree`). Raises Invalid with the name that does not fit."""
     bounds.check_length(report.group, "metric_name", "The name of a metric group")
     if not report.group or "." in report.group:
         raise Invalid(f"The metric group {report.group!r} must not be empty or contain a dot.")
@@ -87,10 +87,10 @@ def check(report: MetricReport) -> None:
         raise Invalid(f"steps_completed must be between 0 and {MAX_STEPS}, but is {report.steps}.")
     if report.batch_metrics is not None and not isinstance(report.batch_metrics, list | tuple):
         raise Invalid("batch_metrics must be a list.")
-    bounds.check_tree(report.metrics, "The report")
-    bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
+    longest = in_force().metric_name
     for name, value in report.metrics.items():
-        bounds.check_length(name, "metric_name", f"The name of the metric {name:.60}")
+        if len(name) > longest:
+            bounds.check_length(name, "metric_name", f"The name of the metric {name:.60}")
         if not name:
             raise Invalid("A metric's name must not be empty.")
         if isinstance(value, int) and abs(value) > MAX_INTEGER:
@@ -108,29 +108,48 @@ def number(value: Any) -> float | None:
     return SPECIAL.get(value) if isinstance(value, str) else None
 
 
-def take(
-    session: Session, trial: Trial, run_id: int, reports: Sequence[MetricReport], metric: str, smaller: bool
-) -> list[MetricReport]:
-    """Store `reports` of one run, in order, under the trial's row lock. Returns those that were new.
+@dataclass(frozen=True)
+class Addition:
+    """What the reports of one run add to their trial.
 
-    `metric` and `smaller` name the searcher's metric, for the best validation.
+    `rows`: to be inserted; `fresh`: the reports that they are of. `changed`: stored rows with new names in them.
+    `validations`: each with the values of its row at that moment. `summary`, `total_batches`: the trial's after them.
     """
-    for report in reports:
-        check(report)
-    if run_id > 1 and _put_aside(session, trial, run_id, reports):
-        _recount(session, trial, metric, smaller)
-    stored = _stored_before(session, trial, run_id, reports)
-    fresh: list[MetricReport] = []
+
+    trial_id: int
+    rows: Sequence[Json]
+    fresh: Sequence[MetricReport]
+    changed: Sequence[Json]
+    validations: Sequence[tuple[MetricReport, Json]]
+    summary: Json
+    total_batches: int
+
+
+class Counted(NamedTuple):
+    """What a trial's row says of all its reports."""
+
+    trial_id: int
+    summary: Json
+    total_batches: int
+
+
+def addition(
+    trial: Counted, run_id: int, reports: Sequence[MetricReport], stored: dict[tuple[str, int], Json]
+) -> Addition:
+    """What `reports` of one run, in order, add to a trial. `stored`: the rows of this run for their groups and steps,
+    which are completed here. Raises Invalid for too many metrics."""
+    trial_id, summary, total = trial
     rows: list[Json] = []
+    fresh: list[MetricReport] = []
     changed: dict[int, Json] = {}
-    validated: dict[int, MetricReport] = {}
+    validations: list[tuple[MetricReport, Json]] = []
     added: dict[tuple[str, str], list[Any]] = {}
     for report in reports:
         # A sample of the machine is one of many at the same step: Determined's harness tells of no step at all.
         row = None if report.kind == "profiling" else stored.get((report.group, report.steps))
         news = report.metrics
         if row is None:
-            row = stored[(report.group, report.steps)] = _row(trial, run_id, report)
+            row = stored[(report.group, report.steps)] = _row(trial_id, run_id, report)
             rows.append(row)
             fresh.append(report)
         else:  # what was said first stays; only names that are new are taken
@@ -139,25 +158,59 @@ def take(
             if "id" in row:
                 changed[row["id"]] = row
         if report.kind != "profiling":
-            trial.total_batches = max(trial.total_batches, report.steps)
+            total = max(total, report.steps)
         for name, value in news.items():
             added.setdefault((report.group, name), []).append(value)
         if report.group == "validation" and news:
-            validated[report.steps] = report
-            _note_validation(trial, report, row["metrics"][report.key], metric, smaller)
-    trial.summary_metrics = summarised(trial.summary_metrics, added)
-    check_names(trial.summary_metrics, {group for group, _ in added})
-    if rows:
-        sent = json.dumps(rows, separators=(",", ":"), allow_nan=False, default=dt.datetime.isoformat)
-        session.execute(_INSERT, {"rows": sent})
-    for row in changed.values():
+            validations.append((report, row["metrics"][report.key]))
+    after = summarised(summary, added)
+    _check_names(after, {group for group, _ in added})
+    return Addition(trial_id, rows, fresh, list(changed.values()), validations, after, total)
+
+
+def goes_on(total_batches: int, reports: Sequence[MetricReport]) -> bool:
+    """Whether all reports are of steps beyond those that their trial has: then nothing is there to merge with, and
+    nothing of an older run to put aside."""
+    return all(report.kind == "profiling" or report.steps > total_batches for report in reports)
+
+
+def take(
+    session: Session, trial: Trial, run_id: int, reports: Sequence[MetricReport], metric: str, smaller: bool
+) -> Sequence[MetricReport]:
+    """Store `reports` of one run, in order, under the trial's row lock. Returns those that were new.
+
+    `metric` and `smaller` name the searcher's metric, for the best validation.
+    """
+    for report in reports:
+        check(report)
+    stored: dict[tuple[str, int], Json] = {}
+    if not goes_on(trial.total_batches, reports):
+        if run_id > 1 and _put_aside(session, trial, run_id, reports):
+            _recount(session, trial, metric, smaller)
+        stored = _stored_before(session, trial, run_id, reports)
+    new = addition(Counted(trial.id, trial.summary_metrics, trial.total_batches), run_id, reports, stored)
+    trial.summary_metrics, trial.total_batches = new.summary, new.total_batches
+    for report, values in new.validations:
+        _note_validation(trial, report, values, metric, smaller)
+    if new.rows:
+        session.execute(_INSERT, {"rows": as_json(new.rows)})
+    for row in new.changed:
         session.execute(
             update(metrics)
             .where(metrics.c.id == row["id"], metrics.c.kind == row["kind"])
             .values(metrics=row["metrics"])
         )
-    _note_on_checkpoints(session, trial, {steps: stored[("validation", steps)] for steps in validated}, metric)
-    return fresh
+    validated = {report.steps for report, _ in new.validations}
+    _note_on_checkpoints(session, trial, {steps: stored["validation", steps] for steps in validated}, metric)
+    return new.fresh
+
+
+def as_json(rows: Sequence[Json]) -> str:
+    """Rows as the parameter of INSERTION. What JSON cannot hold is Invalid here, or for the database."""
+    try:
+        return to_json(rows, inf_nan_mode="constants").decode()
+    except ValueError as error:
+        raise Invalid(f"A report cannot be stored: {error}.") from None
 
 
 # One JSON parameter, whose name is filled in: half the time of a VALUES list on both sides.
@@ -170,10 +223,10 @@ INSERTION = """
 _INSERT = text(INSERTION.format(rows=":rows"))
 
 
-def _row(trial: Trial, run_id: int, report: MetricReport) -> Json:
+def _row(trial_id: int, run_id: int, report: MetricReport) -> Json:
     return {
         "kind": report.kind,
-        "trial_id": trial.id,
+        "trial_id": trial_id,
         "run_id": run_id,
         "group": report.group,
         "steps": report.steps,
@@ -318,7 +371,7 @@ def summarised(summary: Json, added: Mapping[tuple[str, str], Sequence[Any]]) ->
     return after
 
 
-def check_names(summary: Json, groups: Iterable[str]) -> None:
+def _check_names(summary: Json, groups: Iterable[str]) -> None:
     """Raises Invalid when a trial would have too many metrics: each of its reports works on the sums of all."""
     most = in_force()
     for group in groups:

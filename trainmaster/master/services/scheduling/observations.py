@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ from trainmaster.master.services.store import Store, wake
 
 log = logging.getLogger(__name__)
 
-_forgeries: set[tuple[str, str]] = set()
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
 TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
 MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
@@ -33,6 +32,20 @@ HELD_BACK = "The trial waits with it, and goes on in another attempt when the jo
 REQUEUED = "The scheduler ended the job and put it back into its queue."
 DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
 ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
+
+
+@dataclass
+class Memory:
+    """What is remembered of a cluster between two looks. Nothing depends on it but the time that a look takes, and that
+    each forgery is logged once.
+
+    `settled`: attempts (by token) of which the last look told nothing new, with the row's version and what was seen
+    then. `forgeries`: tokens, each with the job that bears it.
+    """
+
+    name: str
+    settled: dict[str, tuple[str, Observation]] = field(default_factory=dict)
+    forgeries: set[tuple[str, str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -91,9 +104,6 @@ class _Live(NamedTuple):
 
 
 _read = lru_cache(1000)(json.loads)
-# Of each cluster: attempts (by token) of which the last look told nothing new, the row's version and what was seen
-# then. Nothing depends on it but the time that a look takes.
-_settled: dict[str, dict[str, tuple[str, Observation]]] = {}
 _VERSION = cast(literal_column("allocations.xmin"), Text)  # PostgreSQL's: the transaction that wrote the row
 _LIVE = (
     Allocation.id,
@@ -110,7 +120,7 @@ _LIVE = (
 
 
 def take_snapshot(
-    store: Store, cluster: str, snapshot: Snapshot, quiet_period: float, waiting: str = ""
+    store: Store, memory: Memory, snapshot: Snapshot, quiet_period: float, waiting: str = ""
 ) -> ObservedChanges:
     """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `waiting`:
     what sentences about jobs in the queue begin with."""
@@ -121,20 +131,20 @@ def take_snapshot(
     news: list[tuple[bool, str, Observation | None]] = []
     doubles: dict[str, list[Observation]] = {}
     with store.autocommit() as session:
-        alive = Allocation.dispatcher == cluster, Allocation.ended_at.is_(None)
+        alive = Allocation.dispatcher == memory.name, Allocation.ended_at.is_(None)
         live = {token: version for token, version in session.execute(select(Allocation.token, _VERSION).where(*alive))}
-        settled = _settled.get(cluster, {})
+        settled = memory.settled
         still = {
             token: settled[token]
             for token, version in live.items()
             if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
         }  # most of thousands of jobs: they need no closer look
-        _settled[cluster] = still
+        memory.settled = still
         changed = literal([token for token in live if token not in still], ARRAY(Text))
         query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
         for known in map(_Live._make, session.execute(query) if len(still) < len(live) else ()):
             listed = seen.get(known.token, [])
-            observations = [o for o in listed if not _is_forged(o, known.run_as)]
+            observations = [o for o in listed if not _is_forged(memory, o, known.run_as)]
             mine = _choose(known, observations) if observations else None
             if others := [o for o in observations if o is not mine and not o.state.terminal]:
                 doubles[known.id] = others
@@ -153,7 +163,7 @@ def take_snapshot(
             for o in seen[token]:
                 # A job that no row knows can be one of ours only if its account is one that we run jobs as.
                 run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
-                if not _is_forged(o, run_as) and _is_orphan(o, since, snapshot.taken_at):
+                if not _is_forged(memory, o, run_as) and _is_orphan(o, since, snapshot.taken_at):
                     found.orphans.append(_ref(o))
     for allocation_id, others in doubles.items():
         found.doubles.extend(_condemned(store, allocation_id, others))
@@ -189,13 +199,13 @@ def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) 
     return (_ref(o) for o in others if o.job_id != worker)
 
 
-def _is_forged(seen: Observation, run_as: str | None) -> bool:
+def _is_forged(memory: Memory, seen: Observation, run_as: str | None) -> bool:
     """A job under one of our tokens that is not of the account that its attempt runs as: somebody else's doing, which
     counts for nothing and is not ours to end. (An unnamed owner is the master's own account.)"""
     if seen.user is None or seen.user == run_as:
         return False
-    if (seen.token, seen.job_id) not in _forgeries and len(_forgeries) < MOST_FORGERIES:
-        _forgeries.add((seen.token, seen.job_id))
+    if (seen.token, seen.job_id) not in memory.forgeries and len(memory.forgeries) < MOST_FORGERIES:
+        memory.forgeries.add((seen.token, seen.job_id))
         log.warning(
             "job %s bears the token %s, and is of %s instead of %s: it is ignored",
             seen.job_id,

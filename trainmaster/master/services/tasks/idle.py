@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 from sqlalchemy import func, or_, select, text, update
 
@@ -15,6 +16,7 @@ from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, wake
 
 GRAIN = 5.0  # seconds: use is written down no more often than this
+MOST_NOTED = 10_000  # tasks
 
 
 def note(store: Store, task_id: str, *, idle: bool) -> None:
@@ -31,6 +33,22 @@ def used(store: Store, task_id: str) -> None:
     stale = or_(Standalone.used_at.is_(None), Standalone.used_at < now() - dt.timedelta(seconds=GRAIN))
     with store.transaction() as session:
         session.execute(update(Standalone).where(Standalone.task_id == task_id, stale).values(used_at=now()))
+
+
+class Uses:
+    """Notes when tasks are used, without asking the database each time. One process has one."""
+
+    def __init__(self) -> None:
+        self._noted: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
+
+    def note(self, store: Store, task_id: str) -> None:
+        """Somebody came through the proxy."""
+        at = time.monotonic()
+        if at - self._noted.get(task_id, -GRAIN) >= GRAIN:
+            if len(self._noted) > MOST_NOTED:
+                self._noted.clear()
+            self._noted[task_id] = at
+            used(store, task_id)
 
 
 def end_unused(store: Store, settings: Settings, retries: Retries) -> None:

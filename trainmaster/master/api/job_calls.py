@@ -1,0 +1,73 @@
+"""What all jobs ask all the time, taken in by group commits: their tokens, leases, reports and exits."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from trainmaster.master.services.access import identity
+from trainmaster.master.services.access.identity import Caller
+from trainmaster.master.services.allocations import exit_reports, leases, metric_batches
+from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
+from trainmaster.master.services.allocations.job_reports import ReportAnswer
+from trainmaster.master.services.allocations.leases import LeaseRequest
+from trainmaster.master.services.allocations.metric_batches import Reports
+from trainmaster.master.services.clusters.clusters import Clusters
+from trainmaster.master.services.group_commit import GroupCommit
+from trainmaster.master.services.store import Settings, Store
+
+Json = dict[str, Any]
+THREADS = 8  # for calls that are taken in by themselves
+BURST = 5.0  # seconds' worth of bytes that may come at once
+LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries
+MOST_KNOWN = 10_000
+POOLS_FRESH = 3600.0  # seconds for which the pools of clusters are taken to be as they were
+
+
+class JobCalls:
+    """The group commits of one master. Belongs to the event loop."""
+
+    def __init__(self, store: Store, settings: Settings, clusters: Clusters) -> None:
+        alone, seconds = ThreadPoolExecutor(THREADS, "job-calls"), float(settings.limits.statement)
+        of_attempt = attrgetter("allocation_id")
+        self.tokens: GroupCommit[str, Caller] = GroupCommit(
+            lambda tokens, /, *, wait: identity.authenticate_jobs(store, settings, tokens),  # noqa: ARG005
+            *(str, alone, seconds, 1),
+        )
+        self.leases: GroupCommit[LeaseRequest, Json] = GroupCommit(
+            lambda requests, /, *, wait: leases.lease(store, settings, requests, _slot_types(clusters), wait=wait),
+            *(of_attempt, alone, seconds),
+        )
+        self.reports: GroupCommit[Reports, ReportAnswer] = GroupCommit(
+            partial(metric_batches.take_reports, store, settings), of_attempt, alone, seconds
+        )
+        self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(
+            partial(exit_reports.take_exits, store, settings), of_attempt, alone, seconds
+        )
+        self.pace = Pace(settings.limits.job_rate * 2**20)
+
+
+def _slot_types(clusters: Clusters) -> dict[str, str]:
+    """By pool."""
+    return {entry.pool.name: entry.pool.slot_type.value for entry in clusters.pools(fresh=POOLS_FRESH)}
+
+
+class Pace:
+    """Holds back jobs that report more than `rate` bytes a second; a burst of BURST seconds is free."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._upto: OrderedDict[str, float] = OrderedDict()  # of each job: until when its bytes would have taken
+
+    def owed(self, allocation_id: str, size: int) -> float:
+        """Seconds that the job has to wait for its answer."""
+        at = time.monotonic()
+        upto = max(self._upto.pop(allocation_id, at), at) + size / self._rate
+        self._upto[allocation_id] = upto
+        if len(self._upto) > MOST_KNOWN:
+            self._upto.popitem(last=False)
+        return max(0.0, min(upto - at - BURST, LONGEST_WAIT))

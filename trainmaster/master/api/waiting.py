@@ -1,0 +1,66 @@
+"""Waiting for something to happen: long polls, and streams that follow what comes.
+
+A wake-up is a hint, and may be lost: whoever waits looks once, again after each wake-up, and from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from trainmaster.master.services.store import Wakeups
+
+T = TypeVar("T")
+
+LOOK_AGAIN = 5.0  # seconds after which whoever waits looks again even if nothing woke them
+NOTHING = ""  # a subject that nobody wakes: who waits for it looks from time to time
+
+
+class Waiting:
+    """Of one coroutine; made by `waiting`. It looks first, and then as often as `again` says so."""
+
+    def __init__(self, wakeups: Wakeups, woken: asyncio.Event, timeout: float, period: float) -> None:
+        self._wakeups, self._woken, self._period = wakeups, woken, period
+        self._deadline = time.monotonic() + timeout
+
+    async def again(self) -> bool:
+        """Wait for a wake-up, or for the time to look again. False: time is over, or the master stops."""
+        left = self._deadline - time.monotonic()
+        if left <= 0 or self._wakeups.closed:
+            return False
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), min(left, self._period))
+        self.begin()
+        return True
+
+    def begin(self) -> None:
+        """A look begins: what happens from now on is a reason for another one. `again` does it as well."""
+        self._woken.clear()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+
+@contextmanager
+def waiting(
+    wakeups: Wakeups, subject: str, *, timeout: float = math.inf, period: float = LOOK_AGAIN
+) -> Iterator[Waiting]:
+    """In the block wake-ups of `subject` count. `timeout`, `period`: seconds."""
+    with wakeups.listening(subject) as woken:
+        yield Waiting(wakeups, woken, timeout, period)
+
+
+async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], T | None], timeout: float) -> T | None:
+    """What `look` finds, asked in a thread; None when it has found nothing for `timeout` seconds."""
+    with waiting(wakeups, subject, timeout=timeout) as turn:
+        while True:
+            found = await run_in_threadpool(look)
+            if found is not None or not await turn.again():
+                return found

@@ -1,0 +1,152 @@
+"""Group commit: calls that arrive while a transaction is under way share the next one.
+
+A commit waits for the disk, and each statement for the network. When many jobs call at the same time, one transaction
+for all of them costs little more than one for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from trainmaster.master.db.request_context import CURRENT, RequestContext
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
+from trainmaster.master.services.errors import Unavailable
+
+C = TypeVar("C")
+R = TypeVar("R")
+Call = TypeVar("Call", contravariant=True)
+Result = TypeVar("Result", covariant=True)
+
+BATCHES = 2  # Python prepares one while the database works for the other
+MOST_TOGETHER = 64  # calls in one batch
+MOST_PENDING = 4096  # calls without an answer; connections have limits of their own
+
+
+class Alone(Exception):
+    """The outcome of a call that has to be taken in by itself, where it keeps nobody else waiting: it leads to more
+    than its neighbours, or somebody holds what it needs."""
+
+
+def only(outcomes: Sequence[R | Exception]) -> R:
+    """The result of a batch of one. Raises its error."""
+    (outcome,) = outcomes
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+class _Pending(NamedTuple, Generic[C, R]):
+    call: C
+    answer: asyncio.Future[R]
+
+
+class Take(Protocol[Call, Result]):
+    """Takes in calls in one transaction, as far as they fit in one. Gives the outcome of each, in their order.
+
+    Without `wait`, calls that would wait for a lock are left `Alone`, and so are those that take a transaction of their
+    own; with it no call is."""
+
+    def __call__(self, calls: Sequence[Call], /, *, wait: bool) -> Sequence[Result | Exception]: ...
+
+
+class GroupCommit(Generic[C, R]):
+    """Collects the calls of one kind and runs `take` on them in threads. Belongs to the event loop.
+
+    `take` gets calls of different `key`s, does not wait, and gives the outcome of each: a result, or the error that its
+    caller is to get. An error that `take` raises fails the whole batch: each of its calls is then taken in by itself,
+    so that nobody's fault is another's. So `take` must be repeatable: it leaves nothing behind when it raises, or what
+    it leaves may happen twice. While the database is away nothing is repeated; all callers get that error.
+
+    A caller that is cancelled while it waits for a batch is left out of it. `alone`: threads for calls that are taken
+    in by themselves. `seconds`: for each statement. `batches`: how many are worked on at the same time.
+    """
+
+    def __init__(
+        self,
+        take: Take[C, R],
+        key: Callable[[C], Hashable],
+        alone: Executor,
+        seconds: float,
+        batches: int = BATCHES,
+    ) -> None:
+        self._take, self._key, self._alone, self._seconds = take, key, alone, seconds
+        self._threads = ThreadPoolExecutor(batches, "group-commit")
+        self._waiting: deque[_Pending[C, R]] = deque()
+        self._free = batches
+        self._pending = 0
+
+    async def ask(self, call: C) -> R:
+        """The call's result. Raises its error, and Unavailable when too many calls wait."""
+        if self._pending >= MOST_PENDING:
+            raise Unavailable(f"{MOST_PENDING} calls of jobs wait already; try again in a moment.")
+        pending: _Pending[C, R] = _Pending(call, asyncio.get_running_loop().create_future())
+        self._waiting.append(pending)
+        self._pending += 1
+        try:
+            self._start()
+            return await pending.answer
+        finally:
+            self._pending -= 1
+
+    def _start(self) -> None:
+        while self._free and (batch := self._next()):
+            self._free -= 1
+            self._run(self._threads, batch, False, self._batch_done)
+
+    def _next(self) -> list[_Pending[C, R]]:
+        batch: dict[Hashable, _Pending[C, R]] = {}
+        later: list[_Pending[C, R]] = []
+        while self._waiting and len(batch) < MOST_TOGETHER:
+            pending = self._waiting.popleft()
+            # The later of two calls of one key may build on the earlier one.
+            if not pending.answer.done() and batch.setdefault(self._key(pending.call), pending) is not pending:
+                later.append(pending)
+        self._waiting.extendleft(reversed(later))
+        return list(batch.values())
+
+    def _run(
+        self,
+        threads: Executor,
+        batch: Sequence[_Pending[C, R]],
+        wait: bool,
+        done: Callable[[Sequence[_Pending[C, R]], asyncio.Future[Sequence[R | Exception]]], Any],
+    ) -> None:
+        calls = [pending.call for pending in batch]
+        future = asyncio.get_running_loop().run_in_executor(threads, self._taken, calls, wait)
+        future.add_done_callback(partial(done, batch))
+
+    def _taken(self, calls: Sequence[C], wait: bool) -> Sequence[R | Exception]:
+        CURRENT.set(RequestContext(self._seconds))
+        try:
+            return self._take(calls, wait=wait)
+        except DATABASE_UNAVAILABLE as error:
+            return [error] * len(calls)
+        except Exception as error:
+            return [Alone() if len(calls) > 1 else error] * len(calls)
+
+    def _batch_done(self, batch: Sequence[_Pending[C, R]], done: asyncio.Future[Sequence[R | Exception]]) -> None:
+        self._free += 1
+        self._start()
+        for pending in self._settle(batch, done):
+            self._run(self._alone, [pending], True, self._settle)
+
+    def _settle(
+        self, batch: Sequence[_Pending[C, R]], done: asyncio.Future[Sequence[R | Exception]]
+    ) -> list[_Pending[C, R]]:
+        """Returns those that have to be alone."""
+        alone = []
+        for pending, outcome in zip(batch, done.result(), strict=True):
+            if pending.answer.done():  # its caller was cancelled
+                continue
+            if isinstance(outcome, Alone):
+                alone.append(pending)
+            elif isinstance(outcome, Exception):
+                pending.answer.set_exception(outcome)
+            else:
+                pending.answer.set_result(outcome)
+        return alone
