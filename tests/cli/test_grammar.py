@@ -57,7 +57,7 @@ def test_every_verb_shows_an_example_that_can_be_typed(name: str) -> None:
     assert line.startswith("det "), f"det {name} -h ends with no example: {helped[-300:]}"
     words = shlex.split(line)[1:]
     words = words[: words.index("|")] if "|" in words else words
-    args = det._parser(det._noun(det._first_word(words))).parse_args(words)
+    args = det._parser(det._noun(det._words(words))).parse_args(words)
     assert callable(args.run)
     noun, *rest = name.split()
     assert words[0] in (noun, *det.NOUNS[noun][0])
