@@ -49,6 +49,20 @@ class JobCalls:
             partial(exit_reports.take_exits, store, settings), of_attempt, alone, seconds
         )
         self.pace = Pace(settings.limits.job_rate * 2**20)
+        self._known: OrderedDict[str, Caller] = OrderedDict()  # by token
+
+    async def caller(self, token: str, *, checked_later: bool) -> Caller:
+        """The job that presents `token`. Raises Unauthenticated.
+
+        What a token says never changes, only whether it still counts. `checked_later`: the call's own transaction
+        refuses an attempt that ended too long ago (`identity.check_counts`), so a known token needs no query.
+        """
+        known = self._known.get(token) if checked_later else None
+        if known is None:
+            known = self._known[token] = await self.tokens.ask(token)
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return known
 
 
 def _slot_types(clusters: Clusters) -> dict[str, str]:

@@ -317,8 +317,10 @@ def authenticate_jobs(store: Store, settings: Settings, tokens: Sequence[str]) -
 def _job_of(settings: Settings, token: str, row: Any) -> Caller | Exception:
     if row is None or not _is_of(settings, token, row):
         return Unauthenticated("The job's token is not valid.")
-    if not _still_heard(row):
-        return Unauthenticated("The job's attempt has ended, and its token with it.")
+    try:
+        check_counts(row.ended_at)
+    except Unauthenticated as error:
+        return error
     return Caller(row.owner_id, row.username, False, row.id, row.task_id, row.trial_id)
 
 
@@ -336,8 +338,10 @@ def _is_of(settings: Settings, token: str, row: Any) -> bool:
     return hmac.compare_digest(session_token(settings, row.id, row.token).encode(), token.encode())
 
 
-def _still_heard(row: Any) -> bool:
-    return row.ended_at is None or now() - row.ended_at <= LAST_WORDS
+def check_counts(ended_at: dt.datetime | None) -> None:
+    """Raises Unauthenticated for the token of a job whose attempt ended more than LAST_WORDS ago."""
+    if ended_at is not None and now() - ended_at > LAST_WORDS:
+        raise Unauthenticated("The job's attempt has ended, and its token with it.")
 
 
 def digest(token: str) -> bytes:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation, Checkpoint, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_log
 from trainmaster.master.services.allocations.job_log import Json, StreamBatch
 from trainmaster.master.services.clock import from_epoch, now
@@ -77,6 +78,8 @@ def take_records(
         if head is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
         allocation, experiment_id = head.Allocation, head.experiment_id
+        if not replayed:
+            check_counts(allocation.ended_at)
         if piece.stream == "core" and piece.records and experiment_id is not None and allocation.trial_id is not None:
             with locked_experiment_in(session, settings, experiment_id) as orchestrator:
                 acked = _take_core(session, orchestrator, allocation_id, allocation.trial_id, piece)

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection
 
 from trainmaster.master.services import bounds
+from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_reports
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import HEARTBEAT_GRAIN, ReportAnswer
 from trainmaster.master.services.clock import now
-from trainmaster.master.services.errors import Invalid, ServiceError
+from trainmaster.master.services.errors import Invalid, ServiceError, Unauthenticated
 from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.metrics import metric_reports
 from trainmaster.master.services.metrics.metric_reports import Addition, Counted, MetricReport
@@ -112,6 +113,12 @@ def _store(
     query = _ATTEMPTS.format(skip="" if wait else "SKIP LOCKED")
     for attempt in map(_Attempt._make, connection.exec_driver_sql(query, {"ids": sorted(calls)}).all()):
         call = calls[attempt.id]
+        if not call.replayed:
+            try:
+                check_counts(attempt.ended_at)
+            except Unauthenticated as error:
+                outcomes[attempt.id] = error
+                continue
         skip = attempt.acked + 1 - call.piece.first
         fresh = measured[attempt.id][max(skip, 0) :]
         # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
