@@ -67,14 +67,17 @@ def test_a_forged_token_is_refused(master: MasterProcess, waiting: Job) -> None:
 def test_a_token_that_counts_no_more_is_refused_at_once(engine: Engine, job: Job) -> None:
     assert job.lease().status == 200
     assert job.send([job.training(1, loss=1.0)]).status == 200
+    line = {"t": 1.0, "line": "late", "stdtype": "stdout", "level": "INFO", "rank": 0}
     with engine.begin() as connection:
-        query = text("UPDATE allocations SET token = token || 'x' WHERE id = :id")
+        query = text("UPDATE allocations SET ended_at = now() - interval '11 minutes' WHERE id = :id")
         connection.execute(query, {"id": job.allocation_id})
     try:
         assert job.send([job.training(2, loss=1.0)]).status == 401
+        assert job.send([line], stream="log-0", first=1).status == 401
+        assert job.lease().status == 401
     finally:
         with engine.begin() as connection:
-            query = text("UPDATE allocations SET token = left(token, -1) WHERE id = :id")
+            query = text("UPDATE allocations SET ended_at = NULL WHERE id = :id")
             connection.execute(query, {"id": job.allocation_id})
     assert job.send([job.training(2, loss=1.0)]).json["acked"] == 2
 
