@@ -18,7 +18,7 @@ from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.master import MasterProcess, wait_for
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.store import Settings, Store
 
@@ -123,9 +123,9 @@ def test_who_waits_for_another_builds_on_what_it_has_done(user: Api, engine: Eng
     assert [report["totalBatches"] for report in reports(user, job, "training")] == [1, 2, 3]
 
 
-def sent(job: Job, *records: Json) -> Reports:
+def sent(job: Job, *records: Json) -> ReportCall:
     """Records from the second one on."""
-    return Reports(job.allocation_id, StreamBatch("core", 2, records))
+    return ReportCall(job.allocation_id, StreamBatch("core", 2, records))
 
 
 class Slow(Store):

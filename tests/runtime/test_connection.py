@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from trainmaster.runtime.connection import Answer, BadAnswer, Closed, Connection
-from trainmaster.runtime.errors import Unreachable
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import MasterUnreachable
+from trainmaster.runtime.master import MasterCalls
 
 JSON = b'{"a": 1}'
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -186,11 +186,11 @@ def test_tls_is_checked(tmp_path: Path) -> None:
     url = f"https://127.0.0.1:{listener.getsockname()[1]}"
     named = {"DET_MASTER_CERT_FILE": str(certificate), "DET_MASTER_CERT_NAME": "login1"}
     for environ in (named, {"DET_MASTER_CERT_FILE": "noverify"}):
-        master = Master(url, "token", environ=environ)
+        master = MasterCalls(url, "token", environ=environ)
         assert master.call("GET", "/", timeout=60) == {"a": 1}
         master.close()
     for environ in ({"DET_MASTER_CERT_FILE": str(certificate)}, {"DET_MASTER_CERT_NAME": "login1"}):
-        with pytest.raises(Unreachable, match="certificate verify failed"):
-            Master(url, "token", environ=environ).call("GET", "/", timeout=60)
+        with pytest.raises(MasterUnreachable, match="certificate verify failed"):
+            MasterCalls(url, "token", environ=environ).call("GET", "/", timeout=60)
     thread.join(60)
     listener.close()

@@ -9,7 +9,7 @@ import pytest
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.facts import parse_devices, read_facts
-from trainmaster.runtime.job import Job, parse_work, read_job, read_token
+from trainmaster.runtime.job import JobDescription, parse_work, read_job, read_token
 from trainmaster.runtime.logs import parse_line
 from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import signal_reason
@@ -39,7 +39,7 @@ def job(**changes):
         "slots": 3,
         "slot_type": "cpu",
     }
-    return Job(**{**fields, **changes})
+    return JobDescription(**{**fields, **changes})
 
 
 def test_slurms_words():

@@ -13,7 +13,7 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, ModelDefinition
 from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
 from trainmaster.master.services.allocations.leases import LeaseRequest, lease
-from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.group_commit import Alone
 from trainmaster.master.services.store import Settings
@@ -47,7 +47,7 @@ def running(attempts: Attempts) -> str:
     return attempts.attempt(number, lease_job="1", exits={})
 
 
-def reports(attempts: Attempts, calls: Sequence[Reports]) -> list[Any]:
+def reports(attempts: Attempts, calls: Sequence[ReportCall]) -> list[Any]:
     return taken(partial(take_reports, attempts.store, SETTINGS), calls)
 
 

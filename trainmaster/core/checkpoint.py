@@ -15,8 +15,8 @@ from trainmaster.core.reports import Reports
 from trainmaster.core.shards import Shard, assign, check_digests, merge_metadata, merge_sizes, same_names
 from trainmaster.core.storage import METADATA, Storage, copy_files, list_files, make_durable
 from trainmaster.core.values import storable
-from trainmaster.runtime.errors import Away, Rejected
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import CallFailed, CallRejected
+from trainmaster.runtime.master import MasterCalls
 
 Selector = Callable[[str], bool]
 AnyPath = Union[str, "os.PathLike[str]"]
@@ -41,7 +41,7 @@ class CheckpointContext:
         distributed: DistributedContext,
         storage: Storage,
         reports: Optional[Reports] = None,
-        master: Optional[Master] = None,
+        master: Optional[MasterCalls] = None,
         on_saved: Callable[[], None] = lambda: None,
     ) -> None:
         """`reports` and `master` are None outside a job. `on_saved` is called after each checkpoint."""
@@ -221,9 +221,9 @@ class CheckpointContext:
         try:
             answer = self._master.call("GET", "/api/v1/checkpoints/" + quote(storage_id, safe=""))
             return dict(answer["checkpoint"].get("metadata") or {})
-        except Rejected as error:
+        except CallRejected as error:
             raise CheckpointError("checkpoint %s: %s" % (storage_id, error)) from error
-        except Away as error:
+        except CallFailed as error:
             raise MasterAway("the metadata of checkpoint %s cannot be asked for: %s" % (storage_id, error)) from error
 
     def delete(self, storage_id: str) -> None:

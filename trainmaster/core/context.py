@@ -17,7 +17,7 @@ from trainmaster.core.storage import Storage, open_storage
 from trainmaster.core.tensorboard import TensorboardFiles, TensorboardMode
 from trainmaster.core.train import TrainContext
 from trainmaster.runtime.errors import MasterError
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.master import MasterCalls
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -38,7 +38,7 @@ class Context:
         profiler: ProfilerContext,
         info: Optional[ClusterInfo] = None,
         reports: Optional[Reports] = None,
-        master: Optional[Master] = None,
+        master: Optional[MasterCalls] = None,
         tensorboard: Optional[TensorboardFiles] = None,
     ) -> None:
         """`tensorboard` is given when its files are to be copied at the end."""
@@ -157,7 +157,7 @@ def _in_job(
                 "core.DistributedContext.from_torch_distributed()" % len(info.container_addrs)
             )
         distributed = single()
-    master = Master(
+    master = MasterCalls(
         info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
     )
     reports = Reports(runtime.spool, runtime.run_dir) if distributed.rank == 0 else None

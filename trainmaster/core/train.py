@@ -14,8 +14,8 @@ from trainmaster.core.info import TrialInfo
 from trainmaster.core.reports import Reports
 from trainmaster.core.tensorboard import TensorboardFiles, everything, unchanged
 from trainmaster.core.values import storable, storable_metrics
-from trainmaster.runtime.errors import Away, Rejected
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import CallFailed, CallRejected
+from trainmaster.runtime.master import MasterCalls
 
 logger = logging.getLogger("trainmaster.core")
 
@@ -38,7 +38,7 @@ class TrainContext:
         distributed: DistributedContext,
         tensorboard: TensorboardFiles,
         reports: Optional[Reports] = None,
-        master: Optional[Master] = None,
+        master: Optional[MasterCalls] = None,
         trial: Optional[TrialInfo] = None,
     ) -> None:
         """`reports`, `master` and `trial` are None outside a job."""
@@ -227,10 +227,10 @@ class TrainContext:
             return None
         try:
             answer = self._master.call("GET", path % getattr(self._trial, number))
-        except Rejected as error:
+        except CallRejected as error:
             if error.http_status == 404:
                 return None
             raise CoreError(str(error)) from error
-        except Away as error:
+        except CallFailed as error:
             raise MasterAway(str(error)) from error
         return answer if isinstance(answer, dict) else None

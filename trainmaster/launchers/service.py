@@ -15,8 +15,8 @@ from typing import Callable, Mapping, Optional, Sequence
 
 from trainmaster.core.info import ClusterInfo, get_cluster_info
 from trainmaster.runtime.announce import address_for, announce
-from trainmaster.runtime.errors import Away, Rejected
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import CallFailed, CallRejected
+from trainmaster.runtime.master import MasterCalls
 
 _PATIENCE = 600.0  # seconds that a master that is away is waited for
 _PORTS = 5  # ports that are tried: between the choice and the use of one, another process may take it
@@ -36,7 +36,7 @@ class Service:
         self.job_folder: Path = runtime.spool.parent
         self.address = address_for(info.master_url, info.container_addrs[0])
         self.port = free_port(self.address)
-        self._master = Master(
+        self._master = MasterCalls(
             info.master_url, info.session_token, url_file=runtime.master_url_file, url_owner=runtime.master_url_owner
         )
 
@@ -88,14 +88,14 @@ class Service:
         try:
             announce(self._master, number, self.address, _PATIENCE, self.port, account())
             self._master.call_with_retry("POST", "/api/v1/allocations/%s/ready" % number, {}, patience=_PATIENCE)
-        except (Away, Rejected) as error:
+        except (CallFailed, CallRejected) as error:
             raise SystemExit("the address of this service could not be reported to the master: %s" % error) from None
 
     def report(self, method: str, path: str, body: Mapping[str, object]) -> None:
         """Make a call to the master whose loss does no harm."""
         try:
             self._master.call(method, path, dict(body))
-        except (Away, Rejected) as error:
+        except (CallFailed, CallRejected) as error:
             print("a report to the master failed: %s" % error, file=sys.stderr, flush=True)
 
 

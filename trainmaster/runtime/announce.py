@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.rendezvous import address_towards
 from trainmaster.runtime.url import split_url
 
@@ -19,8 +19,10 @@ def address_for(master_url: str, address: str) -> str:
     return address_towards(master_url) or address
 
 
-def announce(master: Master, allocation_id: str, address: str, patience: float, port: int = 0, user: str = "") -> None:
-    """Report the address to the master; `port` and `user` are those of the service that the job runs. Raises Away,
-    Rejected."""
+def announce(
+    master: MasterCalls, allocation_id: str, address: str, patience: float, port: int = 0, user: str = ""
+) -> None:
+    """Report the address to the master; `port` and `user` are those of the service that the job runs. Raises
+    CallFailed, CallRejected."""
     body = {"proxyAddress": address, "port": port, "user": user}
     master.call_with_retry("POST", "/api/v1/allocations/%s/proxy_address" % allocation_id, body, patience=patience)

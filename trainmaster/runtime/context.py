@@ -7,14 +7,14 @@ import os
 from typing import Any, Mapping, Sequence
 
 from trainmaster.runtime.context_entries import entry_path, set_mode_and_time
-from trainmaster.runtime.errors import Away, BadContext, NobodyThere, NotLeased, Rejected
-from trainmaster.runtime.job import Job, Work
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import BadContext, CallFailed, CallRejected, NobodyThere, NotLeased
+from trainmaster.runtime.job import JobDescription, Work
+from trainmaster.runtime.master import MasterCalls
 
 _TIMEOUT = 120.0  # seconds for each wait on the network
 
 
-def bring_context(master: Master, job: Job, work: Work, target: str) -> None:
+def bring_context(master: MasterCalls, job: JobDescription, work: Work, target: str) -> None:
     """Write the user's files into the existing empty folder `target`. Waits `job.lease_patience` seconds for a master
     that is away.
 
@@ -57,11 +57,11 @@ def _from_base64(text: str) -> bytes:
     return content
 
 
-def _fetch(master: Master, job: Job) -> bytes:
+def _fetch(master: MasterCalls, job: JobDescription) -> bytes:
     path = "/api/x1/allocations/%s/context" % job.allocation_id
     try:
         return master.fetch(path, patience=job.lease_patience, timeout=_TIMEOUT)
-    except Rejected as error:
+    except CallRejected as error:
         raise NotLeased("the files of allocation %s were refused: %s" % (job.allocation_id, error)) from error
-    except Away as error:
+    except CallFailed as error:
         raise NobodyThere("the user's files did not come within %d s: %s" % (job.lease_patience, error)) from error

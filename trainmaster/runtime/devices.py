@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
 from trainmaster.runtime.errors import MissingDevices, NoRendezvous
 from trainmaster.runtime.facts import Facts, device_list, parse_devices
-from trainmaster.runtime.job import Job
+from trainmaster.runtime.job import JobDescription
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.rendezvous import Rendezvous
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PATIENCE = 30.0  # seconds for drivers: one without a persistence daemon wakes each GPU up for a second or two
 
 
-class Finding(Record):
+class DeviceFinding(Record):
     """Result of the check. At most one of the two is set."""
 
     missing: Optional[str] = None  # a sentence: the training cannot have what it was given
@@ -33,16 +33,16 @@ class DeviceCheck(threading.Thread):
     """Checks the node's GPUs in a thread, beside other work: a driver can take seconds, and a broken one may never
     answer."""
 
-    def __init__(self, job: Job, facts: Facts, environ: Mapping[str, str], root: str = "/") -> None:
+    def __init__(self, job: JobDescription, facts: Facts, environ: Mapping[str, str], root: str = "/") -> None:
         super().__init__(name="device-check", daemon=True)
         self._job, self._facts, self._environ, self._root = job, facts, environ, root
-        self._finding: Optional[Finding] = None
+        self._finding: Optional[DeviceFinding] = None
 
     def run(self) -> None:
         try:
             self._finding = check_devices(self._job, self._facts, self._environ, self._root)
         except (OSError, ValueError) as error:
-            self._finding = Finding(warning="the GPUs of this node could not be checked: %s" % error)
+            self._finding = DeviceFinding(warning="the GPUs of this node could not be checked: %s" % error)
 
     def result(self, patience: float = _PATIENCE) -> Optional[str]:
         """Wait for the check; a warning for the log, None when all is well. Raises MissingDevices."""
@@ -55,17 +55,17 @@ class DeviceCheck(threading.Thread):
         return self._finding.warning
 
 
-def check_devices(job: Job, facts: Facts, environ: Mapping[str, str], root: str = "/") -> Finding:
+def check_devices(job: JobDescription, facts: Facts, environ: Mapping[str, str], root: str = "/") -> DeviceFinding:
     """Compare what the scheduler gave with what is there. `root` is where the file system begins."""
     if not facts.slot_ids or job.slot_type not in ("cuda", "rocm"):
-        return Finding()
+        return DeviceFinding()
     given = device_list(environ, job)
     if job.slot_type == "rocm":
         return _check_amd(facts, given, root)
     return _check_nvidia(facts, given, environ, root)
 
 
-def check_slots(job: Job, facts: Facts, rendezvous: Rendezvous) -> None:
+def check_slots(job: JobDescription, facts: Facts, rendezvous: Rendezvous) -> None:
     """Check that all nodes together have the slots of the job: otherwise they would train with another batch size
     than was asked for. Raises MissingDevices on a node with too few, NoRendezvous on the others."""
     counts = rendezvous.slot_counts
@@ -92,9 +92,9 @@ def check_slots(job: Job, facts: Facts, rendezvous: Rendezvous) -> None:
 # -- NVIDIA --------------------------------------------------------------------------------------------------------
 
 
-def _check_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, str], root: str) -> Finding:
+def _check_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, str], root: str) -> DeviceFinding:
     if not os.path.exists(os.path.join(root, "proc/driver/nvidia/version")):
-        return Finding(warning="%s, but its kernel has no NVIDIA driver" % _was_given(facts, given))
+        return DeviceFinding(warning="%s, but its kernel has no NVIDIA driver" % _was_given(facts, given))
     try:
         from trainmaster.runtime.nvml import Nvml, NvmlError  # a small image's Python may have no ctypes
     except ImportError as error:
@@ -108,17 +108,17 @@ def _check_nvidia(facts: Facts, given: Sequence[str], environ: Mapping[str, str]
     if lost:
         return _missing(facts, given, len(facts.slot_ids) - len(lost), lost, broken)
     if facts.device_uuids or any(gpu.divided for gpu in gpus):
-        return Finding()
+        return DeviceFinding()
     if len(gpus) < len(facts.slot_ids):
         if not given:
             text = "%s, but the container sees %d" % (_was_given(facts, given), len(gpus))
-            return Finding(warning=text + (" (%s)" % "; ".join(broken) if broken else ""))
+            return DeviceFinding(warning=text + (" (%s)" % "; ".join(broken) if broken else ""))
         return _missing(facts, given, len(gpus), _names_of_lost(facts, given, gpus, environ, root), broken)
     named = [name for name in parse_devices(environ.get("CUDA_VISIBLE_DEVICES", "")) if name.isdigit()]
     if any(int(name) >= len(gpus) for name in named):
         text = "CUDA_VISIBLE_DEVICES is %s on node %s, but the container sees %d GPUs, which CUDA counts from 0"
-        return Finding(warning=text % (",".join(named), facts.node_name, len(gpus)))
-    return Finding()
+        return DeviceFinding(warning=text % (",".join(named), facts.node_name, len(gpus)))
+    return DeviceFinding()
 
 
 def _is_there(nvml: Nvml, gpus: Sequence[Gpu], uuid: str) -> bool:
@@ -133,11 +133,11 @@ def _is_there(nvml: Nvml, gpus: Sequence[Gpu], uuid: str) -> bool:
     return True
 
 
-def _without_nvml(facts: Facts, given: Sequence[str], why: str, root: str) -> Finding:
+def _without_nvml(facts: Facts, given: Sequence[str], why: str, root: str) -> DeviceFinding:
     names = os.listdir(os.path.join(root, "dev"))
     if given and not any(name.startswith("nvidia") and name[6:].isdigit() for name in names):
         return _missing(facts, given, 0, [], ["no /dev/nvidia0 or other device"])
-    return Finding(warning="%s, but they cannot be counted: %s" % (_was_given(facts, given), why))
+    return DeviceFinding(warning="%s, but they cannot be counted: %s" % (_was_given(facts, given), why))
 
 
 def _names_of_lost(
@@ -182,21 +182,21 @@ def _uuids_by_minor(root: str) -> Dict[str, str]:
 # -- AMD -----------------------------------------------------------------------------------------------------------
 
 
-def _check_amd(facts: Facts, given: Sequence[str], root: str) -> Finding:
+def _check_amd(facts: Facts, given: Sequence[str], root: str) -> DeviceFinding:
     from trainmaster.runtime import amdgpu  # few jobs need it
 
     if not amdgpu.has_driver(root):
-        return Finding(warning="%s, but its kernel has no driver for ROCm's GPUs" % _was_given(facts, given))
+        return DeviceFinding(warning="%s, but its kernel has no driver for ROCm's GPUs" % _was_given(facts, given))
     seen = len(amdgpu.gpus(root))
     if os.path.exists(os.path.join(root, "dev/kfd")):
         if seen >= len(facts.slot_ids):
-            return Finding()
+            return DeviceFinding()
         why: List[str] = []
     else:
         seen, why = 0, ["no /dev/kfd"]
     if given:
         return _missing(facts, given, seen, [], why)
-    return Finding(warning="%s, but the container sees %d" % (_was_given(facts, given), seen))
+    return DeviceFinding(warning="%s, but the container sees %d" % (_was_given(facts, given), seen))
 
 
 # -- sentences -----------------------------------------------------------------------------------------------------
@@ -208,13 +208,13 @@ def _was_given(facts: Facts, given: Sequence[str]) -> str:
     return "node %s was given %d GPU%s%s" % (facts.node_name, count, "" if count == 1 else "s", listed)
 
 
-def _missing(facts: Facts, given: Sequence[str], seen: int, lost: Sequence[str], why: Sequence[str]) -> Finding:
+def _missing(facts: Facts, given: Sequence[str], seen: int, lost: Sequence[str], why: Sequence[str]) -> DeviceFinding:
     text = "%s but the container sees %s" % (_was_given(facts, given), seen or "none")
     if lost:
         text += ": GPU %s %s missing" % (", ".join(lost), "is" if len(lost) == 1 else "are")
     if why:
         text += " (%s)" % "; ".join(why)
-    return Finding(
+    return DeviceFinding(
         missing=text + "; nvidia-smi or rocm-smi and the kernel's log on that node should say why, and if all is well "
         "there, check how the container is given its devices"
     )

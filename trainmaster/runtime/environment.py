@@ -10,7 +10,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import Job, Work, with_certificate
+from trainmaster.runtime.job import JobDescription, Work, with_certificate
 from trainmaster.runtime.rendezvous import Rendezvous
 from trainmaster.runtime.url import split_url
 
@@ -18,7 +18,7 @@ _LONGEST = 120_000  # bytes; Linux refuses a single variable above 128 KiB (exec
 
 
 def child_environment(
-    job: Job,
+    job: JobDescription,
     work: Work,
     facts: Facts,
     rendezvous: Rendezvous,
@@ -63,7 +63,7 @@ def _python_path(package: str, inherited: str) -> List[str]:
 
 
 def _determined(
-    job: Job,
+    job: JobDescription,
     work: Work,
     facts: Facts,
     rendezvous: Rendezvous,
@@ -133,7 +133,13 @@ def _compact(value: Any) -> str:
 
 
 def write_info(
-    job: Job, work: Work, facts: Facts, rendezvous: Rendezvous, *, run_dir: str, environment: Mapping[str, str]
+    job: JobDescription,
+    work: Work,
+    facts: Facts,
+    rendezvous: Rendezvous,
+    *,
+    run_dir: str,
+    environment: Mapping[str, str],
 ) -> None:
     """Write `info/*.json`: rendezvous, resources, cluster and trial exactly as Determined's harness reads
     them (an unknown key makes it fail), user_data and `runtime.json`, which is ours. The folder is this

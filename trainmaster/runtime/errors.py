@@ -11,10 +11,10 @@ RuntimeFault            the job cannot go on; carries the status to leave with
 |-- MissingDevices      the node has not what its scheduler gave the job (69)
 `-- AskedToLeave        a signal or the master asked the job to leave before the user's process began
 MasterError             one call to the master had no good answer
-|-- Away                the same call may work later
-|   |-- Refused         no process listens on the port: the master restarts, most likely
-|   `-- Unreachable     no route, no name, no answer in time, or a 5xx/408/429 from what did answer
-`-- Rejected            the master refused (other 4xx)
+|-- CallFailed          the same call may work later
+|   |-- ConnectionRefused   no process listens on the port: most likely the master restarts
+|   `-- MasterUnreachable   no route, no name, no answer in time, or a 5xx/408/429 from what did answer
+`-- CallRejected        the master refused (other 4xx)
 """
 
 from __future__ import annotations
@@ -73,19 +73,19 @@ class MasterError(Exception):
     """One call to the master had no good answer."""
 
 
-class Away(MasterError):
+class CallFailed(MasterError):
     """The master cannot be asked now; the same call may work later."""
 
 
-class Refused(Away):
+class ConnectionRefused(CallFailed):
     """Connection refused: the machine is up and no process listens on the port."""
 
 
-class Unreachable(Away):
+class MasterUnreachable(CallFailed):
     """No route, no name, no answer in time, or an answer that says "not now"."""
 
 
-class Rejected(MasterError):
+class CallRejected(MasterError):
     """The master refused. `http_status` is its code."""
 
     def __init__(self, http_status: int, message: str) -> None:

@@ -7,7 +7,7 @@ import os
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from trainmaster.runtime.errors import BadJobFolder
-from trainmaster.runtime.job import Job
+from trainmaster.runtime.job import JobDescription
 from trainmaster.runtime.record import Record
 
 # Where each kind of accelerator announces what a job may use, the most specific first.
@@ -36,7 +36,7 @@ class Facts(Record):
     end_time: Optional[float]  # seconds since the epoch; None when no limit is known
 
 
-def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
+def read_facts(environ: Mapping[str, str], job: JobDescription) -> Facts:
     """Read the scheduler's facts. Raises BadJobFolder when there is no job id, or what should be a number is none."""
     job_id = environ.get("TRAINMASTER_JOB_ID") or environ.get("SLURM_JOB_ID") or environ.get("SLURM_JOBID")
     if not job_id:
@@ -61,7 +61,7 @@ def read_facts(environ: Mapping[str, str], job: Job) -> Facts:
 
 
 def _slots(
-    environ: Mapping[str, str], job: Job, node_rank: int, num_nodes: int
+    environ: Mapping[str, str], job: JobDescription, node_rank: int, num_nodes: int
 ) -> Tuple[Tuple[int, ...], Tuple[str, ...]]:
     devices = device_list(environ, job)
     if devices or environ.get("TRAINMASTER_SLOT_IDS"):
@@ -70,7 +70,7 @@ def _slots(
     return tuple(range(share)), ()
 
 
-def device_list(environ: Mapping[str, str], job: Job) -> List[str]:
+def device_list(environ: Mapping[str, str], job: JobDescription) -> List[str]:
     """List numbers or UUIDs of the devices that the scheduler gave this node; empty when it does not list any.
     Raises BadJobFolder."""
     listed = environ.get("TRAINMASTER_SLOT_IDS")

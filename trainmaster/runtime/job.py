@@ -14,7 +14,7 @@ JOB_VERSION = 1
 MASTER_CERTIFICATE = "master.crt"  # in the job folder: what to trust (PEM), where systems do not know it
 
 
-class Job(Record):
+class JobDescription(Record):
     """The content of `job.json`. Times are seconds."""
 
     folder: str
@@ -74,7 +74,7 @@ class Work(Record):
     owner_token: str = ""  # by which the user's programs act as the job's owner; empty: they do not
 
 
-def read_job(folder: str) -> Job:
+def read_job(folder: str) -> JobDescription:
     """Read `job.json`. Raises BadJobFolder with a sentence that names the file and the key."""
     path = os.path.join(folder, "job.json")
     try:
@@ -92,7 +92,7 @@ def read_job(folder: str) -> Job:
         )
     take = _Taker(raw, path)
     url_file, url_owner = raw.get("master_url_file"), raw.get("master_url_owner")
-    return Job(
+    return JobDescription(
         folder=folder,
         allocation_id=take.text("allocation_id"),
         task_id=take.text("task_id"),
@@ -106,13 +106,13 @@ def read_job(folder: str) -> Job:
         pool=take.text("pool", ""),
         slots=int(take.number("slots", 0)),
         slot_type=take.text("slot_type", "cpu"),
-        walltime_grace=take.number("walltime_grace", Job.walltime_grace),
-        heartbeat=take.number("heartbeat", Job.heartbeat),
-        lease_patience=take.number("lease_patience", Job.lease_patience),
-        rendezvous_patience=take.number("rendezvous_patience", Job.rendezvous_patience),
-        final_patience=take.number("final_patience", Job.final_patience),
-        term_grace=take.number("term_grace", Job.term_grace),
-        kill_grace=take.number("kill_grace", Job.kill_grace),
+        walltime_grace=take.number("walltime_grace", JobDescription.walltime_grace),
+        heartbeat=take.number("heartbeat", JobDescription.heartbeat),
+        lease_patience=take.number("lease_patience", JobDescription.lease_patience),
+        rendezvous_patience=take.number("rendezvous_patience", JobDescription.rendezvous_patience),
+        final_patience=take.number("final_patience", JobDescription.final_patience),
+        term_grace=take.number("term_grace", JobDescription.term_grace),
+        kill_grace=take.number("kill_grace", JobDescription.kill_grace),
         environment=take.texts("environment"),
     )
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import List
 
-from trainmaster.runtime.errors import Away, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased, Rejected
+from trainmaster.runtime.errors import CallFailed, CallRejected, HeldElsewhere, NobodyThere, NotAdmitted, NotLeased
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import Job, Work, parse_work
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.job import JobDescription, Work, parse_work
+from trainmaster.runtime.master import MasterCalls
 
 _TIMEOUT = 120.0  # seconds for each wait on the network
 
 
-def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> Work:
+def take_lease(master: MasterCalls, job: JobDescription, facts: Facts, addresses: List[str]) -> Work:
     """Lease the allocation for this job and get its work. Waits `job.lease_patience` seconds for a master that is
     away.
 
@@ -31,7 +31,7 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
     path = "/api/x1/allocations/%s/lease" % job.allocation_id
     try:
         return parse_work(master.call_with_retry("POST", path, body, patience=job.lease_patience, timeout=_TIMEOUT))
-    except Rejected as error:
+    except CallRejected as error:
         if error.http_status == 409:
             raise HeldElsewhere(
                 "another job, or an earlier run of this one, holds allocation %s, or it has ended" % job.allocation_id
@@ -41,5 +41,5 @@ def take_lease(master: Master, job: Job, facts: Facts, addresses: List[str]) -> 
                 "the session token of allocation %s was refused: %s" % (job.allocation_id, error)
             ) from error
         raise NotLeased("the lease of allocation %s was refused: %s" % (job.allocation_id, error)) from error
-    except Away as error:
+    except CallFailed as error:
         raise NobodyThere("no lease within %d s: %s" % (job.lease_patience, error)) from error

@@ -15,9 +15,9 @@ from typing import Optional, Sequence
 from trainmaster.runtime.errors import AskedToLeave, HeldElsewhere, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord, make_durable, write_exit_record
 from trainmaster.runtime.facts import Facts, read_facts
-from trainmaster.runtime.job import Job, read_job, read_token, with_certificate
+from trainmaster.runtime.job import JobDescription, read_job, read_token, with_certificate
 from trainmaster.runtime.lease import take_lease
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.rendezvous import choose_address
 from trainmaster.runtime.run_dir import RunDir
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     started = time.time()
     signals = Signals()
     signals.install()
-    job: Optional[Job] = None
+    job: Optional[JobDescription] = None
     facts: Optional[Facts] = None
     try:
         job = read_job(os.path.abspath(arguments[0]))
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         node_folder = RunDir()
         environ = {**with_certificate(job.folder, os.environ), **job.environment}
         facts = read_facts(environ, job)
-        master = Master(
+        master = MasterCalls(
             job.master_url,
             token,
             url_file=job.master_url_file,
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         importing.start()
         work = take_lease(master, job, facts, [address])
         importing.join()  # Python 3.8 does not wait for a module in a zip that another thread reads
-        from trainmaster.runtime.node import Node
+        from trainmaster.runtime.node import NodeRun
     except HeldElsewhere:
         return HeldElsewhere.status
     except RuntimeFault as fault:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     gc.enable()
     try:
         with node_folder as run_dir:
-            node = Node(job, facts, work, master, token, signals, run_dir, started)
+            node = NodeRun(job, facts, work, master, token, signals, run_dir, started)
             status = node.run(address, interface)
             signals.leave()
             return status
@@ -74,12 +74,14 @@ def _import_node() -> None:
     import trainmaster.runtime.node  # noqa: F401
 
 
-def _rendezvous_interfaces(job: Job) -> str:
+def _rendezvous_interfaces(job: JobDescription) -> str:
     name = "DET_SLURM_RENDEZVOUS_IFACE"
     return job.environment.get(name) or os.environ.get(name, "")
 
 
-def _leave_without_node(fault: RuntimeFault, job: Optional[Job], facts: Optional[Facts], started: float) -> int:
+def _leave_without_node(
+    fault: RuntimeFault, job: Optional[JobDescription], facts: Optional[Facts], started: float
+) -> int:
     print_notice(str(fault))
     asked = fault if isinstance(fault, AskedToLeave) else None
     status = 128 + asked.signum if asked is not None and asked.signum is not None else fault.status

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.connection import Answer, Closed, Connection
-from trainmaster.runtime.errors import Away, Refused, Rejected, Unreachable
+from trainmaster.runtime.errors import CallFailed, CallRejected, ConnectionRefused, MasterUnreachable
 from trainmaster.runtime.url import split_url
 from trainmaster.runtime.url_file import read_url
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 _NOT_NOW = frozenset({408, 425, 429})
 
 
-class Master:
+class MasterCalls:
     """Calls the master. Safe to use from several threads.
 
     `url_file`, when given, names a file whose first line is the current URL, and `url_owner` the account that writes
@@ -55,14 +55,14 @@ class Master:
         """Make one call. `timeout` (seconds) is for each wait on the network. Returns the parsed JSON answer.
 
         A kept connection that the other side had closed is replaced once; all calls of the in-job protocol can be
-        repeated. Raises Refused, Unreachable or Rejected.
+        repeated. Raises Refused, Unreachable or CallRejected.
         """
         payload = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         content = self._request(method, path, payload, timeout)
         try:
             return json.loads(content.decode("utf-8")) if content.strip() else {}
         except ValueError:
-            raise Unreachable("%s answered something that is not JSON" % self.url) from None
+            raise MasterUnreachable("%s answered something that is not JSON" % self.url) from None
 
     def call_with_retry(
         self, method: str, path: str, body: Any = None, *, patience: float, timeout: float = 30.0
@@ -80,17 +80,19 @@ class Master:
             answer = self._exchange(url, method, path, payload, timeout)
         except ConnectionRefusedError:
             self.read_url_file()
-            raise Refused("no process listens at %s" % url) from None
+            raise ConnectionRefused("no process listens at %s" % url) from None
         except OSError as error:
             self.read_url_file()
-            raise Unreachable("the master at %s cannot be reached: %s" % (url, error or type(error).__name__)) from None
+            raise MasterUnreachable(
+                "the master at %s cannot be reached: %s" % (url, error or type(error).__name__)
+            ) from None
         if 200 <= answer.status < 300:
             return answer.body
         message = _message(answer.body)
         if answer.status >= 500 or answer.status in _NOT_NOW:
             self.read_url_file()
-            raise Unreachable("%s answered %d: %s" % (url, answer.status, message))
-        raise Rejected(answer.status, message)
+            raise MasterUnreachable("%s answered %d: %s" % (url, answer.status, message))
+        raise CallRejected(answer.status, message)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -163,7 +165,7 @@ def _with_retry(ask: Callable[[], T], patience: float) -> T:
     while True:
         try:
             return ask()
-        except Away:
+        except CallFailed:
             wait = backoff.next()
             if time.monotonic() + wait > deadline:
                 raise

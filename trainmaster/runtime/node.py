@@ -12,28 +12,28 @@ from typing import List, Optional
 from trainmaster.runtime.context import bring_context
 from trainmaster.runtime.devices import DeviceCheck, check_slots
 from trainmaster.runtime.environment import child_environment, write_info
-from trainmaster.runtime.errors import AskedToLeave, Away, Rejected, RuntimeFault
+from trainmaster.runtime.errors import AskedToLeave, CallFailed, CallRejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import Job, Work
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.job import JobDescription, Work
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
 from trainmaster.runtime.rendezvous import PORTS, gather_nodes
 from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Signals
-from trainmaster.runtime.supervise import Outcome, Supervisor
+from trainmaster.runtime.supervise import ProcessEnd, Supervisor
 
 
-class Node:
+class NodeRun:
     """State that the steps after the lease share."""
 
     def __init__(
         self,
-        job: Job,
+        job: JobDescription,
         facts: Facts,
         work: Work,
-        master: Master,
+        master: MasterCalls,
         token: str,
         signals: Signals,
         run_dir: str,
@@ -67,18 +67,18 @@ class Node:
         except AskedToLeave as asked:
             # Nothing was begun, nothing is lost: this is preemption that was obeyed at once.
             self._preemption.request_here(asked.reason)
-            outcome = Outcome(0, message=str(asked))
+            outcome = ProcessEnd(0, message=str(asked))
         except RuntimeFault as fault:
-            outcome = Outcome(fault.status, message=str(fault))
+            outcome = ProcessEnd(fault.status, message=str(fault))
         except OSError as error:  # its disk is full, most likely
-            outcome = Outcome(RuntimeFault.status, message="this node cannot do the work: %s" % error)
+            outcome = ProcessEnd(RuntimeFault.status, message="this node cannot do the work: %s" % error)
         self._signals.as_events()
         self._watch.stop()
         self._reporting.log(outcome.message, "INFO" if outcome.exit_code == 0 else "ERROR")
         self._end(outcome)
         return outcome.exit_code
 
-    def _train(self, address: str, interface: Optional[str]) -> Outcome:
+    def _train(self, address: str, interface: Optional[str]) -> ProcessEnd:
         job, facts, work = self._job, self._facts, self._work
         if work.preempt is not None:
             raise AskedToLeave(work.preempt)
@@ -149,10 +149,10 @@ class Node:
         where = address_for(self._master.url, address)
         try:
             announce(self._master, self._job.allocation_id, where, self._job.lease_patience)
-        except (Away, Rejected) as error:
+        except (CallFailed, CallRejected) as error:
             self._reporting.log("the ports of this job cannot be reached through the master: %s" % error, "WARNING")
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: ProcessEnd) -> None:
         acked = self._preemption.acked or (outcome.exit_code == 0 and not self._was_started())
         record = ExitRecord(
             allocation_id=self._job.allocation_id,

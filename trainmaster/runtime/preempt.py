@@ -11,7 +11,7 @@ from typing import Callable, Optional
 from trainmaster.runtime.backoff import Backoff
 from trainmaster.runtime.errors import MasterError
 from trainmaster.runtime.files import replace_file
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.run_dir import PREEMPT_ACKED, PREEMPT_FLAG
 
 _POLL = 60  # seconds of one long poll
@@ -61,7 +61,7 @@ class Preemption:
 class PreemptWatch(threading.Thread):
     """Long-polls the master until there is a request."""
 
-    def __init__(self, master: Master, allocation_id: str, preemption: Preemption) -> None:
+    def __init__(self, master: MasterCalls, allocation_id: str, preemption: Preemption) -> None:
         super().__init__(name="preemption", daemon=True)
         self._master = master
         self._path = "/api/v1/allocations/%s/signals/preemption?timeout_seconds=%d" % (allocation_id, _POLL)

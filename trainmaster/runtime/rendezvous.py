@@ -10,8 +10,8 @@ import time
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.errors import Away, NoRendezvous, Rejected
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import CallFailed, CallRejected, NoRendezvous
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.record import Record
 from trainmaster.runtime.url import split_url
 
@@ -36,7 +36,7 @@ class Rendezvous(Record):
 
 
 def gather_nodes(
-    master: Master,
+    master: MasterCalls,
     allocation_id: str,
     *,
     rank: int,
@@ -70,11 +70,11 @@ def gather_nodes(
         try:
             answer = master.call("POST", path, body, timeout=_ONE_WAIT)
             return _assemble(answer["data"], rank, num_nodes)
-        except Rejected as error:
+        except CallRejected as error:
             raise NoRendezvous("the rendezvous was refused: %s" % error) from error
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise NoRendezvous("the master's answer to the rendezvous makes no sense: %r" % error) from error
-        except Away as away:
+        except CallFailed as away:
             now = time.monotonic()
             reason = str(away)
         if now - started > patience:

@@ -7,12 +7,12 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.core_socket import CoreSocket
-from trainmaster.runtime.errors import Away, MasterError, Rejected
+from trainmaster.runtime.errors import CallFailed, CallRejected, MasterError
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.exit_report import ExitReport
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import Job
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.job import JobDescription
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.notice import print_notice
 from trainmaster.runtime.shipper import LAST_CALL, NOT_ABOUT_RECORDS, Shipper
 from trainmaster.runtime.spool import Stream
@@ -31,9 +31,9 @@ class Reporting:
 
     def __init__(
         self,
-        job: Job,
+        job: JobDescription,
         facts: Facts,
-        master: Master,
+        master: MasterCalls,
         run_dir: str,
         *,
         on_preempt: Callable[[str], None],
@@ -132,7 +132,7 @@ class Reporting:
                 answer = self._post_exit(
                     {**body, "reports": [remainder for _, remainder in left.values()]}, report, hurry, online
                 )
-            except Rejected as error:
+            except CallRejected as error:
                 if not left or error.http_status in NOT_ABOUT_RECORDS:
                     raise
                 # One of the records cannot be stored; the ordinary way finds out which.
@@ -141,7 +141,7 @@ class Reporting:
         except MasterError as error:
             report.make_durable()
             where = "the exit record and the reports stay in the job folder"
-            print_notice("%s: %s" % (where, error) if isinstance(error, Away) else str(error))
+            print_notice("%s: %s" % (where, error) if isinstance(error, CallFailed) else str(error))
             return False
         for stream, acked in (answer.get("acked") or {}).items():
             if stream in left:
@@ -161,7 +161,7 @@ class Reporting:
         began = time.monotonic()
         try:
             return self._master.call("POST", path, body, timeout=max(self._patience_for(report, hurry), LAST_CALL))
-        except Away:
+        except CallFailed:
             report.make_durable()  # nothing can get lost here while it is asked again
             left = began + self._patience_for(report, hurry) - time.monotonic()
             if left <= 0:

@@ -8,8 +8,8 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.errors import Away, MasterError, Rejected, Unreachable
-from trainmaster.runtime.master import Master
+from trainmaster.runtime.errors import CallFailed, CallRejected, MasterError, MasterUnreachable
+from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.spool import MAX_RECORDS, Stream
 
 _LOOK_AGAIN = 1.0  # seconds between looks into a file whose writer forgot to wake us
@@ -30,7 +30,7 @@ class Shipper(threading.Thread):
     def __init__(
         self,
         stream: Stream,
-        master: Master,
+        master: MasterCalls,
         path: str,
         node_rank: int,
         *,
@@ -77,7 +77,7 @@ class Shipper(threading.Thread):
         if self._synced(number, deadline):
             return True
         if self.online and time.monotonic() >= deadline and self._last_good < began:
-            self._offline(Unreachable("no answer for %.0f s" % timeout))
+            self._offline(MasterUnreachable("no answer for %.0f s" % timeout))
         return False
 
     def _synced(self, number: int, deadline: float) -> bool:
@@ -185,7 +185,7 @@ class Shipper(threading.Thread):
         try:
             answer = self._master.call("POST", self._path, self._body(lines), timeout=60.0)
             acked = int(answer["acked"])
-        except Rejected as error:
+        except CallRejected as error:
             if error.http_status in NOT_ABOUT_RECORDS or not lines:
                 self._offline(error)
             elif len(lines) > 1:
@@ -198,7 +198,7 @@ class Shipper(threading.Thread):
                 self._log("the master refuses record %d of stream %s: %s" % (first, self._stream.name, error))
                 return True
             return False
-        except Away as error:
+        except CallFailed as error:
             self._offline(error)
             return False
         except (KeyError, TypeError, ValueError):

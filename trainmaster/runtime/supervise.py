@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from trainmaster.runtime.cgroup import oom_kills
 from trainmaster.runtime.evidence import Tail
-from trainmaster.runtime.job import Job
+from trainmaster.runtime.job import JobDescription
 from trainmaster.runtime.logs import LineReader
 from trainmaster.runtime.prctl import become_subreaper
 from trainmaster.runtime.preempt import Preemption, signal_reason
@@ -26,7 +26,7 @@ _LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
 _PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
 
 
-class Outcome(Record):
+class ProcessEnd(Record):
     """How the user's process ended."""
 
     exit_code: int
@@ -43,7 +43,7 @@ class Supervisor:
 
     def __init__(
         self,
-        job: Job,
+        job: JobDescription,
         end_time: Optional[float],
         preemption: Preemption,
         reporting: Reporting,
@@ -68,7 +68,7 @@ class Supervisor:
         environment: Mapping[str, str],
         workdir: str,
         hooks: Sequence[str] = (),
-    ) -> Outcome:
+    ) -> ProcessEnd:
         """Start the entrypoint, wait for its end, and end everything that it started."""
         become_subreaper()
         kills_before = oom_kills()
@@ -155,7 +155,7 @@ class Supervisor:
         if "kill" not in self._plan:
             self._plan["term"] = time.monotonic() + (0.0 if again else self._job.term_grace)
 
-    def _judge(self, returncode: int, kills_before: Optional[int], run_dir: Optional[str]) -> Outcome:
+    def _judge(self, returncode: int, kills_before: Optional[int], run_dir: Optional[str]) -> ProcessEnd:
         kills = oom_kills()
         oom = returncode != 0 and kills_before is not None and kills is not None and kills > kills_before
         code = shell_status(returncode)
@@ -175,16 +175,16 @@ class Supervisor:
         else:
             message = "%s ended" % self._what
         if not code:
-            return Outcome(code, message=message)
+            return ProcessEnd(code, message=message)
         failed = first_failure(run_dir)
         if failed is None:
-            return Outcome(code, by_signal, oom, message, self._tail.quote())
-        return Outcome(code, by_signal, oom, message, self._tail.quote(failed.rank), failed.rank, failed.at)
+            return ProcessEnd(code, by_signal, oom, message, self._tail.quote())
+        return ProcessEnd(code, by_signal, oom, message, self._tail.quote(failed.rank), failed.rank, failed.at)
 
 
-def _not_started(error: OSError) -> Outcome:
+def _not_started(error: OSError) -> ProcessEnd:
     """The status that a shell would give: 127 when there is no such program, 126 when it may not be run."""
     if isinstance(error, FileNotFoundError):
         text = "entrypoint: there is no program %r in this image (or its interpreter is missing)" % error.filename
-        return Outcome(127, message=text)
-    return Outcome(126, message="entrypoint: %r cannot be run: %s" % (error.filename, error.strerror or error))
+        return ProcessEnd(127, message=text)
+    return ProcessEnd(126, message="entrypoint: %r cannot be run: %s" % (error.filename, error.strerror or error))

@@ -24,7 +24,7 @@ from trainmaster.master.lifecycle.states import AllocationState
 from trainmaster.master.services.access.permissions import Permission
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.logs.log_store import LEVELS
-from trainmaster.master.services.logs.master_log import RECENT, LogEntry
+from trainmaster.master.services.logs.master_log import RECENT, MasterLogLine
 from trainmaster.master.services.orchestration.task_orchestrator import COMMAND, NOTEBOOK, SHELL, TENSORBOARD
 from trainmaster.master.services.resources import job_queue, slot_usage
 from trainmaster.master.services.tasks import standalone
@@ -113,7 +113,7 @@ async def logs(
     return StreamingResponse(body(), media_type="application/json")
 
 
-def _log_entry(entry: LogEntry) -> Json:
+def _log_entry(entry: MasterLogLine) -> Json:
     level = entry.level if entry.level in LEVELS else "UNSPECIFIED"
     return {"id": entry.id, "timestamp": rfc3339(entry.at), "level": f"LOG_LEVEL_{level}", "message": entry.text}
 

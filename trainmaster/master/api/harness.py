@@ -91,7 +91,7 @@ async def rendezvous(allocation_id: str, resources_id: str, services: UsesServic
     """Where all nodes are; waits for them, and answers 408 when they have not come: ask again."""
     own_allocation(caller, allocation_id)
 
-    def look() -> harness.RendezvousInfo | None:
+    def look() -> harness.HarnessRendezvous | None:
         return harness.rendezvous(services.store, allocation_id, resources_id)
 
     found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)

@@ -15,7 +15,7 @@ from trainmaster.master.services.allocations import exit_reports, leases, metric
 from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
 from trainmaster.master.services.allocations.leases import LeaseRequest
-from trainmaster.master.services.allocations.metric_batches import Reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.group_commit import GroupCommit
 from trainmaster.master.services.store import Settings, Store
@@ -42,7 +42,7 @@ class JobCalls:
             lambda requests, /, *, wait: leases.lease(store, settings, requests, _slot_types(clusters), wait=wait),
             *(of_attempt, alone, seconds),
         )
-        self.reports: GroupCommit[Reports, ReportAnswer] = GroupCommit(
+        self.reports: GroupCommit[ReportCall, ReportAnswer] = GroupCommit(
             partial(metric_batches.take_reports, store, settings), of_attempt, alone, seconds
         )
         self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(

@@ -100,7 +100,7 @@ async def reports(
     """Take in a piece of a report stream. The answer comes after every decision that the reports led to."""
     own_allocation(caller, allocation_id)
     piece = StreamBatch(body.stream, body.first, body.records)
-    answer = await services.job_calls.reports.ask(metric_batches.Reports(allocation_id, piece))
+    answer = await services.job_calls.reports.ask(metric_batches.ReportCall(allocation_id, piece))
     said = {
         "acked": answer.acked,
         "preempt": {"reason": answer.preempt} if answer.preempt is not None else None,

@@ -17,7 +17,7 @@ from trainmaster.config.limits import Limits
 from trainmaster.dispatchers.base import Remains, StreamPiece, StreamPosition
 from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.store import Settings, Store
@@ -114,7 +114,7 @@ class Replay:
                 return False
             chunk = records[done : done + size]
             try:
-                reports = Reports(self._found.allocation_id, StreamBatch(stream, first + done, chunk), replayed=True)
+                reports = ReportCall(self._found.allocation_id, StreamBatch(stream, first + done, chunk), replayed=True)
                 answer = only(take_reports(self._store, self._settings, [reports]))
             except NotFound:
                 self._gone = True

@@ -16,7 +16,7 @@ from tests.support.attempts import Attempts
 from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStream, Trial, metrics
 from trainmaster.master.services.allocations.exit_reports import ExitReport
 from trainmaster.master.services.allocations.job_log import StreamBatch
-from trainmaster.master.services.allocations.metric_batches import Reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
 
 Json = dict[str, Any]
@@ -88,7 +88,7 @@ def test_reports_count_the_same(
         for which, stream, shift, records in sent:
             first = max(1, written.get((which, stream), 0) + 1 + shift)
             written[which, stream] = max(written.get((which, stream), 0), first - 1 + len(records))
-            calls.append(Reports(names[which], StreamBatch(stream, first, records)))
+            calls.append(ReportCall(names[which], StreamBatch(stream, first, records)))
         answers = take(attempts, calls)
         found.append((said(answers, names), [what_is_kept(attempts, name) for name in names]))
     assert found[0] == found[1]
@@ -171,7 +171,7 @@ def test_two_masters_take_in_batches_of_the_same_trials_without_a_deadlock(attem
         for number in range(30):
             some = chance.sample(names, 8)
             step = 1 + number
-            calls = [Reports(name, StreamBatch("core", step, [training(step)])) for name in some]
+            calls = [ReportCall(name, StreamBatch("core", step, [training(step)])) for name in some]
             for answer in batches.reports(attempts, calls):
                 assert not isinstance(answer, Exception), answer
             if number % 10 == 9:

@@ -12,7 +12,7 @@ from trainmaster.master.db.tables import Allocation, AllocationNode, ReportStrea
 from trainmaster.master.services.allocations.exit_reports import ExitReport, take_exits
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
-from trainmaster.master.services.allocations.metric_batches import Reports, take_reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.group_commit import Alone, only
 from trainmaster.master.services.store import Settings
@@ -41,7 +41,7 @@ def word(name: str, *pieces: StreamBatch, **record: Any) -> ExitReport:
 
 
 def report(attempts: Attempts, name: str, records: list[dict[str, Any]]) -> ReportAnswer:
-    return only(take_reports(attempts.store, SETTINGS, [Reports(name, StreamBatch("log-0", 1, records))]))
+    return only(take_reports(attempts.store, SETTINGS, [ReportCall(name, StreamBatch("log-0", 1, records))]))
 
 
 def acked(attempts: Attempts, name: str) -> dict[str, int]:

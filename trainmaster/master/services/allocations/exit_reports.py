@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from trainmaster.master.db.tables import Allocation
 from trainmaster.master.services.allocations import exit_schema, job_log, job_reports, metric_batches
 from trainmaster.master.services.allocations.job_log import Json, StreamBatch
-from trainmaster.master.services.allocations.metric_batches import Reports
+from trainmaster.master.services.allocations.metric_batches import ReportCall
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import NotFound, ServiceError
 from trainmaster.master.services.group_commit import Alone, only
@@ -83,7 +83,7 @@ def take_exits(
 
 def _take_reports(store: Store, settings: Settings, word: ExitReport) -> Taken:
     return {
-        piece.stream: only(metric_batches.take_reports(store, settings, [Reports(word.allocation_id, piece)])).acked
+        piece.stream: only(metric_batches.take_reports(store, settings, [ReportCall(word.allocation_id, piece)])).acked
         for piece in word.rest
         if piece.stream == "core"
     }

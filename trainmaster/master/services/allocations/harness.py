@@ -17,7 +17,7 @@ MOST = 10_000  # containers of one attempt
 
 
 @dataclass(frozen=True)
-class RendezvousInfo:
+class HarnessRendezvous:
     addresses: list[str]
     rank: int
     slots: list[int]
@@ -41,7 +41,7 @@ def accelerators(store: Store, task_id: str) -> list[Json]:
     return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
 
 
-def rendezvous(store: Store, allocation_id: str, resources_id: str) -> RendezvousInfo | None:
+def rendezvous(store: Store, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
     """Where all nodes of an attempt are, once they have all come; None before. `resources_id` is a node's name, its
     rank or its number among the containers."""
     with store.transaction() as session:
@@ -55,7 +55,7 @@ def rendezvous(store: Store, allocation_id: str, resources_id: str) -> Rendezvou
     if row.leased_at is None or len(nodes) < row.num_nodes:
         return None
     mine = next((node for node in nodes if resources_id in (node.name, str(node.node_rank))), nodes[0])
-    return RendezvousInfo(
+    return HarnessRendezvous(
         [next(iter(node.addresses), node.name) for node in nodes], mine.node_rank, list(mine.slot_ids)
     )
 

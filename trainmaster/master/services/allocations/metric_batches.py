@@ -29,7 +29,7 @@ from trainmaster.master.services.store import Settings, Store
 
 
 @dataclass(frozen=True)
-class Reports:
+class ReportCall:
     """Records of a stream of an attempt. `replayed`: read from the job folder after the job has gone."""
 
     allocation_id: str
@@ -38,7 +38,7 @@ class Reports:
 
 
 def take_reports(
-    store: Store, settings: Settings, calls: Sequence[Reports], *, wait: bool = True
+    store: Store, settings: Settings, calls: Sequence[ReportCall], *, wait: bool = True
 ) -> list[ReportAnswer | Exception]:
     """Take in records of different attempts, each in one transaction with every decision that they lead to. Records
     that have been taken in before are skipped, so that a call can be repeated.
@@ -60,7 +60,7 @@ def take_reports(
     return [outcomes.get(call.allocation_id, Alone()) for call in calls]
 
 
-def _take_alone(store: Store, settings: Settings, call: Reports) -> ReportAnswer | Exception:
+def _take_alone(store: Store, settings: Settings, call: ReportCall) -> ReportAnswer | Exception:
     try:
         return job_reports.take_records(store, settings, call.allocation_id, call.piece, replayed=call.replayed)
     except ServiceError as error:
@@ -102,7 +102,11 @@ class _Attempt(NamedTuple):
 
 
 def _store(
-    connection: Connection, calls: Mapping[str, Reports], measured: Mapping[str, Sequence[MetricReport]], *, wait: bool
+    connection: Connection,
+    calls: Mapping[str, ReportCall],
+    measured: Mapping[str, Sequence[MetricReport]],
+    *,
+    wait: bool,
 ) -> dict[str, ReportAnswer | Exception]:
     """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
     outcomes: dict[str, ReportAnswer | Exception] = {}

@@ -14,14 +14,14 @@ KEPT = 5000
 
 
 @dataclass(frozen=True)
-class LogEntry:
+class MasterLogLine:
     id: int  # from 0 on
     at: dt.datetime
     level: str
     text: str
 
     @property
-    def masked(self) -> LogEntry:
+    def masked(self) -> MasterLogLine:
         """Without what it says: that may be about others."""
         return replace(self, text=f"{self.text.partition(': ')[0]}: {MASK}")
 
@@ -32,7 +32,7 @@ class Recent(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self._guard = threading.Lock()
-        self._entries: deque[LogEntry] = deque(maxlen=KEPT)
+        self._entries: deque[MasterLogLine] = deque(maxlen=KEPT)
         self._next = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -42,10 +42,10 @@ class Recent(logging.Handler):
             text = str(record.msg)
         at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         with self._guard:
-            self._entries.append(LogEntry(self._next, at, record.levelname, text))
+            self._entries.append(MasterLogLine(self._next, at, record.levelname, text))
             self._next += 1
 
-    def after(self, number: int) -> list[LogEntry]:
+    def after(self, number: int) -> list[MasterLogLine]:
         """Entries from `number` on; a negative one counts from the end."""
         with self._guard:
             first = max(self._next + number, 0) if number < 0 else number
