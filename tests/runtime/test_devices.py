@@ -20,9 +20,9 @@ LOOK = """
 import json, os, sys
 from trainmaster.runtime.devices import check_devices
 from trainmaster.runtime.facts import read_facts
-from trainmaster.runtime.job import Job
+from trainmaster.runtime.job import JobDescription
 root, slots, slot_type = sys.argv[1:]
-job = Job("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", int(slots), slot_type)
+job = JobDescription("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", int(slots), slot_type)
 finding = check_devices(job, read_facts(os.environ, job), os.environ, root)
 print(json.dumps([finding.missing, finding.warning]))
 """
@@ -140,8 +140,8 @@ HANG = """
 import os
 from trainmaster.runtime.devices import DeviceCheck
 from trainmaster.runtime.facts import read_facts
-from trainmaster.runtime.job import Job
-job = Job("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", 2, "cuda")
+from trainmaster.runtime.job import JobDescription
+job = JobDescription("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", 2, "cuda")
 check = DeviceCheck(job, read_facts(os.environ, job), os.environ, os.environ["ROOT"])
 check.start()
 print(check.result(0.2), flush=True)
