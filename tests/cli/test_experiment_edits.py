@@ -76,7 +76,7 @@ def test_code_and_checkpoints(shell: Shell, api: Master, finished: Finished) -> 
     code = shell.cwd / f"experiment_{number}_model_def" / "train.py"
     assert code.read_text() == trainings.COUNTING
     again = shell.run("experiment", "download-model-def", number)
-    assert (again.status, "is there already" in again.sentence) == (1, True)
+    assert (again.status, "already exists" in again.sentence) == (1, True)
     best = api.checkpoints(finished.id, best=1)[0]
     assert shell.det("experiment", "download", number, "-q", "-o", "best").out == f"best/{best.uuid}\n"
     trial = str(finished.trials[0].id)

@@ -250,7 +250,7 @@ def test_download(shell: Shell, api: Master, finished: Finished) -> None:
     again = shell.run("checkpoint", "download", checkpoint.uuid)
     assert (again.status, again.sentence) == (
         1,
-        f"det: checkpoints/{checkpoint.uuid} is there already; name another folder.",
+        f"det: checkpoints/{checkpoint.uuid} already exists; name another folder.",
     )
 
 
@@ -266,5 +266,5 @@ def test_a_damaged_checkpoint_is_not_copied(shell: Shell, api: Master, finished:
     finally:
         state.write_text(whole)
     assert done.status == 1
-    assert done.sentence.endswith(f"is damaged: state.json is missing or not of {len(whole)} bytes.")
+    assert done.sentence.endswith(f"is damaged: state.json is missing or does not have {len(whole)} bytes.")
     assert list(shell.cwd.iterdir()) == []

@@ -90,7 +90,7 @@ def test_a_master_may_take_more(tmp_path: Path) -> None:
     tree(tmp_path, "train.py")
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(LIMIT)
-    with pytest.raises(ClientError, match=r"have 95\.0 MB; the master takes 95 MB"):
+    with pytest.raises(ClientError, match=r"have 95\.0 MB; the master accepts 95 MB"):
         collect(tmp_path)
     assert {file["path"] for file in collect(tmp_path, limit=lambda: 2 * LIMIT)} == {"large.bin", "train.py"}
 
@@ -100,7 +100,7 @@ def test_links(tmp_path: Path) -> None:
     (tmp_path / "code/data").symlink_to(tmp_path / "elsewhere")
     assert names(tmp_path / "code") == ["data", "train.py", "data/data.txt"]
     (tmp_path / "code/loop").symlink_to(tmp_path / "code")
-    with pytest.raises(ClientError, match=r"loop is a link to a folder that holds it; name it in \.detignore"):
+    with pytest.raises(ClientError, match=r"loop is a link to a folder that contains it; name it in \.detignore"):
         collect(tmp_path / "code")
     (tmp_path / "code/loop").unlink()
     (tmp_path / "code/gone").symlink_to(tmp_path / "nothing")

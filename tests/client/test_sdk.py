@@ -139,7 +139,7 @@ def test_checkpoints_are_copied_whole(experiment: Experiment, tmp_path: Path) ->
     assert checkpoint.trial() == trial
     target = checkpoint.download(tmp_path / "best")
     assert json.loads((target / "state.json").read_text()) == {"epochs": 3}
-    with pytest.raises(ClientError, match="there already"):
+    with pytest.raises(ClientError, match="already exists"):
         checkpoint.download(target)
     through = checkpoint.download(tmp_path / "through", Way.MASTER)
     assert (through / "state.json").read_bytes() == (target / "state.json").read_bytes()

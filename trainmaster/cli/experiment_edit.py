@@ -150,7 +150,7 @@ def _download_code(args: argparse.Namespace) -> None:
         if archive:
             _unpack(archive, target)
     except FileExistsError:
-        raise ClientError(f"{target} is there already; name another folder with --output-dir.") from None
+        raise ClientError(f"{target} already exists; name another folder with --output-dir.") from None
     except OSError as error:
         raise ClientError(f"{target} cannot be written: {error.strerror}.") from None
     print(target)

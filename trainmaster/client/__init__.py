@@ -1,4 +1,4 @@
-"""A master from Python: typed, synchronous, on the standard library alone.
+"""Python SDK for a master: typed, synchronous, on the standard library alone.
 
     from trainmaster.client import connect
 
@@ -6,9 +6,8 @@
     experiment = master.create_experiment("search.yaml", "code").wait()
     print(experiment.best_checkpoint().download("best"))
 
-What a master tells comes as values that do not change; their verbs act on the master, and `reload()` looks again. The
-names below are imported when they are used, so that `det`, which is built on this, starts at once.
-"""
+Answers of the master are immutable objects. Their methods call the master, and `reload()` returns the present state.
+The names below are imported on first use, so that `det`, which is built on this package, starts quickly."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from trainmaster.client.master import Master
     from trainmaster.client.models import LogLine, MetricsReport, QueuedJob, StoryEvent
 
-_HOMES = {
+_MODULES = {
     "artifacts": ("Checkpoint", "Model", "ModelVersion"),
     "errors": (
         *("APIError", "ClientError", "FileFault", "MasterUnreachable", "NoSuchThing", "NotAllowed", "NotLoggedIn"),
@@ -41,7 +40,7 @@ _HOMES = {
     "master": ("Master",),
     "models": ("LogLine", "MetricsReport", "QueuedJob", "StoryEvent"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "APIError",
     "Checkpoint",
@@ -69,12 +68,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if home is None:
+    module = _MODULE_OF.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Checkpoints, and the models that they are registered under, with their verbs."""
+"""Checkpoints and the models that they are registered under, with their methods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 
 class Way(enum.Enum):
-    """How files come here. DIRECT: from the storage's folder, which this machine must see."""
+    """How the files of a checkpoint are downloaded.
+
+    DIRECT copies from the storage's folder, which this machine must have mounted; MASTER reads through the master; AUTO
+    takes the first that works.
+    """
 
     AUTO = "auto"
     DIRECT = "direct"
@@ -26,57 +30,163 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True)
 class Checkpoint(models.Checkpoint):
+    """A checkpoint, as it was when it was read."""
+
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Checkpoint:
+        """Get this checkpoint again.
+
+        Returns:
+            The checkpoint as it is now.
+
+        Raises:
+            NoSuchThing: It has been deleted with its experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.checkpoint(self.uuid)
 
     def trial(self) -> Trial:
-        """Raises ClientError for a checkpoint of no trial."""
+        """Get the trial that wrote it.
+
+        Returns:
+            The trial as it is now.
+
+        Raises:
+            ClientError: It belongs to no trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         if self.trial_id is None:
             raise ClientError(f"Checkpoint {self.uuid} belongs to no trial.")
         return self.master.trial(self.trial_id)
 
     def folder(self) -> Path:
-        """Where its files lie, on a machine that sees the storage. Raises ClientError."""
+        """Get the folder of its files; the path is meant for machines that mount the storage.
+
+        Returns:
+            The path.
+
+        Raises:
+            ClientError: Its kind of storage has no folder.
+        """
         return folder(self)
 
     def download(self, target: str | Path | None = None, way: Way = Way.AUTO) -> Path:
-        """Copy its files to a folder that is not there yet (default: checkpoints/UUID), and return that. They come from
-        the storage's folder where this machine sees it, else through the master. Raises ClientError."""
+        """Copy its files to a new folder, whole or not at all. They come from the storage's folder where this machine
+        has it mounted, else through the master.
+
+        Args:
+            target: A folder that does not exist or is empty. Default: checkpoints/UUID.
+            way: Restricts where the files are read from.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ClientError: The target exists, the files are gone or damaged, or they cannot be copied.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         where = Path("checkpoints") / self.uuid if target is None else Path(target)
         _fetch(self, where, way)
         return where
 
     def edit_metadata(self, **values: Any) -> Checkpoint:
-        """Set these of its metadata; what is None is taken away."""
+        """Change some of its metadata.
+
+        Args:
+            values: Keys with their new values; None removes a key.
+
+        Returns:
+            The checkpoint after the change.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         left = {**self.reload().metadata, **values}
         self.master.edits.set_checkpoint_metadata(self.uuid, {k: v for k, v in left.items() if v is not None})
         return self.reload()
 
     def delete(self) -> None:
-        """Its files. The master goes on with it afterwards."""
+        """Delete its files. The master continues after the call has returned.
+
+        Raises:
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.edits.delete_checkpoints([self.uuid])
 
 
 @dataclass(frozen=True)
 class Model(models.Model):
+    """A model of the registry, as it was when it was read."""
+
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Model:
+        """Get this model again.
+
+        Returns:
+            The model as it is now.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.model(str(self.id))
 
     def register(self, checkpoint: Checkpoint | str, **fields: Any) -> ModelVersion:
-        """A checkpoint as the model's next version. `fields`: name, comment, notes, labels, metadata."""
+        """Register a checkpoint as the model's next version.
+
+        Args:
+            checkpoint: The checkpoint or its id.
+            fields: name, comment, notes, labels, metadata.
+
+        Returns:
+            The version.
+
+        Raises:
+            NoSuchThing: There is no such checkpoint.
+            NotAllowed: The caller may not change the model.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         uuid = checkpoint if isinstance(checkpoint, str) else checkpoint.uuid
         return _version(self.master, self.master.registry.register(str(self.id), uuid, **fields))
 
     def versions(self) -> list[ModelVersion]:
-        """The newest first."""
+        """List its versions.
+
+        Returns:
+            The versions, newest first.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return [_version(self.master, raw) for raw in self.master.registry.versions(str(self.id))]
 
     def version(self, number: int | None = None) -> ModelVersion:
-        """That one, or the newest. Raises ClientError when there is none."""
+        """Get one version.
+
+        Args:
+            number: Number of the version; None for the newest.
+
+        Returns:
+            The version.
+
+        Raises:
+            ClientError: The model has no version.
+            NoSuchThing: There is no version of this number.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         if number is not None:
             return _version(self.master, self.master.registry.version(str(self.id), number))
         found = self.versions()
@@ -85,36 +195,109 @@ class Model(models.Model):
         return found[0]
 
     def edit(self, **fields: Any) -> Model:
-        """`fields`: name, description, notes, labels, metadata."""
+        """Change how it is described.
+
+        Args:
+            fields: name, description, notes, labels, metadata; what is not named stays.
+
+        Returns:
+            The model after the change.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.edit_model(str(self.id), **fields)
         return self.reload()
 
     def move(self, workspace_id: int) -> None:
+        """Move it to another workspace.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not move it there.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.move_model(str(self.id), workspace_id)
 
     def archive(self) -> None:
+        """Archive it: it cannot be changed until `unarchive`.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.steer_model(str(self.id), "archive")
 
     def unarchive(self) -> None:
+        """Undo `archive`.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.steer_model(str(self.id), "unarchive")
 
     def delete(self) -> None:
+        """Delete it with its versions; the checkpoints stay.
+
+        Raises:
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.delete_model(str(self.id))
 
 
 @dataclass(frozen=True)
 class ModelVersion(models.ModelVersion):
+    """A version of a model, as it was when it was read."""
+
     master: Master = field(repr=False, compare=False)
 
     def checkpoint(self) -> Checkpoint:
+        """Get the checkpoint that is registered as this version.
+
+        Returns:
+            The checkpoint as it is now.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.checkpoint(self.checkpoint_uuid)
 
     def edit(self, **fields: Any) -> ModelVersion:
-        """`fields`: name, comment, notes, labels, metadata."""
+        """Change how it is described.
+
+        Args:
+            fields: name, comment, notes, labels, metadata; what is not named stays.
+
+        Returns:
+            The version after the change.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return _version(self.master, self.master.registry.edit_version(self.model_name, self.version, **fields))
 
     def delete(self) -> None:
-        """The checkpoint stays."""
+        """Delete this version; the checkpoint stays.
+
+        Raises:
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.registry.delete_version(self.model_name, self.version)
 
 
@@ -126,7 +309,8 @@ def _version(master: Master, raw: Any) -> ModelVersion:
 
 
 def folder(checkpoint: models.Checkpoint) -> Path:
-    """Where its files lie, on a machine that sees the storage. Raises ClientError."""
+    """Where the files of a checkpoint are, on machines that mount the storage. Raises ClientError for storage without a
+    folder."""
     storage: Mapping[str, Any] = checkpoint.storage
     if storage.get("type") == "shared_fs":
         root = Path(storage["host_path"])
@@ -134,24 +318,24 @@ def folder(checkpoint: models.Checkpoint) -> Path:
     if storage.get("type") == "directory":
         return Path(storage["container_path"]) / checkpoint.uuid
     raise ClientError(
-        f"Checkpoint {checkpoint.uuid} lies in {storage.get('type')!r} storage, which this client cannot read."
+        f"Checkpoint {checkpoint.uuid} is in {storage.get('type')!r} storage, which this client cannot read."
     )
 
 
 def _fetch(checkpoint: Checkpoint, target: Path, way: Way) -> None:
-    """To a folder beside the target, which is renamed when it is whole. Raises ClientError."""
+    """Copy to a folder beside the target, which is renamed when it is complete. Raises ClientError."""
     import shutil
 
     if checkpoint.state == "DELETED":
         raise ClientError(f"The files of checkpoint {checkpoint.uuid} were deleted.")
     if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise ClientError(f"{target} is there already; name another folder.")
+        raise ClientError(f"{target} already exists; name another folder.")
     source = None if way is Way.MASTER else folder(checkpoint)
     if source is not None and not source.is_dir():
         if way is Way.DIRECT:
             raise ClientError(
-                f"The files of checkpoint {checkpoint.uuid} are not to be found in {source} on this machine. Run this "
-                "where that folder is mounted, for example on a login node, or let the master send them."
+                f"The files of checkpoint {checkpoint.uuid} are not in {source} on this machine. Run this where that "
+                "folder is mounted, for example on a login node, or download them through the master."
             )
         source = None
     partial = target.with_name(f".{target.name}.partial")
@@ -182,7 +366,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _unpack(checkpoint: Checkpoint, target: Path) -> None:
-    """What the master sends. Raises ClientError for an archive that is none, and for entries that lead elsewhere."""
+    """Unpack the master's tar stream. Raises ClientError for a damaged archive, and for entries that would lead out of
+    the folder."""
     import shutil
     import tarfile
 
@@ -193,7 +378,7 @@ def _unpack(checkpoint: Checkpoint, target: Path) -> None:
                 for member in archive:
                     inside = PurePosixPath(member.name)
                     if inside.is_absolute() or ".." in inside.parts or not (member.isfile() or member.isdir()):
-                        raise ClientError(f"The master sent {member.name!r}, which is no file of a checkpoint.")
+                        raise ClientError(f"The master sent {member.name!r}, which cannot be a file of a checkpoint.")
                     place = target / inside
                     if member.isdir():
                         place.mkdir(parents=True, exist_ok=True)
@@ -204,12 +389,14 @@ def _unpack(checkpoint: Checkpoint, target: Path) -> None:
                         with content, place.open("wb") as file:
                             shutil.copyfileobj(content, file, 2**20)
         except tarfile.TarError as error:
-            raise ClientError(f"What the master sent of checkpoint {checkpoint.uuid} is damaged: {error}.") from None
+            raise ClientError(f"The archive of checkpoint {checkpoint.uuid} arrived damaged: {error}.") from None
 
 
 def _check(checkpoint: models.Checkpoint, copied: Path) -> None:
-    """Raises ClientError for a file that is missing or of another size."""
+    """Raises ClientError for a file that is missing or has another size than recorded."""
     for path, size in checkpoint.resources.items():
         place = copied / path
         if not place.exists() or (place.is_file() and place.stat().st_size != size):
-            raise ClientError(f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or not of {size} bytes.")
+            raise ClientError(
+                f"Checkpoint {checkpoint.uuid} is damaged: {path} is missing or does not have {size} bytes."
+            )

@@ -1,4 +1,4 @@
-"""The master as a whole: its configuration and log, its live tasks, what its slots were used for."""
+"""The master as a whole: its configuration and log, its live tasks, and the usage of slots."""
 
 from __future__ import annotations
 
@@ -9,29 +9,86 @@ from trainmaster.client.resource import Json, Resource, word
 
 
 class ClusterView(Resource):
-    """Most of it is for administrators, where roles are not used."""
+    """The master as a whole. Most calls are for administrators where roles are not used."""
 
     def config(self) -> Json:
+        """Get the master's configuration.
+
+        Returns:
+            The configuration, without secrets.
+
+        Raises:
+            NotAllowed: The caller may not see it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return dict(self._get("master/config")["config"])
 
     def set_log_level(self, level: str) -> None:
-        """Until the master is started again."""
+        """Set the level of the master's log, until it is restarted.
+
+        Args:
+            level: TRACE, DEBUG, INFO, WARNING, ERROR or CRITICAL.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         body = {"config": {"log": {"level": f"LOG_LEVEL_{level}"}}, "fieldMask": {"paths": ["log.level"]}}
         self._patch("master/config", body)
 
     def master_log(self, *, offset: int = 0, follow: bool = False) -> Iterator[Json]:
-        """A negative offset counts from the end."""
+        """Read the master's log. Errors are raised while iterating.
+
+        Args:
+            offset: Lines to skip; a negative number counts from the end.
+            follow: Continue with new lines, without end.
+
+        Returns:
+            An iterator over the lines.
+
+        Raises:
+            NotAllowed: The caller may not see it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         for line in self._http.lines("/api/v1/master/logs", query={"offset": offset, "follow": follow}):
             yield line["logEntry"]
 
     def tasks(self) -> list[Json]:
-        """Attempts that have not ended, the oldest first."""
+        """List the attempts that have not ended.
+
+        Returns:
+            The attempts, oldest first.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found: dict[str, Json] = self._get("tasks")["allocationIdToSummary"]
         return sorted(found.values(), key=lambda task: str(task["registeredTime"]))
 
     def task_log(
         self, task_id: str, *, follow: bool = False, head: int = 0, tail: int = 0, **where: Any
     ) -> Iterator[Json]:
+        """Read the log of a task. Errors are raised while iterating.
+
+        Args:
+            task_id: Id of the task.
+            follow: Continue until the task has ended.
+            head: Only this many lines at the start; 0 for all.
+            tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
+            where: Filters, named as in the API: levels, rankIds, searchText ...
+
+        Returns:
+            An iterator over the lines.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         path = f"/api/v1/tasks/{word(task_id)}/logs"
         last = 0
         if tail:
@@ -46,13 +103,40 @@ class ClusterView(Resource):
         )
 
     def usage(self, after: str, before: str) -> list[Json]:
-        """What held slots between two RFC 3339 times, an entry an attempt."""
+        """List what held slots in a period.
+
+        Args:
+            after: Start of the period, RFC 3339.
+            before: End of the period, RFC 3339.
+
+        Returns:
+            An entry for each attempt.
+
+        Raises:
+            NotAllowed: The caller may not see it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return list(
             self._get("resources/allocation/raw", timestampAfter=after, timestampBefore=before)["resourceEntries"]
         )
 
     def usage_by_time(self, first: str, last: str, *, monthly: bool = False) -> list[Json]:
-        """Slot-seconds by day, or by month; both days included."""
+        """Sum the slot-seconds of a period.
+
+        Args:
+            first: First day, YYYY-MM-DD, included.
+            last: Last day, included.
+            monthly: Sum by whole months, from that of `first` to that of `last`.
+
+        Returns:
+            An entry for each day or month.
+
+        Raises:
+            NotAllowed: The caller may not see it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         period = f"RESOURCE_ALLOCATION_AGGREGATION_PERIOD_{'MONTHLY' if monthly else 'DAILY'}"
         answer = self._get("resources/allocation/aggregated", startDate=first, endDate=last, period=period)
         return list(answer["resourceEntries"])

@@ -1,4 +1,4 @@
-"""The files that travel with an experiment: a folder, less what `.detignore` names."""
+"""Collects the files that are sent with an experiment or task: a folder without what its `.detignore` names."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from trainmaster.client import ignore
 from trainmaster.client.errors import ClientError
 from trainmaster.client.transport import Streamed
 
-LIMIT = 95 * 1024 * 1024  # bytes that every master takes whose administrator has not lowered it
+LIMIT = 95 * 1024 * 1024  # bytes that a master accepts unless its administrator has lowered the limit
 REGULAR, FOLDER = ord("0"), ord("5")  # tar's type characters
-PIECE = 3 * 2**16  # bytes read at once; a multiple of three, as base64 wants it
+PIECE = 3 * 2**16  # bytes read at once; a multiple of three, for base64
 MISSING = "the second argument is the folder with your training code"
 
 
 @dataclass(frozen=True)
 class ContextFile:
-    """A file or folder on its way: where it lies, and its name with the experiment. `size` is in bytes."""
+    """A file or folder to send: its path here, and its name within the experiment. `size` is in bytes."""
 
     path: Path
     name: str
@@ -34,7 +34,7 @@ class ContextFile:
 
 @dataclass(frozen=True)
 class ContextFolder:
-    """What travels. The files are read when they are sent, a piece at a time, however large they are."""
+    """The files to send. They are read while they are sent, a piece at a time, however large they are."""
 
     found: tuple[ContextFile, ...] = ()
 
@@ -42,27 +42,27 @@ class ContextFolder:
         return len(self.found)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The entries as the master wants them: path, base64 content, type, mode, mtime of each."""
-        for one in self.found:
-            content = b"".join(_pieces(one))
-            yield {**_head(one), "content": content.decode()}
+        """Yields entries in the form of the API: path, base64 content, type, mode, mtime of each."""
+        for file in self.found:
+            content = b"".join(_pieces(file))
+            yield {**_head(file), "content": content.decode()}
 
     @property
     def size(self) -> int:
-        """Bytes."""
-        return sum(one.size for one in self.found)
+        """Size of all files in bytes."""
+        return sum(file.size for file in self.found)
 
     def within(self, fields: Mapping[str, Any], key: str = "modelDefinition") -> Streamed:
-        """A request's body: `fields`, and the entries under `key`."""
+        """A request's body with `fields`, and the entries under `key`."""
         start = json.dumps({**fields, key: []}).encode()[:-2]
-        parts = [(_opened(one, first=i == 0), one) for i, one in enumerate(self.found)]
-        length = len(start) + sum(len(lead) + -(-one.size // 3) * 4 + 2 for lead, one in parts) + 2
+        parts = [(_opened(file, first=i == 0), file) for i, file in enumerate(self.found)]
+        length = len(start) + sum(len(lead) + -(-file.size // 3) * 4 + 2 for lead, file in parts) + 2
 
         def pieces() -> Iterator[bytes]:
             yield start
-            for lead, one in parts:
+            for lead, file in parts:
                 yield lead
-                yield from _pieces(one)
+                yield from _pieces(file)
                 yield b'"}'
             yield b"]}"
 
@@ -72,13 +72,13 @@ class ContextFolder:
 def collect(
     root: Path | None, includes: Sequence[Path] = (), limit: Callable[[], int] = lambda: LIMIT
 ) -> ContextFolder:
-    """The files of a folder, less what its `.detignore` names.
+    """The files of a folder, without what its `.detignore` names.
 
-    The content of `root` comes to lie in the training's working folder; an include comes beside it under its own name.
-    `limit` tells how many bytes the master takes; it is asked only for more than LIMIT.
+    The content of `root` is placed in the training's working folder, and each include beside it under its own name.
+    `limit` returns how many bytes the master accepts; it is called only for more than LIMIT bytes.
 
-    Raises ClientError for a missing path, for two things of one name, for what cannot be read, and for too many
-    bytes with the largest file named.
+    Raises ClientError for a missing path, for two entries of one name, for a file that cannot be read, and for too many
+    bytes (naming the largest file).
     """
     found = list(_walk(root, "")) if root is not None else []
     for include in includes:
@@ -89,15 +89,15 @@ def collect(
 
 def _check(found: Sequence[ContextFile], limit: Callable[[], int]) -> None:
     names: set[str] = set()
-    for one in found:
-        if one.name in names and "/" not in one.name:
-            raise ClientError(f"Two things to send are called {one.name}; rename one, or leave out its --include.")
-        names.add(one.name)
-    total = sum(one.size for one in found)
-    if total > LIMIT and total > (taken := limit()):
-        largest = max(found, key=lambda one: one.size)
+    for file in found:
+        if file.name in names and "/" not in file.name:
+            raise ClientError(f"Two files to send are called {file.name}; rename one, or leave out its --include.")
+        names.add(file.name)
+    total = sum(file.size for file in found)
+    if total > LIMIT and total > (accepted := limit()):
+        largest = max(found, key=lambda file: file.size)
         raise ClientError(
-            f"The files to send have {_megabytes(total)} MB; the master takes {taken // 2**20} MB. The largest is "
+            f"The files to send have {_megabytes(total)} MB; the master accepts {accepted // 2**20} MB. The largest is "
             f"{largest.name} ({_megabytes(largest.size)} MB): list what the training does not need in .detignore."
         )
 
@@ -123,7 +123,7 @@ def _walk(base: Path, prefix: str) -> Iterator[ContextFile]:
         names[:] = sorted(n for n in names if not ignore.ignored(inner + n, True, rules))
         for name in names:
             if (here / name).is_symlink() and here.resolve().is_relative_to((here / name).resolve()):
-                raise ClientError(f"{here / name} is a link to a folder that holds it; name it in .detignore.")
+                raise ClientError(f"{here / name} is a link to a folder that contains it; name it in .detignore.")
             yield _found(here / name, lead + inner + name)
         for name in sorted(files):
             if name != ".detignore" and not ignore.ignored(inner + name, False, rules):
@@ -156,7 +156,7 @@ def _found(path: Path, name: str) -> ContextFile:
 
 
 def _head(found: ContextFile) -> dict[str, Any]:
-    """All of an entry but its content."""
+    """An entry without its content."""
     return {
         "path": found.name,
         "type": FOLDER if found.is_folder else REGULAR,
@@ -168,12 +168,12 @@ def _head(found: ContextFile) -> dict[str, Any]:
 
 
 def _opened(found: ContextFile, *, first: bool) -> bytes:
-    """An entry as JSON up to its content's quotation mark."""
+    """An entry as JSON, up to the opening quotation mark of its content."""
     return (b"" if first else b",") + json.dumps({**_head(found), "content": ""}).encode()[:-2]
 
 
 def _pieces(found: ContextFile) -> Iterator[bytes]:
-    """The content in base64. Raises ClientError for a file that cannot be read, or has another size by now."""
+    """The content in base64. Raises ClientError for a file that cannot be read, or whose size has changed."""
     if found.is_folder:
         return
     try:
@@ -192,6 +192,6 @@ def _pieces(found: ContextFile) -> Iterator[bytes]:
 
 
 def _read(file: BinaryIO, size: int) -> bytes:
-    """`size` bytes, or none if there are not so many: a buffered file gives fewer only at its end."""
+    """`size` bytes, or none if there are fewer: a buffered file returns fewer only at its end."""
     piece = file.read(size)
     return piece if len(piece) == size else b""

@@ -1,8 +1,9 @@
-"""Who one is to which master: the token store that Determined's client keeps too (`auth.json`, version 2).
+"""Token store: the user's sessions with each master, in the file that Determined's client uses too (`auth.json`).
 
-`{"version": 2, "masters": {<canonical URL>: {"active_user": name, "tokens": {name: token}}}}`, under the lock file
-`auth.json.lock` (flock). Determined's client deletes a store that has anything else in it, so we add nothing: what
-tells this client from those who guess passwords stands in `client-marks.json`, `{<canonical URL>: {name: mark}}`.
+Version 2 is `{"version": 2, "masters": {<canonical URL>: {"active_user": name, "tokens": {name: token}}}}`, under the
+lock file `auth.json.lock` (flock). Determined's client deletes a store with any other content, so we add nothing: the
+marks that distinguish this client from others that guess passwords are in `client-marks.json`,
+`{<canonical URL>: {name: mark}}`.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ MARKS = "client-marks.json"
 
 
 def folder() -> Path:
-    """Where the store lies: DET_DEBUG_CONFIG_PATH itself, else `determined` in XDG_CONFIG_HOME or in ~/.config."""
-    if told := os.environ.get("DET_DEBUG_CONFIG_PATH"):
-        return Path(told)
+    """The store's folder: DET_DEBUG_CONFIG_PATH itself, else `determined` in XDG_CONFIG_HOME or in ~/.config."""
+    if configured := os.environ.get("DET_DEBUG_CONFIG_PATH"):
+        return Path(configured)
     configs = os.environ.get("XDG_CONFIG_HOME")
     return (Path(configs) if configs else Path.home() / ".config") / "determined"
 
 
 def active_user(url: str) -> str | None:
-    """Who logged in last. Raises ClientError when the store cannot be read; so do the others."""
+    """The user who logged in last. Raises ClientError when the store cannot be read, as do the functions below."""
     found: str | None = _read()["masters"].get(url, {}).get("active_user")
     return found
 
 
 def token(url: str, user: str) -> str | None:
-    """The session that is kept for `user`."""
+    """The stored session token of `user`; None if there is none."""
     found: str | None = _read()["masters"].get(url, {}).get("tokens", {}).get(user)
     return found
 
 
 def users(url: str) -> list[str]:
-    """All who have a session with that master."""
+    """All users with a stored session for that master."""
     return sorted(_read()["masters"].get(url, {}).get("tokens", {}))
 
 
 def remember(url: str, user: str, token: str, *, active: bool) -> None:
-    """Keep a session; `active` makes its user the one that commands act as from now on."""
+    """Store a session; `active` makes commands act as its user from now on."""
     with _changing() as masters:
         entry = masters.setdefault(url, {})
         entry.setdefault("tokens", {})[user] = token
@@ -57,19 +58,19 @@ def remember(url: str, user: str, token: str, *, active: bool) -> None:
 
 
 def forget(url: str, user: str) -> None:
-    """Drop a session. Who was active stays so: the next command asks that user to log in."""
+    """Remove a session. The active user stays the same: the next command asks that user to log in."""
     with _changing() as masters:
         masters.get(url, {}).get("tokens", {}).pop(user, None)
 
 
 def mark(url: str, user: str) -> str:
-    """What an earlier log-in of `user` left; empty when there was none."""
+    """The mark that an earlier log-in of `user` returned; empty if there was none."""
     found = _marks().get(url)
     return str(found.get(user) or "") if isinstance(found, dict) else ""
 
 
 def remember_mark(url: str, user: str, mark: str) -> None:
-    """Keep it for the next log-in. Raises ClientError."""
+    """Store a mark for the next log-in. Raises ClientError."""
     if not mark:
         return
 
@@ -82,7 +83,7 @@ def remember_mark(url: str, user: str, mark: str) -> None:
 
 
 def store(name: str, changed: Callable[[], dict[str, Any]]) -> None:
-    """Replace a file of the folder by what `changed` gives, one writer at a time. Raises ClientError."""
+    """Replace a file of the folder by what `changed` returns, one writer at a time. Raises ClientError."""
     with _locked() as where:
         _write(where, name, changed())
 
@@ -90,7 +91,7 @@ def store(name: str, changed: Callable[[], dict[str, Any]]) -> None:
 def _marks() -> dict[str, Any]:
     try:
         found = json.loads((folder() / MARKS).read_text())
-    except (OSError, ValueError):  # nothing depends on it but a shorter wait
+    except (OSError, ValueError):  # a lost mark only makes the next log-in wait longer
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -105,12 +106,12 @@ def _read() -> dict[str, Any]:
         raise ClientError(f"The token store {path} cannot be read ({error}). Remove it and log in again.") from None
     version = found.get("version", 0) if isinstance(found, dict) else None
     if version == 0:
-        return {"version": VERSION, "masters": {}}  # it does not say of which master; one log-in replaces it
+        return {"version": VERSION, "masters": {}}  # its token does not name its master; the next log-in replaces it
     if version == 1:
         return {"version": VERSION, "masters": _canonical(found.get("masters") or {})}
     if version != VERSION or not isinstance(found.get("masters", {}), dict):
         raise ClientError(
-            f"The token store {path} is of a version that this client does not know. "
+            f"The token store {path} has a version that this client does not know. "
             "Set DET_DEBUG_CONFIG_PATH to another folder, or remove the file and log in again."
         )
     found.setdefault("masters", {})
@@ -118,7 +119,7 @@ def _read() -> dict[str, Any]:
 
 
 def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 kept addresses as people wrote them."""
+    """The masters of a version 1 store, which has addresses as users wrote them."""
     found: dict[str, Any] = {}
     for address, entry in masters.items():
         try:
@@ -133,7 +134,7 @@ def _canonical(masters: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _changing() -> Iterator[dict[str, Any]]:
-    """The `masters` of the store, written back at the end; one writer at a time."""
+    """The `masters` of the store, written back at the end of the block; one writer at a time."""
     with _locked() as where:
         tokens = _read()
         yield tokens["masters"]
@@ -142,7 +143,7 @@ def _changing() -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _locked() -> Iterator[Path]:
-    """The folder of the store, for one writer at a time."""
+    """The folder of the store, locked for one writer at a time."""
     where = folder()
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -154,9 +155,9 @@ def _locked() -> Iterator[Path]:
 
 
 def _write(where: Path, name: str, content: dict[str, Any]) -> None:
-    """Whole or not at all, for its owner alone."""
+    """Write a file atomically, readable for its owner only."""
     temporary = where / f"{name}.{os.getpid()}"
-    temporary.unlink(missing_ok=True)  # of a process that died, perhaps with another mode
+    temporary.unlink(missing_ok=True)  # left by a process that died, perhaps with another mode
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(content, file, indent=4, sort_keys=True)
     temporary.replace(where / name)

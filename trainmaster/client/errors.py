@@ -1,10 +1,10 @@
-"""What can go wrong between a client and a master.
+"""Errors of the client. Each message is a sentence for the user.
 
 ClientError
 |-- FileFault           a file of the user's is wrong; the message begins with its name and line
-|-- MasterUnreachable   no answer at all, or that it is not ready
-|   `-- NotTrusted      nothing was said to it: its certificate is not one to believe
-`-- APIError            the master answered with an error; `status` is HTTP's
+|-- MasterUnreachable   the master does not answer, or answers that it is not ready
+|   `-- NotTrusted      nothing was sent: the master's certificate is not trusted
+`-- APIError            the master answered with an error; `status` is the HTTP status
     |-- NotLoggedIn     401
     |-- NotAllowed      403
     `-- NoSuchThing     404
@@ -16,22 +16,29 @@ from typing import Any
 
 
 class ClientError(Exception):
-    """The message is a sentence for the user."""
+    """Any error of the client; its text is a sentence for the user."""
 
 
 class FileFault(ClientError):
-    pass
+    """A file of the user's is missing, unreadable or wrong."""
 
 
 class MasterUnreachable(ClientError):
-    pass
+    """The master does not answer, or is not ready."""
 
 
 class NotTrusted(MasterUnreachable):
-    pass
+    """The master's certificate is not trusted, so nothing was sent to it."""
 
 
 class APIError(ClientError):
+    """The master refused a call.
+
+    Attributes:
+        status: The HTTP status.
+        details: What the master adds for programs, such as one entry for each wrong key of a configuration.
+    """
+
     def __init__(self, status: int, message: str, details: list[Any] | None = None) -> None:
         super().__init__(message)
         self.status = status
@@ -39,15 +46,15 @@ class APIError(ClientError):
 
 
 class NotLoggedIn(APIError):
-    pass
+    """The call has no valid session, or the password is wrong."""
 
 
 class NotAllowed(APIError):
-    pass
+    """The user lacks the permission."""
 
 
 class NoSuchThing(APIError):
-    pass
+    """What the call names does not exist, or the user may not see it."""
 
 
 _BY_STATUS = {401: NotLoggedIn, 403: NotAllowed, 404: NoSuchThing}
@@ -61,6 +68,6 @@ def api_error(status: int, body: Any) -> APIError:
         if isinstance(error, dict):
             message, details = str(error.get("error") or error.get("reason") or ""), error.get("details")
         message = message or str(body.get("message") or "")
-    elif isinstance(body, str) and not body.lstrip().startswith("<"):  # a proxy's HTML page says nothing
+    elif isinstance(body, str) and not body.lstrip().startswith("<"):  # not the HTML page of a proxy
         message = body.strip()
     return _BY_STATUS.get(status, APIError)(status, message or f"The master answered with status {status}.", details)

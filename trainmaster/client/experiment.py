@@ -1,4 +1,7 @@
-"""Experiments and trials with their verbs. Each is as it was when it was asked for; `reload` looks again."""
+"""Experiments and trials with their methods.
+
+An object holds the state at the time of the request; `reload` returns a new one.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ if TYPE_CHECKING:
     from trainmaster.client.artifacts import Checkpoint
     from trainmaster.client.master import Master
 
-PATIENCE = 600.0  # seconds for which one who waits bears with a master that is away
-
+PATIENCE = 600.0  # seconds to keep trying while the master does not answer
 
 E = TypeVar("E", bound="Experiment | Trial")
 
 
-def _ended(look: Callable[[], E], interval: float, patience: float) -> E:
-    """What `look` finds once it has ended; a master that goes away meanwhile is waited for."""
+def _ended(read: Callable[[], E], interval: float, patience: float) -> E:
+    """Poll with `read` until what it returns has ended; while the master does not answer, keep trying for `patience`
+    seconds."""
     away_since: float | None = None
     while True:
         try:
-            if (seen := look()).ended_for_good:
-                return seen
+            if (current := read()).ended_for_good:
+                return current
             away_since = None
         except MasterUnreachable:
             away_since = away_since or time.monotonic()
@@ -37,36 +40,75 @@ def _ended(look: Callable[[], E], interval: float, patience: float) -> E:
 
 @dataclass(frozen=True)
 class Experiment(models.Experiment):
-    """Every verb raises MasterUnreachable or an APIError."""
+    """An experiment, as it was when it was read. All methods make calls to the master."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Experiment:
+        """Get this experiment again.
+
+        Returns:
+            The experiment as it is now.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.experiment(self.id)
 
     @property
     def config(self) -> models.Json:
-        """As it runs, with all defaults filled in."""
+        """The configuration that it runs with, with all defaults filled in."""
         found: models.Json = self.raw["config"]
         return found
 
     def wait(self, interval: float = 2.0, *, patience: float = PATIENCE) -> Experiment:
-        """The experiment once it has ended, however it ended: `state` tells.
+        """Wait until the experiment has ended, in whatever state.
 
         Args:
-            interval: seconds between two looks.
-            patience: seconds for which a master that went away is waited for.
+            interval: Seconds between two requests.
+            patience: Seconds to keep trying while the master does not answer.
+
+        Returns:
+            The experiment as it ended; see its `state`.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master did not answer for `patience` seconds.
+            APIError: The master refuses the call.
         """
         return _ended(self.reload, interval, patience)
 
-    # -- what it did ----------------------------------------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------------------------------
 
     def trials(self) -> list[Trial]:
-        """By ascending id."""
+        """List its trials.
+
+        Returns:
+            The trials by ascending id.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.trials(self.id)
 
     def first_trial(self, interval: float = 0.5) -> Trial:
-        """Waits for it, if need be. Raises ClientError when the experiment has ended without one."""
+        """Get its first trial, and wait until there is one.
+
+        Args:
+            interval: Seconds between two requests.
+
+        Returns:
+            The trial with the lowest id.
+
+        Raises:
+            ClientError: The experiment has ended without a trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         while True:
             if found := self.master.trials(self.id, limit=1, everything=False):
                 return found[0]
@@ -75,55 +117,160 @@ class Experiment(models.Experiment):
             time.sleep(interval)
 
     def best_trial(self) -> Trial | None:
-        """By the searcher's metric; None while nothing was measured."""
+        """Get the best trial by the searcher's metric.
+
+        Returns:
+            The trial; None while no trial has reported the metric.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         best = self.reload().best_trial_id
         return None if best is None else self.master.trial(best)
 
     def checkpoints(self, *, best: int | None = None) -> list[Checkpoint]:
-        """Oldest first; or so many of the best by the searcher's metric, the best first."""
+        """List its checkpoints.
+
+        Args:
+            best: Only this many, best first by the searcher's metric. None: all, oldest first.
+
+        Returns:
+            The checkpoints.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.checkpoints(self.id, best=best)
 
     def best_checkpoint(self) -> Checkpoint:
-        """Raises ClientError when there is none."""
+        """Get the best checkpoint by the searcher's metric.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ClientError: No checkpoint has a metric.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found = self.checkpoints(best=1)
         if not found:
             raise ClientError(f"Experiment {self.id} has no checkpoint with a metric.")
         return found[0]
 
     def metrics(self, group: str = "") -> Iterator[models.MetricsReport]:
-        """Of all its trials, one after the other; a group, or all."""
+        """Read the metrics of all its trials, trial by trial in order of steps. Errors are raised while iterating.
+
+        Args:
+            group: training, validation, or a name of the training code's own; empty for all groups.
+
+        Returns:
+            An iterator over the reports, read as it is used.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.metrics([trial.id for trial in self.trials()], group)
 
     def files(self) -> bytes:
-        """Its code as a gzipped tar; empty for none."""
+        """Download its training code.
+
+        Returns:
+            A gzipped tar; empty if it has no code.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.edits.files(self.id)
 
-    # -- what becomes of it ---------------------------------------------------------------------------------------
+    # -- changes --------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
+        """Pause it: its trials save a checkpoint and free their resources.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.steer(self.id, "pause")
 
     def activate(self) -> None:
+        """Let it run again after a pause.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.steer(self.id, "activate")
 
     def cancel(self) -> None:
-        """Its trials save a checkpoint and leave."""
+        """Cancel it: its trials save a checkpoint and end.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.steer(self.id, "cancel")
 
     def kill(self) -> None:
+        """End it at once, without checkpoints.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.steer(self.id, "kill")
 
     def archive(self) -> None:
+        """Archive it: lists leave it out unless asked for.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.edits.steer(self.id, "archive")
 
     def unarchive(self) -> None:
+        """Undo `archive`.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.edits.steer(self.id, "unarchive")
 
     def delete(self) -> None:
-        """With its checkpoints and logs. The master goes on with it afterwards."""
+        """Delete it with its checkpoints and logs. The master continues after the call has returned.
+
+        Raises:
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.delete_experiment(self.id)
 
     def move(self, project_id: int) -> None:
+        """Move it to another project.
+
+        Args:
+            project_id: Number of the project.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not move it there.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.edits.move(self.id, project_id)
 
     def edit(
@@ -134,7 +281,22 @@ class Experiment(models.Experiment):
         notes: str | None = None,
         labels: list[str] | None = None,
     ) -> Experiment:
-        """What is None stays as it is."""
+        """Change how it is described. None leaves a field as it is.
+
+        Args:
+            name: New name.
+            description: New description.
+            notes: New notes, in Markdown.
+            labels: New labels, in place of all present ones.
+
+        Returns:
+            The experiment after the change.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         fields = {"name": name, "description": description, "notes": notes, "labels": labels}
         self.master.edits.edit(self.id, **{key: value for key, value in fields.items() if value is not None})
         return self.reload()
@@ -142,49 +304,147 @@ class Experiment(models.Experiment):
 
 @dataclass(frozen=True)
 class Trial(models.Trial):
-    """Every verb raises MasterUnreachable or an APIError."""
+    """A trial, as it was when it was read. All methods make calls to the master."""
 
     master: Master = field(repr=False, compare=False)
 
     def reload(self) -> Trial:
+        """Get this trial again.
+
+        Returns:
+            The trial as it is now.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.trial(self.id)
 
     def wait(self, interval: float = 2.0, *, patience: float = PATIENCE) -> Trial:
-        """The trial once it has ended, with all its attempts; as `Experiment.wait`."""
+        """Wait until the trial has ended, with all its attempts.
+
+        Args:
+            interval: Seconds between two requests.
+            patience: Seconds to keep trying while the master does not answer.
+
+        Returns:
+            The trial as it ended; see its `state`.
+
+        Raises:
+            NoSuchThing: It has been deleted.
+            MasterUnreachable: The master did not answer for `patience` seconds.
+            APIError: The master refuses the call.
+        """
         return _ended(self.reload, interval, patience)
 
     def experiment(self) -> Experiment:
+        """Get the experiment that it belongs to.
+
+        Returns:
+            The experiment as it is now.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.experiment(self.experiment_id)
 
     def metrics(self, group: str = "") -> Iterator[models.MetricsReport]:
-        """Training, validation, a group of the training code's own, or all of them."""
+        """Read its metrics in order of steps. Errors are raised while iterating.
+
+        Args:
+            group: training, validation, or a name of the training code's own; empty for all groups.
+
+        Returns:
+            An iterator over the reports, read as it is used.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.metrics([self.id], group)
 
     def logs(self, **options: Any) -> Iterator[models.LogLine]:
-        """`options` are those of `Master.logs`: follow, head, tail and the API's filters."""
+        """Read its log, in order of arrival. Errors are raised while iterating.
+
+        Args:
+            options: Those of `Master.logs`: follow, head, tail, notice, and the API's filters.
+
+        Returns:
+            An iterator over the lines.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.logs(self.id, **options)
 
     def checkpoints(self, *, best: bool = False) -> list[Checkpoint]:
-        """Those whose files are there; oldest first, or the best first."""
+        """List its checkpoints whose files exist.
+
+        Args:
+            best: True: best first by the searcher's metric; else oldest first.
+
+        Returns:
+            The checkpoints.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.trial_checkpoints(self.id, best=best)
 
     def newest_checkpoint(self) -> Checkpoint:
-        """Raises ClientError when there is none."""
+        """Get its newest checkpoint.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ClientError: It has no checkpoint.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found = self.checkpoints()
         if not found:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
         return found[-1]
 
     def best_checkpoint(self) -> Checkpoint:
-        """By the searcher's metric. Raises ClientError when there is none."""
+        """Get its best checkpoint by the searcher's metric.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            ClientError: It has no checkpoint.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found = self.checkpoints(best=True)
         if not found:
             raise ClientError(f"Trial {self.id} has no checkpoint.")
         return found[0]
 
     def story(self) -> list[models.StoryEvent]:
-        """Everything that happened to it, and why."""
+        """Get its story: events and decisions.
+
+        Returns:
+            The events, oldest first.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self.master.story(self.id)
 
     def kill(self) -> None:
+        """End it at once, without a checkpoint.
+
+        Raises:
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self.master.kill_trial(self.id)

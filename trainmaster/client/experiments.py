@@ -1,4 +1,4 @@
-"""What is changed about experiments, trials and checkpoints."""
+"""Changes to experiments, trials and checkpoints."""
 
 from __future__ import annotations
 
@@ -10,64 +10,245 @@ from trainmaster.client.resource import Json, Resource, word
 
 
 class Experiments(Resource):
-    """Verbs of owners; looking is `Master`'s."""
+    """Calls that change what belongs to a user; `Master` has those that read."""
 
     def edit(self, experiment_id: int, **fields: Any) -> Json:
-        """`fields` as the API names them: name, description, notes, labels, resources, checkpointStorage."""
+        """Change fields of an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+            fields: Named as in the API: name, description, notes, labels, resources, checkpointStorage.
+
+        Returns:
+            The experiment after the change, with the API's fields.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return dict(self._patch(f"experiments/{experiment_id}", {"id": experiment_id, **fields})["experiment"])
 
     def add_label(self, experiment_id: int, label: str) -> list[str]:
+        """Add a label to an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+            label: The label.
+
+        Returns:
+            All labels after the change.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return list(self._put(f"experiments/{experiment_id}/labels/{word(label)}", {})["labels"])
 
     def remove_label(self, experiment_id: int, label: str) -> list[str]:
+        """Remove a label from an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+            label: The label.
+
+        Returns:
+            All labels after the change.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return list(self._delete(f"experiments/{experiment_id}/labels/{word(label)}")["labels"])
 
     def steer(self, experiment_id: int, verb: str) -> None:
-        """`verb`: archive or unarchive."""
+        """Archive an experiment, or undo that.
+
+        Args:
+            experiment_id: Number of the experiment.
+            verb: archive or unarchive.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"experiments/{experiment_id}/{verb}")
 
     def move(self, experiment_id: int, project_id: int) -> None:
+        """Move an experiment to another project.
+
+        Args:
+            experiment_id: Number of the experiment.
+            project_id: Number of the project.
+
+        Raises:
+            NoSuchThing: There is no such experiment or project.
+            NotAllowed: The caller may not move it there.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         body = {"experimentId": experiment_id, "destinationProjectId": project_id}
         self._post(f"experiments/{experiment_id}/move", body)
 
     def go_on(self, experiment_id: int, overrides: str) -> None:
-        """Continue one that has ended; `overrides` is YAML."""
+        """Continue an experiment that has ended.
+
+        Args:
+            experiment_id: Number of the experiment.
+            overrides: YAML that is merged over its configuration.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post("experiments/continue", {"id": experiment_id, "overrideConfig": overrides}, retry=False)
 
     def files(self, experiment_id: int) -> bytes:
-        """The training code as a gzipped tar; empty for none."""
+        """Download the training code of an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Returns:
+            A gzipped tar; empty if it has no code.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return base64.b64decode(self._get(f"experiments/{experiment_id}/model_def")["b64Tgz"])
 
     def remove_tensorboard_files(self, experiment_id: int) -> None:
+        """Delete the TensorBoard files of an experiment.
+
+        Args:
+            experiment_id: Number of the experiment.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._delete(f"experiments/{experiment_id}/tensorboard-files")
 
     def preview_gc(self, experiment_id: int, best: int, trial_best: int, trial_latest: int) -> Json:
-        """What would go under another policy: `checkpoints` and `metric_name`."""
+        """Show which checkpoints another retention policy would delete.
+
+        Args:
+            experiment_id: Number of the experiment.
+            best: Checkpoints to keep of the whole experiment, by the searcher's metric.
+            trial_best: Checkpoints to keep of each trial, by the searcher's metric.
+            trial_latest: Newest checkpoints to keep of each trial.
+
+        Returns:
+            `checkpoints` and `metric_name`.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         query = {"save_experiment_best": best, "save_trial_best": trial_best, "save_trial_latest": trial_latest}
         return self._http.request("GET", f"/experiments/{experiment_id}/preview_gc", query=query)
 
     # -- logs -----------------------------------------------------------------------------------------------------
 
     def retain_logs(self, experiment_id: int, days: int) -> None:
-        """So many days after a trial's end; -1 for ever."""
+        """Set how long the logs of an experiment's trials are kept.
+
+        Args:
+            experiment_id: Number of the experiment.
+            days: Days after the end of a trial; -1 for ever.
+
+        Raises:
+            NoSuchThing: There is no such experiment.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._put(f"experiments/{experiment_id}/retain_logs", {"experimentId": experiment_id, "numDays": days})
 
     def retain_trial_logs(self, trial_id: int, days: int) -> None:
+        """Set how long the logs of a trial are kept.
+
+        Args:
+            trial_id: Number of the trial.
+            days: Days after the end of the trial; -1 for ever.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._put(f"trials/{trial_id}/retain_logs", {"trialId": trial_id, "numDays": days})
 
     def clean_up_logs(self) -> int:
-        """Remove logs whose days are over, now; how many lines there were. For administrators."""
+        """Remove logs whose days are over now, without waiting for the scheduled clean-up. For administrators.
+
+        Returns:
+            The number of lines removed.
+
+        Raises:
+            NotAllowed: The caller is not an administrator.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return int(self._post("cleanup_logs")["removedCount"])
 
     # -- checkpoints ----------------------------------------------------------------------------------------------
 
     def delete_checkpoints(self, uuids: Sequence[str]) -> None:
+        """Delete the files of checkpoints. The master continues after the call has returned.
+
+        Args:
+            uuids: Ids of the checkpoints.
+
+        Raises:
+            NoSuchThing: One of them does not exist.
+            NotAllowed: The caller may not delete them.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._delete("checkpoints", {"checkpointUuids": list(uuids)})
 
     def set_checkpoint_metadata(self, uuid: str, metadata: Json) -> None:
-        """In place of what there was."""
+        """Replace the metadata of a checkpoint.
+
+        Args:
+            uuid: Id of the checkpoint.
+            metadata: All of the new metadata.
+
+        Raises:
+            NoSuchThing: There is no such checkpoint.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"checkpoints/{word(uuid)}/metadata", {"checkpoint": {"uuid": uuid, "metadata": metadata}})
 
     def remove_checkpoint_files(self, uuids: Sequence[str], globs: Sequence[str]) -> None:
-        """Files that match; without patterns the lists of files are read anew."""
+        """Remove single files from checkpoints.
+
+        Args:
+            uuids: Ids of the checkpoints.
+            globs: Patterns of the files to remove; empty only reads the lists of files again.
+
+        Raises:
+            NoSuchThing: One of them does not exist.
+            NotAllowed: The caller may not change them.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post("checkpoints/rm", {"checkpointUuids": list(uuids), "checkpointGlobs": list(globs)})

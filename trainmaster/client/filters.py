@@ -1,6 +1,6 @@
-"""Conditions that experiments are searched by: `(metric("loss") < 0.1) & (column("state") == "COMPLETED")`.
+"""Conditions for searching experiments: `(metric("loss") < 0.1) & (column("state") == "COMPLETED")`.
 
-They are written as Determined's web page writes its filters.
+They are sent in the form that Determined's web page uses for its filters.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Condition:
 
 
 class Column:
-    """A column to compare. `contains` is for texts and labels; `is_empty` holds where there is no value."""
+    """A column to compare with `==`, `!=`, `<`, `<=`, `>`, `>=` and the methods below; each comparison returns a
+    Condition."""
 
     __hash__ = None  # type: ignore[assignment]  # == makes a condition
 
@@ -54,44 +55,92 @@ class Column:
         return self._field(">=", value)
 
     def contains(self, value: str) -> Condition:
+        """Match texts that contain a part, and lists of labels that contain a label.
+
+        Args:
+            value: The part or the label.
+
+        Returns:
+            The condition.
+
+        Raises:
+            TypeError: The value is None.
+        """
         return self._field("contains", value)
 
     def lacks(self, value: str) -> Condition:
+        """Match what `contains` does not match.
+
+        Args:
+            value: The part or the label.
+
+        Returns:
+            The condition.
+
+        Raises:
+            TypeError: The value is None.
+        """
         return self._field("notContains", value)
 
     def is_empty(self) -> Condition:
+        """Match experiments without a value in this column."""
         return self._field("isEmpty", None)
 
     def is_there(self) -> Condition:
+        """Match experiments with a value in this column."""
         return self._field("notEmpty", None)
 
     def _field(self, operator: str, value: object) -> Condition:
         if value is None and operator not in ("isEmpty", "notEmpty"):
-            raise TypeError(f"{self._name} is compared with None; ask is_empty() or is_there().")
+            raise TypeError(f"{self._name} is compared with None; use is_empty() or is_there().")
         return Condition({"kind": "field", "columnName": self._name, "operator": operator, "value": value})
 
 
 def column(name: str) -> Column:
-    """A column as the API names it: id, name, description, state, tags, user, numTrials, progress, startTime, endTime,
-    duration, projectId, resourcePool, searcherType, searcherMetric, searcherMetricsVal, checkpointCount ..."""
+    """A column, named as in the API.
+
+    Args:
+        name: id, name, description, state, tags, user, numTrials, progress, startTime, endTime, duration (seconds),
+            projectId, resourcePool, searcherType, searcherMetric, searcherMetricsVal, checkpointCount ...
+
+    Returns:
+        The column, to be compared.
+    """
     return Column(name)
 
 
 def hparam(name: str) -> Column:
-    """A hyperparameter; nested ones with dots."""
+    """A hyperparameter.
+
+    Args:
+        name: Its name; nested ones with dots.
+
+    Returns:
+        The column, to be compared.
+    """
     return Column(f"hp.{name}")
 
 
 def metric(name: str, *, group: str = "validation", of: str = "last") -> Column:
-    """A metric of an experiment's best trial. `of`: min, max, mean or last."""
+    """A metric of an experiment's best trial.
+
+    Args:
+        name: Name of the metric.
+        group: training, validation, or a name of the training code's own.
+        of: Which summary of it: min, max, mean or last.
+
+    Returns:
+        The column, to be compared.
+    """
     return Column(f"{group}.{name}.{of}")
 
 
 def written(where: Condition | None, *, archived: bool) -> Json:
-    """The filter as the API takes it."""
+    """The filter in the form of the API."""
     children = [] if where is None else [where.tree]
     return {"filterGroup": {"kind": "group", "conjunction": "and", "children": children}, "showArchived": archived}
 
 
 def _joined(conjunction: str, *conditions: Condition) -> Condition:
-    return Condition({"kind": "group", "conjunction": conjunction, "children": [one.tree for one in conditions]})
+    children = [condition.tree for condition in conditions]
+    return Condition({"kind": "group", "conjunction": conjunction, "children": children})

@@ -1,4 +1,4 @@
-"""`.detignore`: which files stay at home, in gitignore's language (git's gitignore(5))."""
+"""Patterns of `.detignore`: which files are not sent, in the syntax of gitignore(5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ALWAYS = ("__pycache__/", "*.py[co]", "*$py.class", ".git/", ".vscode/", ".idea/
 
 @dataclass(frozen=True)
 class IgnoreRule:
-    """One line. `parts` is the pattern at its slashes, None for `**`."""
+    """One line. `parts` is the pattern split at its slashes, None for `**`."""
 
     parts: tuple[re.Pattern[str] | None, ...]
     negated: bool
@@ -19,6 +19,7 @@ class IgnoreRule:
     anchored: bool
 
     def matches(self, path: Sequence[str], is_folder: bool) -> bool:
+        """Whether the pattern matches a path, given by its parts."""
         if self.folders_only and not is_folder:
             return False
         return _match(path if self.anchored else path[-1:], self.parts)
@@ -43,7 +44,8 @@ def parse(lines: Iterable[str]) -> list[IgnoreRule]:
 
 
 def ignored(path: str, is_folder: bool, rules: Sequence[IgnoreRule]) -> bool:
-    """Whether the last rule that matches says so. `path` is relative, with slashes; its folders are looked at first."""
+    """Whether the last matching rule excludes a path. `path` is relative, with slashes; callers check its folders
+    first."""
     parts = path.split("/")
     found = False
     for rule in rules:
@@ -64,7 +66,7 @@ def _match(path: Sequence[str], pattern: Sequence[re.Pattern[str] | None]) -> bo
 
 
 def _expression(part: str) -> str:
-    """One part's glob as a regular expression."""
+    """The glob of one part as a regular expression."""
     found, i = "", 0
     while i < len(part):
         char = part[i]
@@ -89,7 +91,8 @@ def _expression(part: str) -> str:
 
 
 def _end_of_set(part: str, start: int) -> int | None:
-    """Where the `]` of a set is that begins at `start`; None when there is none and the bracket is a bracket."""
+    """The index of the `]` of a set that begins at `start`; None if there is none, so that `[` is an ordinary
+    character."""
     i = start + 1 if part[start : start + 1] in ("!", "^") else start
     end = part.find("]", i + 1)
     return end if end != -1 else None

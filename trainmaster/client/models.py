@@ -1,8 +1,7 @@
-"""What a master tells, as values with types. Unknown fields of a newer master are left out.
+"""Typed values of the master's answers. Fields that this client does not know are only in `raw`.
 
-`parse` reads the types of `wire.py`, which are made from the master's own description: a field that it does not have is
-found by the type checker.
-"""
+`parse` reads the types of `wire.py`, which are generated from the master's OpenAPI document, so the type checker finds
+a field that the master does not have."""
 
 from __future__ import annotations
 
@@ -23,7 +22,11 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True)
 class Experiment:
-    """`progress` is 0..1; times are RFC 3339 text; `state` is a bare word such as RUNNING or COMPLETED."""
+    """Fields of an experiment.
+
+    `progress` is 0 to 1, times are RFC 3339 text, `state` is a word such as RUNNING or COMPLETED. `ended`, `parent_id`,
+    `best_trial_id` and `best_metric` are None where there is none.
+    """
 
     id: int
     name: str
@@ -76,11 +79,14 @@ class Experiment:
 
     @property
     def ended_for_good(self) -> bool:
+        """Whether the state is final."""
         return self.state in TERMINAL
 
 
 @dataclass(frozen=True)
 class Trial:
+    """Fields of a trial. `batches` counts completed steps, `restarts` those that count against `max_restarts`."""
+
     id: int
     experiment_id: int
     state: str
@@ -120,11 +126,14 @@ class Trial:
 
     @property
     def ended_for_good(self) -> bool:
+        """Whether the state is final."""
         return self.state in TERMINAL
 
 
 @dataclass(frozen=True)
 class Checkpoint:
+    """Fields of a checkpoint. `resources` has the size of each file in bytes, `storage` the section of its storage."""
+
     uuid: str
     trial_id: int | None
     experiment_id: int | None
@@ -158,12 +167,14 @@ class Checkpoint:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size of all files in bytes."""
         return sum(self.resources.values())
 
 
 @dataclass(frozen=True)
 class QueuedJob:
+    """An entry of the job queue. `explanation` is why it waits, if the scheduler gives a reason."""
+
     job_id: str
     type: str
     name: str
@@ -199,6 +210,8 @@ class QueuedJob:
 
 @dataclass(frozen=True)
 class LogLine:
+    """A line of a log. `message` is the bare text, `log` the line as `det` prints it; `rank` and `node` may be None."""
+
     id: str
     timestamp: str
     level: str
@@ -225,13 +238,13 @@ class LogLine:
 
     @property
     def number(self) -> int:
-        """Ascending in the order of arrival."""
+        """Number of the line, ascending in order of arrival."""
         return int(self.id or 0)
 
 
 @dataclass(frozen=True)
 class MetricsReport:
-    """What a trial reported at once. `group`: training, validation or a name of the training code's own."""
+    """One report of metrics. `group` is training, validation, or a name of the training code's own."""
 
     trial_id: int
     group: str
@@ -255,7 +268,7 @@ class MetricsReport:
 
 @dataclass(frozen=True)
 class Model:
-    """`labels` and `metadata` are whatever users put there."""
+    """Fields of a model of the registry. `labels` and `metadata` are free for users."""
 
     id: int
     name: str
@@ -293,7 +306,7 @@ class Model:
 
 @dataclass(frozen=True)
 class ModelVersion:
-    """A checkpoint as number `version` of a model."""
+    """Fields of a model's version: a checkpoint with a number."""
 
     id: int
     version: int
@@ -331,6 +344,8 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class StoryEvent:
+    """An entry of a trial's story: what happened to which `subject`, its state `before` and `after`, and why."""
+
     time: str
     subject: str
     event: str

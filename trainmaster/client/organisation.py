@@ -1,4 +1,4 @@
-"""Workspaces and projects."""
+"""Workspaces and projects, and the resource pools that are reserved for workspaces."""
 
 from __future__ import annotations
 
@@ -13,41 +13,132 @@ if TYPE_CHECKING:
 
 
 class Organisation(Resource):
-    """What experiments, models and templates stand in."""
+    """Workspaces hold projects, models, templates and tasks; projects hold experiments."""
 
     # -- workspaces -----------------------------------------------------------------------------------------------
 
     def workspaces(
         self, *, limit: int = PAGE, offset: int = 0, everything: bool = True, **query: Any
     ) -> list[wire.Workspace]:
-        """`query` as the API names it: name, archived, sortBy, orderBy ..."""
+        """List workspaces.
+
+        Args:
+            limit: Entries per page.
+            offset: Entries to skip.
+            everything: Read all pages from `offset` on; False reads one.
+            query: Filters, named as in the API: name, archived, sortBy, orderBy ...
+
+        Returns:
+            The workspaces that match.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self._pages("/api/v1/workspaces", "workspaces", query, limit, offset, everything)
 
     def workspace(self, name: str) -> wire.Workspace:
-        """Raises NoSuchThing."""
+        """Get a workspace by name.
+
+        Args:
+            name: Name of the workspace, in its case.
+
+        Returns:
+            The workspace.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found: list[wire.Workspace] = self._get("workspaces", nameCaseSensitive=name)["workspaces"]
         if not found:
             raise NoSuchThing(404, f"There is no workspace {name!r}; `det workspace list` shows those there are.")
         return found[0]
 
     def create_workspace(self, name: str, **fields: Any) -> wire.Workspace:
-        """`fields` as the API names them; None is not sent."""
+        """Create a workspace.
+
+        Args:
+            name: Name of the workspace.
+            fields: Named as in the API. None is not sent.
+
+        Returns:
+            The workspace.
+
+        Raises:
+            NotAllowed: The caller may not create workspaces.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found: wire.Workspace = self._post("workspaces", {"name": name, **given(**fields)}, retry=False)["workspace"]
         return found
 
     def edit_workspace(self, workspace_id: int, **fields: Any) -> wire.Workspace:
+        """Change a workspace.
+
+        Args:
+            workspace_id: Number of the workspace.
+            fields: Named as in the API. None is not sent.
+
+        Returns:
+            The workspace after the change.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found: wire.Workspace = self._patch(f"workspaces/{workspace_id}", given(**fields))["workspace"]
         return found
 
     def delete_workspace(self, workspace_id: int) -> bool:
-        """True when it is gone; False when the master is still at it."""
+        """Delete a workspace with all that is in it.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Returns:
+            True when it is gone; False when the master still works on it.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return bool(self._delete(f"workspaces/{workspace_id}")["completed"])
 
     def steer_workspace(self, workspace_id: int, verb: str) -> None:
-        """`verb`: archive, unarchive, pin or unpin."""
+        """Archive or pin a workspace, or undo that.
+
+        Args:
+            workspace_id: Number of the workspace.
+            verb: archive, unarchive, pin or unpin.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"workspaces/{workspace_id}/{verb}")
 
     def pools_of(self, workspace_id: int) -> list[str]:
+        """List the resource pools that a workspace may use.
+
+        Args:
+            workspace_id: Number of the workspace.
+
+        Returns:
+            Names of the pools.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return list(self._get(f"workspaces/{workspace_id}/available-resource-pools")["resourcePools"])
 
     # -- projects -------------------------------------------------------------------------------------------------
@@ -55,46 +146,191 @@ class Organisation(Resource):
     def projects(
         self, workspace_id: int, *, limit: int = PAGE, offset: int = 0, everything: bool = True, **query: Any
     ) -> list[wire.Project]:
+        """List the projects of a workspace.
+
+        Args:
+            workspace_id: Number of the workspace.
+            limit: Entries per page.
+            offset: Entries to skip.
+            everything: Read all pages from `offset` on; False reads one.
+            query: Filters, named as in the API: name, archived, sortBy, orderBy ...
+
+        Returns:
+            The projects that match.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return self._pages(f"/api/v1/workspaces/{workspace_id}/projects", "projects", query, limit, offset, everything)
 
     def project(self, workspace: str, name: str) -> wire.Project:
-        """Raises NoSuchThing."""
+        """Get a project by name.
+
+        Args:
+            workspace: Name of its workspace.
+            name: Name of the project.
+
+        Returns:
+            The project.
+
+        Raises:
+            NoSuchThing: There is no such workspace or project.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         for found in self.projects(self.workspace(workspace)["id"], name=name):
             if found["name"] == name:
                 return found
         raise NoSuchThing(404, f"There is no project {name!r} in the workspace {workspace!r}.")
 
     def create_project(self, workspace_id: int, name: str, **fields: Any) -> wire.Project:
+        """Create a project.
+
+        Args:
+            workspace_id: Number of its workspace.
+            name: Name of the project.
+            fields: Named as in the API, such as description. None is not sent.
+
+        Returns:
+            The project.
+
+        Raises:
+            NoSuchThing: There is no such workspace.
+            NotAllowed: The caller may not create projects there.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         body = {"name": name, "workspaceId": workspace_id, **given(**fields)}
         found: wire.Project = self._post(f"workspaces/{workspace_id}/projects", body, retry=False)["project"]
         return found
 
     def edit_project(self, project_id: int, **fields: Any) -> wire.Project:
+        """Change a project.
+
+        Args:
+            project_id: Number of the project.
+            fields: Named as in the API: name, description. None is not sent.
+
+        Returns:
+            The project after the change.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         found: wire.Project = self._patch(f"projects/{project_id}", given(**fields))["project"]
         return found
 
     def delete_project(self, project_id: int) -> bool:
-        """True when it is gone; False when the master is still at it."""
+        """Delete a project with its experiments.
+
+        Args:
+            project_id: Number of the project.
+
+        Returns:
+            True when it is gone; False when the master still works on it.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not delete it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return bool(self._delete(f"projects/{project_id}")["completed"])
 
     def steer_project(self, project_id: int, verb: str) -> None:
-        """`verb`: archive or unarchive."""
+        """Archive a project, or undo that.
+
+        Args:
+            project_id: Number of the project.
+            verb: archive or unarchive.
+
+        Raises:
+            NoSuchThing: There is no such project.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"projects/{project_id}/{verb}")
 
     def move_project(self, project_id: int, workspace_id: int) -> None:
+        """Move a project to another workspace.
+
+        Args:
+            project_id: Number of the project.
+            workspace_id: Number of the workspace.
+
+        Raises:
+            NoSuchThing: There is no such project or workspace.
+            NotAllowed: The caller may not move it there.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"projects/{project_id}/move", {"destinationWorkspaceId": workspace_id, "projectId": project_id})
 
     # -- pools ----------------------------------------------------------------------------------------------------
 
     def workspaces_of(self, pool: str) -> list[int]:
-        """The workspaces that a pool is kept for; empty for one that serves everybody."""
+        """List the workspaces that a pool is reserved for.
+
+        Args:
+            pool: Name of the pool.
+
+        Returns:
+            Numbers of the workspaces; empty for a pool that all may use.
+
+        Raises:
+            NoSuchThing: There is no such pool.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return list(self._get(f"resource-pools/{word(pool)}/workspace-bindings")["workspaceIds"])
 
     def bind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
+        """Reserve a pool for more workspaces. For administrators.
+
+        Args:
+            pool: Name of the pool.
+            workspaces: Names of the workspaces.
+
+        Raises:
+            NoSuchThing: There is no such pool or workspace.
+            NotAllowed: The caller may not manage pools.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})
 
     def rebind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
+        """Reserve a pool for these workspaces only, in place of the present ones. For administrators.
+
+        Args:
+            pool: Name of the pool.
+            workspaces: Names of the workspaces.
+
+        Raises:
+            NoSuchThing: There is no such pool or workspace.
+            NotAllowed: The caller may not manage pools.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._put(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})
 
     def unbind_pool(self, pool: str, workspaces: Sequence[str]) -> None:
+        """End the reservation of a pool for some workspaces. For administrators.
+
+        Args:
+            pool: Name of the pool.
+            workspaces: Names of the workspaces.
+
+        Raises:
+            NoSuchThing: There is no such pool or workspace.
+            NotAllowed: The caller may not manage pools.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._delete(f"resource-pools/{word(pool)}/workspace-bindings", {"workspaceNames": list(workspaces)})

@@ -1,4 +1,4 @@
-"""What every part of the client is built on: one transport, and lists read page by page."""
+"""Base class of the client's groups of calls: one shared transport, and lists read page by page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = 200  # entries of a list fetched at once
 
 
 class Resource:
-    """Calls about one kind of thing. Every method raises MasterUnreachable or an APIError."""
+    """A group of calls on one subject. Every method raises MasterUnreachable or an APIError."""
 
     def __init__(self, transport: Transport) -> None:
         self._http = transport
@@ -22,7 +22,7 @@ class Resource:
         return self._http.request("GET", f"/api/v1/{path}", query=query)
 
     def _post(self, path: str, body: Any = None, *, retry: bool = True) -> Json:
-        """`retry=False` for what must not happen twice."""
+        """`retry=False` is for calls that must not be made twice."""
         return self._http.request("POST", f"/api/v1/{path}", body={} if body is None else body, retry=retry)
 
     def _patch(self, path: str, body: Any) -> Json:
@@ -52,10 +52,10 @@ class Resource:
 
 
 def word(name: str) -> str:
-    """A name as a part of a path."""
+    """A name, quoted as one segment of a path."""
     return quote(name, safe="")
 
 
 def given(**fields: Any) -> Json:
-    """Those that are not None: what is to be left as it is, is not sent."""
+    """The fields that are not None: a field that is not sent stays as it is."""
     return {key: value for key, value in fields.items() if value is not None}

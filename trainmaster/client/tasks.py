@@ -11,11 +11,11 @@ from trainmaster.client.errors import ClientError
 from trainmaster.client.resource import Json, Resource, given, word
 
 Kind = Literal["command", "notebook", "shell", "tensorboard"]
-LOOK = 0.5  # seconds between two looks at a task that is waited for
+POLL_INTERVAL = 0.5  # seconds between two requests while waiting for a task
 
 
 class Tasks(Resource):
-    """Tasks that belong to no experiment. Their logs are in `ClusterView.task_log`."""
+    """Standalone tasks, which belong to no experiment. `ClusterView.task_log` reads their logs."""
 
     def launch(
         self,
@@ -27,32 +27,112 @@ class Tasks(Resource):
         workspace_id: int | None = None,
         **more: Any,
     ) -> Json:
-        """The task, and under `config` its whole configuration. `more`: `preview` for notebooks, `experimentIds` and
-        `trialIds` for TensorBoards."""
+        """Start a task. The call is not repeated when the connection fails.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            config: The task's configuration.
+            files: Files to send with it.
+            template: Name of a template that the configuration is merged over.
+            workspace_id: The workspace to put it in; None for the default.
+            more: `preview` for notebooks; `experimentIds` and `trialIds` for TensorBoards.
+
+        Returns:
+            The task, and under `config` its whole configuration.
+
+        Raises:
+            ClientError: A file to send cannot be read, or changed meanwhile.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         body = {"config": dict(config), **given(templateName=template, workspaceId=workspace_id, **more)}
         sent = files.within(body, "files") if files else body
         answer = self._post(f"{kind}s", sent, retry=False)
         return {**answer[kind], "config": answer["config"]}
 
     def list(self, kind: Kind, *, users: Sequence[str] = (), workspace_id: int = 0, **order: str) -> list[Json]:
-        """`order`: sortBy and orderBy as the API names them."""
+        """List tasks of a kind.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            users: Only those of these users; empty for all.
+            workspace_id: Only those of one workspace; 0 for all.
+            order: `sortBy` and `orderBy` as in the API.
+
+        Returns:
+            The tasks.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         query = given(users=list(users) or None, workspaceId=workspace_id or None, **order)
         return self._all(f"{kind}s", f"{kind}s", **query)
 
     def get(self, kind: Kind, task_id: str) -> Json:
-        """The task, and under `config` its whole configuration."""
+        """Get a task.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            task_id: Id of the task.
+
+        Returns:
+            The task, and under `config` its whole configuration.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         answer = self._get(f"{kind}s/{word(task_id)}")
         return {**answer[kind], "config": answer["config"]}
 
     def kill(self, kind: Kind, task_id: str) -> None:
+        """End a task.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            task_id: Id of the task.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not end it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"{kind}s/{word(task_id)}/kill")
 
     def set_priority(self, kind: Kind, task_id: str, priority: int) -> None:
-        """1 is served first, 99 last; where the master schedules itself."""
+        """Set a task's priority, where the master does the scheduling.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            task_id: Id of the task.
+            priority: 1 (first) to 99 (last).
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"{kind}s/{word(task_id)}/set_priority", {"priority": priority})
 
     def find(self, kind: Kind, start: str) -> str:
-        """The id that begins with `start`. Raises ClientError for none, and for several."""
+        """Complete the beginning of an id.
+
+        Args:
+            kind: command, notebook, shell or tensorboard.
+            start: The first characters of an id, or all of it.
+
+        Returns:
+            The id.
+
+        Raises:
+            ClientError: No id or more than one begins like this.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         if len(start) == 36:
             return start
         found = [str(task["id"]) for task in self.list(kind) if task["id"].startswith(start)]
@@ -62,40 +142,109 @@ class Tasks(Resource):
         raise ClientError(f"{many[0].upper()}{many[1:]} with {start!r}; `det {kind} list --all` shows them.")
 
     def task(self, task_id: str) -> Json:
-        """Any task, with its allocations."""
+        """Get a task of any kind.
+
+        Args:
+            task_id: Id of the task.
+
+        Returns:
+            The task with its allocations.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return dict(self._get(f"tasks/{word(task_id)}")["task"])
 
     def wait_ready(self, task_id: str, patience: float = 1800.0) -> None:
-        """Until the service in a task answers. Raises ClientError when the task ends before, or after `retries`
-        seconds."""
+        """Wait until the service in a task answers.
+
+        Args:
+            task_id: Id of the task.
+            patience: Seconds to wait at most.
+
+        Raises:
+            ClientError: The task has ended, or is not ready after `patience` seconds.
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         deadline = time.monotonic() + patience
         while True:
             task = self.task(task_id)
             if task.get("endTime"):
-                raise ClientError(f"The task has ended; `det task logs {task_id}` may say why.")
+                raise ClientError(f"The task has ended; `det task logs {task_id}` may show why.")
             if any(allocation["isReady"] for allocation in task["allocations"]):
                 return
             if time.monotonic() > deadline:
-                raise ClientError(f"The task was not ready within {patience:.0f} s; it goes on waiting.")
-            time.sleep(LOOK)
+                raise ClientError(f"The task is not ready after {patience:.0f} s; it has not ended.")
+            time.sleep(POLL_INTERVAL)
 
     # -- generic tasks --------------------------------------------------------------------------------------------
 
     def create(self, config: str, files: ContextFolder | None = None, **more: Any) -> str:
-        """A generic task of a YAML text; its id. `more` as the API names it: projectId, parentId, forkedFrom,
-        inheritContext, noPause."""
+        """Start a generic task. The call is not repeated when the connection fails.
+
+        Args:
+            config: The configuration as YAML.
+            files: Files to send with it.
+            more: Named as in the API: projectId, parentId, forkedFrom, inheritContext, noPause.
+
+        Returns:
+            The id of the task.
+
+        Raises:
+            ClientError: A file to send cannot be read, or changed meanwhile.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         body = {"config": config, **given(**more)}
         sent = files.within(body, "contextDirectory") if files else body
         return str(self._post("generic-tasks", sent, retry=False)["taskId"])
 
     def config(self, task_id: str) -> str:
-        """As JSON."""
+        """Get the configuration of a generic task.
+
+        Args:
+            task_id: Id of the task.
+
+        Returns:
+            The configuration as JSON text.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         return str(self._get(f"tasks/{word(task_id)}/config")["config"])
 
     def steer(self, task_id: str, verb: Literal["pause", "unpause"]) -> None:
-        """With what it has started."""
+        """Pause a generic task with the tasks that it started, or let them run again.
+
+        Args:
+            task_id: Id of the task.
+            verb: pause or unpause.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"tasks/{word(task_id)}/{verb}")
 
     def end(self, task_id: str, *, root: bool = False) -> None:
-        """A task and what it has started; with `root` all of its family."""
+        """End a generic task with the tasks that it started.
+
+        Args:
+            task_id: Id of the task.
+            root: End the whole tree of tasks that it belongs to.
+
+        Raises:
+            NoSuchThing: There is no such task.
+            NotAllowed: The caller may not end it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
         self._post(f"tasks/{word(task_id)}/kill", {"taskId": task_id, "killFromRoot": root})

@@ -1,8 +1,8 @@
-"""Whose certificate a client believes: the file that DET_MASTER_CERT_FILE names, what a person has said yes to before,
-else what the system trusts.
+"""TLS to the master, and which certificates are trusted: those of DET_MASTER_CERT_FILE, else one that the user has
+accepted, else the system's.
 
-What was said yes to stands in `certs.json` beside the token store, `{<canonical URL>: <PEM>}`, where Determined's
-client keeps it too. Such a certificate is believed as it is, whoever vouches for it, for the names that are in it.
+Accepted certificates are in `certs.json` beside the token store, `{<canonical URL>: <PEM>}`, where Determined's client
+keeps them too. Such a certificate is trusted itself, whoever signed it, for the names that it contains.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from trainmaster.client.errors import ClientError
 
 STORE = "certs.json"
 NOVERIFY = "noverify"
-ASKED = 10.0  # seconds to wait for a master that is asked for its certificate
+FETCH_TIMEOUT = 10.0  # seconds to wait for the master's certificate
 
 
 def context_for(url: str, certificate: str | None) -> ssl.SSLContext:
-    """What connections to the master at `url` are made with. `certificate`: a PEM file, `noverify`, or None. Raises
-    ClientError."""
+    """The TLS context for the master at `url`. `certificate` is a PEM file, `noverify`, or None. Raises ClientError."""
     if certificate is not None and certificate.lower() == NOVERIFY:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -44,21 +43,21 @@ def context_for(url: str, certificate: str | None) -> ssl.SSLContext:
             context.load_verify_locations(cadata=known)
         except (ssl.SSLError, ValueError):
             raise ClientError(
-                f"The certificate of {url} in {credentials.folder() / STORE} cannot be read. Remove the file, and look "
-                "at the certificate again when you are asked."
+                f"The certificate of {url} in {credentials.folder() / STORE} cannot be read. Remove the file, and "
+                "confirm the certificate again when `det` asks."
             ) from None
-        # The certificate itself is trusted, not whoever signed it. The default from Python 3.13 on.
+        # Trust the certificate itself and not its issuer; the default from Python 3.13 on.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
 def server_name(url: str) -> str:
-    """Which name the certificate must be for: DET_MASTER_CERT_NAME, or the address's host."""
+    """The name that the certificate must have: DET_MASTER_CERT_NAME, or the address's host."""
     return os.environ.get("DET_MASTER_CERT_NAME") or urlsplit(url).hostname or ""
 
 
 class HttpsConnection(http.client.HTTPSConnection):
-    """One whose certificate may be for another name than the address's."""
+    """A connection whose certificate may have another name than the address."""
 
     def __init__(self, url: str, certificate: str | None, timeout: float) -> None:
         parts = urlsplit(url)
@@ -71,12 +70,12 @@ class HttpsConnection(http.client.HTTPSConnection):
 
 
 def presented(url: str) -> str:
-    """The certificate (PEM) that the master shows, believed or not. Raises ClientError."""
+    """The certificate (PEM) that the master presents, trusted or not. Raises ClientError."""
     parts = urlsplit(url)
     try:
-        return ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=ASKED)
+        return ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=FETCH_TIMEOUT)
     except OSError as error:
-        raise ClientError(f"The master at {url} shows no certificate ({error.strerror or error}).") from None
+        raise ClientError(f"The master at {url} presents no certificate ({error.strerror or error}).") from None
 
 
 def fingerprint(pem: str) -> str:
@@ -85,13 +84,13 @@ def fingerprint(pem: str) -> str:
 
 
 def accepted(url: str) -> str | None:
-    """The certificate that somebody said yes to for this address."""
+    """The certificate that the user has accepted for this address; None if there is none."""
     found = _read().get(url)
     return found if isinstance(found, str) else None
 
 
 def accept(url: str, pem: str) -> None:
-    """Believe it from now on. Raises ClientError."""
+    """Trust a certificate for this address from now on. Raises ClientError."""
     credentials.store(STORE, lambda: {**_read(), url: pem})
 
 

@@ -1,6 +1,6 @@
-"""HTTP to one master: one kept-alive connection, JSON both ways, streams of lines.
+"""HTTP client for one master: one kept-alive connection, JSON requests and answers, streams of lines.
 
-`http.client` and not a richer library: importing one costs more than all the requests of a typical command.
+It uses `http.client`, as importing a richer library takes longer than all the requests of a typical command.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from trainmaster.client.errors import ClientError, MasterUnreachable, NotLoggedI
 
 Json = dict[str, Any]
 TIMEOUT = 60.0  # seconds without a byte of an answer
-STREAM_TIMEOUT = 600.0  # seconds without a line: a training may be silent for long
-PAUSES = (0.25, 0.5, 1.0)  # seconds before each further attempt: a master that starts, a proxy that says 502 to 504
+STREAM_TIMEOUT = 600.0  # seconds without a line: a training may print nothing for a long time
+PAUSES = (0.25, 0.5, 1.0)  # seconds before each retry, while a master starts or a proxy answers 502 to 504
 DEFAULT_PORT = 8080
-AWAY = (502, 503, 504)
+NOT_READY = (502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Streamed:
-    """A JSON body of `length` bytes that is made while it is sent; `pieces` begins anew with each attempt."""
+    """A JSON body of `length` bytes that is produced while it is sent; each attempt calls `pieces` again."""
 
     length: int
     pieces: Callable[[], Iterator[bytes]]
@@ -41,7 +41,7 @@ def canonical_url(address: str) -> str:
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         port = parts.port or default
-    except ValueError:  # a port that is no number, a bracket that is not closed
+    except ValueError:  # a port that is not a number, a bracket that is not closed
         raise _not_an_address(address) from None
     extra = parts.username or parts.password or parts.query or parts.fragment
     if parts.scheme not in ("http", "https") or not parts.hostname or extra:
@@ -55,13 +55,13 @@ def _not_an_address(address: str) -> ClientError:
 
 
 class Content:
-    """A file that comes from the master."""
+    """A file that is being received from the master."""
 
     def __init__(self, response: http.client.HTTPResponse, broken: Callable[[Exception], MasterUnreachable]) -> None:
         self._response, self._broken = response, broken
 
     def read(self, size: int = -1) -> bytes:
-        """Raises MasterUnreachable when it breaks off."""
+        """Up to `size` bytes; all for -1. Raises MasterUnreachable when the connection breaks."""
         try:
             return self._response.read(None if size < 0 else size)
         except (OSError, http.client.HTTPException) as error:
@@ -69,13 +69,13 @@ class Content:
 
 
 class Transport:
-    """Not thread-safe: a client a thread.
+    """Connection to one master. Not thread-safe: use one per thread.
 
     Args:
-        url: as people write it; `canonical_url` completes it.
-        token: sent with each call when there is one.
-        certificate: a file of CA certificates to trust, or "noverify"; None trusts the system's.
-        renew: makes a new token when the master says that the present one is not valid; called once a call.
+        url: The address as users write it; `canonical_url` completes it.
+        token: Sent with each call; None sends none.
+        certificate: A file of CA certificates to trust, or "noverify"; None trusts the system's.
+        renew: Returns a new token when the master refuses the present one; called at most once.
     """
 
     def __init__(
@@ -101,12 +101,13 @@ class Transport:
         body: Any = None,
         retry: bool = True,
     ) -> Json:
-        """One call, repeated while the master is away; `retry=False` is for what must not happen twice.
+        """Make a call, and repeat it while the master does not answer; `retry=False` is for calls that must not be made
+        twice.
 
         Raises MasterUnreachable or an APIError.
         """
         if not retry:
-            # On a connection that has idled, "closed by the master" leaves open whether the request was taken.
+            # When the master closes an idle connection, it is unknown whether it has taken the request.
             self.close()
         try:
             return self._attempts(method, path, query, body, PAUSES if retry else ())
@@ -116,7 +117,7 @@ class Transport:
             return self._attempts(method, path, query, body, PAUSES if retry else ())
 
     def lines(self, path: str, *, query: Mapping[str, Any] | None = None) -> Iterator[Json]:
-        """The messages of a stream as they come. Raises MasterUnreachable or an APIError."""
+        """Yields the messages of a stream as they arrive. Raises MasterUnreachable or an APIError."""
         try:
             response = self._open_stream(path, query)
             for line in _lines(response):
@@ -128,11 +129,11 @@ class Transport:
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
         finally:
-            self.close()  # a stream that was not read to its end leaves the connection unusable
+            self.close()  # a stream that is not read to its end leaves the connection unusable
 
     @contextmanager
     def content(self, path: str, *, accept: str) -> Iterator[Content]:
-        """An answer that is no JSON, to be read as it comes. Raises MasterUnreachable or an APIError."""
+        """An answer other than JSON, read as it arrives. Raises MasterUnreachable or an APIError."""
         try:
             response = self._open_stream(path, None, accept=accept)
         except (OSError, http.client.HTTPException) as error:
@@ -149,7 +150,7 @@ class Transport:
             self._connection = None
 
     def __del__(self) -> None:
-        if hasattr(self, "_connection"):  # not where the address was none
+        if hasattr(self, "_connection"):  # absent if __init__ refused the address
             self.close()
 
     def _open_stream(
@@ -162,8 +163,8 @@ class Transport:
                     self._connection.sock.settimeout(STREAM_TIMEOUT)
                 return response
             content = response.read()
-            if response.status in AWAY:
-                raise self._away(response.status, content)
+            if response.status in NOT_READY:
+                raise self._not_ready(response.status, content)
             try:
                 _answer(response.status, content)
             except NotLoggedIn:
@@ -174,7 +175,7 @@ class Transport:
     def _renewed(self) -> bool:
         if self.renew is None:
             return False
-        renew, self.renew = self.renew, None  # once: a new token that is refused too will not get better
+        renew, self.renew = self.renew, None  # once: renewing again would not help a new token that is refused
         self.token = None
         self.token = renew()
         return True
@@ -191,10 +192,10 @@ class Transport:
                 if pause is None or not _may_repeat(error):
                     raise self._unreachable(error) from None
             else:
-                if response.status not in AWAY:
+                if response.status not in NOT_READY:
                     return _answer(response.status, content)
                 if pause is None:
-                    raise self._away(response.status, content)
+                    raise self._not_ready(response.status, content)
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
@@ -226,13 +227,13 @@ class Transport:
 
         try:
             return sent(connection)
-        except ClientError:  # from what is sent: half of it is on its way
+        except ClientError:  # raised by the body: half of the request has been sent
             self.close()
             raise
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
             if not reused:
                 raise
-            # The master closed an idle connection: nothing of this request was taken.
+            # The master closed an idle connection: it has not taken this request.
             self.close()
             return sent(self._connect())
 
@@ -264,7 +265,7 @@ class Transport:
             "Set it with -m or DET_MASTER."
         )
 
-    def _away(self, status: int, content: bytes) -> MasterUnreachable:
+    def _not_ready(self, status: int, content: bytes) -> MasterUnreachable:
         body = _parsed(content)
         if isinstance(body, dict) and body.get("message"):
             return MasterUnreachable(str(body["message"]))
@@ -273,9 +274,9 @@ class Transport:
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Whole lines as they come. Raises IncompleteRead when the stream breaks off.
+    """Yields whole lines as they arrive. Raises IncompleteRead when the stream breaks.
 
-    `HTTPResponse.readline` takes a broken stream for its end (CPython 3.11 to 3.13), `read1` does not.
+    `HTTPResponse.readline` mistakes a broken stream for its end (CPython 3.11 to 3.13), `read1` does not.
     """
     rest = b""
     while piece := response.read1(65536):
@@ -286,7 +287,7 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _may_repeat(error: Exception) -> bool:
-    """Not for what the next attempt cannot mend, and not after a minute of silence."""
+    """Whether to try again: not if the next attempt would fail in the same way, and not after a timeout."""
     return not isinstance(error, socket.gaierror | ssl.SSLError | TimeoutError)
 
 
@@ -302,7 +303,9 @@ def _answer(status: int, content: bytes) -> Json:
         raise api_error(status, body)
     if isinstance(body, dict):
         return body
-    raise api_error(status, "What answers is not a master. Is the address right? Set it with -m or DET_MASTER.")
+    raise api_error(
+        status, "The server that answered is not a master. Is the address right? Set it with -m or DET_MASTER."
+    )
 
 
 def _parsed(content: bytes) -> Any:

@@ -207,6 +207,9 @@ class CheckpointContext:
         Args:
             storage_id: The checkpoint's uuid.
 
+        Returns:
+            The metadata; empty if there is none.
+
         Raises:
             CheckpointError: There is no checkpoint of this uuid.
             MasterAway: Only the master has the metadata, and it cannot be reached.

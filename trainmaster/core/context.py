@@ -123,6 +123,9 @@ def init(
         preempt_mode: Which ranks check for preemption requests.
         tensorboard_mode: Whether TensorBoard's files are copied to the storage automatically.
 
+    Returns:
+        The context; leaving the `with` block closes it.
+
     Raises:
         ValueError: The trial runs on several nodes, and `distributed` is missing.
         RuntimeError: The job was not started by trainmaster.

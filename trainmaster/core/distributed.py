@@ -115,6 +115,9 @@ class DistributedContext:
         Args:
             chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
 
+        Returns:
+            The context of this rank.
+
         Raises:
             ValueError: A variable is not set to a number.
         """
@@ -134,6 +137,9 @@ class DistributedContext:
 
         Args:
             chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
+
+        Returns:
+            The context of this rank.
 
         Raises:
             ValueError: A variable is not set to a number.
@@ -155,6 +161,9 @@ class DistributedContext:
         Args:
             hvd: An initialised `horovod.torch` or `horovod.tensorflow` module.
             chief_ip: Address of the chief's node. Default: DET_CHIEF_IP.
+
+        Returns:
+            The context of this rank.
         """
         return cls(
             rank=hvd.rank(),
@@ -226,7 +235,17 @@ class DistributedContext:
         return self._all.gather("gather", stuff)
 
     def gather_local(self, stuff: Any) -> Optional[List[Any]]:
-        """`gather` among the ranks of this node: the values arrive at local rank 0."""
+        """`gather` among the ranks of this node.
+
+        Args:
+            stuff: This rank's value; anything that can be pickled.
+
+        Returns:
+            On local rank 0 all values in the order of the local ranks, on the others None.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
         return self._local.gather("gather_local", stuff)
 
     def allgather(self, stuff: Any) -> List[Any]:
@@ -244,7 +263,17 @@ class DistributedContext:
         return self._all.allgather("allgather", stuff)
 
     def allgather_local(self, stuff: Any) -> List[Any]:
-        """`allgather` among the ranks of this node."""
+        """`allgather` among the ranks of this node.
+
+        Args:
+            stuff: This rank's value; anything that can be pickled.
+
+        Returns:
+            All values in the order of the local ranks.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
         return self._local.allgather("allgather_local", stuff)
 
     def broadcast(self, stuff: Any) -> Any:
@@ -262,7 +291,17 @@ class DistributedContext:
         return self._all.broadcast("broadcast", stuff)
 
     def broadcast_local(self, stuff: Any = None) -> Any:
-        """`broadcast` among the ranks of this node: the value is that of local rank 0."""
+        """`broadcast` among the ranks of this node.
+
+        Args:
+            stuff: The value of local rank 0; ignored on the other ranks.
+
+        Returns:
+            The value of local rank 0.
+
+        Raises:
+            DistributedError: Another rank has ended, or is in another call.
+        """
         return self._local.broadcast("broadcast_local", stuff)
 
     def close(self) -> None:

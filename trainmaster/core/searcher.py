@@ -120,6 +120,9 @@ class SearcherContext:
             searcher_mode: With WorkersAskChief every rank must call, with ChiefOnly the chief alone.
             auto_ack: Accepted for compatibility with Determined; without effect.
 
+        Yields:
+            The operation.
+
         Raises:
             ValueError: The experiment's searcher has no length.
             RuntimeError: The loop went on without `report_completed`, or a rank other than the chief called in mode
