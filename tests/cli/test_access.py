@@ -105,7 +105,7 @@ def test_groups_and_roles(admin: Shell, ada: Shell, name: str) -> None:
     assert admin.det("user-group", "create", group, "--add-user", name).out.startswith(f"Created group {group} with ID")
     assert [row["Username"] for row in admin.det("user-group", "describe", group).table()] == [name]
     given = admin.det("rbac", "assign-role", "Editor", "-g", group, "-w", place)
-    assert given.out == f"Gave the role Editor to {group}\n"
+    assert given.out == f"Assigned role Editor to {group}\n"
     ada.det("project", "create", place, "cats")
     assert ada.run("project", "delete", place, "cats", "--yes").status == 1
     assert ada.det("rbac", "list-users-roles", name).table() == [
@@ -159,7 +159,7 @@ def test_tokens(admin: Shell, ada: Shell, name: str) -> None:
 def test_roles_can_be_given_before_they_count(shell: Shell) -> None:
     admin = shell.with_(DET_USER="admin")
     given = admin.det("rbac", "assign-role", "Viewer", "-u", "determined")
-    assert (given.out, "security.authz.type" in given.sentence) == ("Gave the role Viewer to determined\n", True)
+    assert (given.out, "security.authz.type" in given.sentence) == ("Assigned role Viewer to determined\n", True)
     assert admin.det("rbac", "unassign-role", "Viewer", "-u", "determined").err == ""
     refused = shell.run("rbac", "assign-role", "ClusterAdmin", "-u", "determined")
     assert (refused.status, "administrator" in refused.sentence) == (1, True)

@@ -83,7 +83,7 @@ def test_code_and_checkpoints(shell: Shell, api: Master, finished: Finished) -> 
     (latest,) = api.trial_checkpoints(finished.trials[0].id)
     assert latest.uuid in shell.det("trial", "download", trial, "--latest", "-o", latest.uuid).out
     other = shell.run("trial", "download", str(finished.trials[1].id), "--uuid", latest.uuid)
-    assert (other.status, "is none of trial" in other.sentence) == (1, True)
+    assert (other.status, "does not belong to trial" in other.sentence) == (1, True)
 
 
 def test_checkpoints_go(shell: Shell, api: Master, ended: int) -> None:
@@ -99,7 +99,7 @@ def test_checkpoints_go(shell: Shell, api: Master, ended: int) -> None:
 def test_gc_policy(shell: Shell, api: Master, ended: int) -> None:
     (checkpoint,) = api.checkpoints(ended)
     policy = ["--save-experiment-best", "0", "--save-trial-best", "0", "--save-trial-latest", "0"]
-    question = "Checkpoints that the policy does not keep are lost. Set it? [y/N] "
+    question = "Checkpoints that the policy does not keep are deleted. Set it? [y/N] "
     kept = shell.at_terminal("experiment", "set", "gc-policy", str(ended), *policy, typed={question: "n"})
     assert (kept.status, checkpoint.uuid in kept.out) == (1, True)
     shell.det("experiment", "set", "gc-policy", str(ended), *policy, "--yes")

@@ -151,7 +151,7 @@ def test_trial_story(shell: Shell, api: Master, finished: Finished) -> None:
     trial = finished.trials[0]
     events = api.story(trial.id)
     told = shell.det("trial", "story", str(trial.id))
-    assert "The search asked for this trial: " in told.out
+    assert "The searcher created this trial: " in told.out
     assert "The trial was created\n    -> attempt 1 is to start\n" in told.out
     assert "(now COMPLETED)\n    -> the trial ends as COMPLETED: " in told.out
     raw = shell.det("trial", "story", str(trial.id), "--json").json()

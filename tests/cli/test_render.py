@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.cli.render import Bytes, Moment, Percent, hparams, person, program, size, table
+from trainmaster.cli.render import Bytes, Moment, Percent, exact, hparams, readable, size, table
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from trainmaster.cli.render import Bytes, Moment, Percent, hparams, person, prog
     ],
 )  # fmt: skip
 def test_a_cell_in_words_and_in_full(cell: object, in_words: str, in_full: str) -> None:
-    assert (person(cell), program(cell)) == (in_words, in_full)
+    assert (readable(cell), exact(cell)) == (in_words, in_full)
 
 
 def test_times_are_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,8 +33,8 @@ def test_times_are_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        assert person(Moment("2026-01-01T20:00:00.000Z")) == "2026-01-02 05:00:00"
-        assert program(Moment("2026-01-01T20:00:00.000Z")) == "2026-01-01T20:00:00.000Z"
+        assert readable(Moment("2026-01-01T20:00:00.000Z")) == "2026-01-02 05:00:00"
+        assert exact(Moment("2026-01-01T20:00:00.000Z")) == "2026-01-01T20:00:00.000Z"
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -90,7 +90,7 @@ def test_interrupted_following_leaves_the_experiment_alone(shell: Shell, api: Ma
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     number = max(e.id for e in api.experiments())
-    assert f"Experiment {number} goes on. To end it, run: det experiment kill {number}" in err
+    assert f"Experiment {number} continues. To end it, run: det experiment kill {number}" in err
     assert not api.experiment(number).ended_for_good
     shell.det("experiment", "kill", str(number))
     wait_ended(api, number)

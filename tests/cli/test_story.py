@@ -30,7 +30,7 @@ def test_every_event_that_is_stored_has_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (("search", "Create", "", "", "random point 3 of 16"), "The search asked for this trial: random point 3 of 16"),
+        (("search", "Create", "", "", "random point 3 of 16"), "The searcher created this trial: random point 3 of 16"),
         (("trial", "Created", "", "ACTIVE", ""), "The trial was created (now ACTIVE)"),
         (("trial", "Stop", "ACTIVE", "ACTIVE", "killed by ann."), "The trial was asked to stop: killed by ann"),
         (("trial", "WalltimeMoved", "ACTIVE", "PAUSED", ""), "Trial: walltime moved (now PAUSED)"),

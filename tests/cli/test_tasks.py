@@ -70,7 +70,7 @@ def test_commands_are_listed_and_killed(shell: Shell, api: Master) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["run"], 2, "say what to run"),
+        (["run"], 2, "give the program to run"),
         (["run", "-v", "/data", "true"], 2, "'/data' is not HOST_PATH:CONTAINER_PATH"),
         (["run", "--config", "resources.slots=99", "true"], 1, "99"),
         (["run", "--config", "resorces.slots=1", "true"], 1, "did you mean resources?"),
@@ -181,4 +181,4 @@ def test_notebooks_and_tensorboards(shell: Shell, api: Master, finished: Finishe
     shell.det("tensorboard", "kill", board)
     ended(api, board)
     nothing = shell.run("tensorboard", "start")
-    assert (nothing.status, "say what to show" in nothing.err) == (2, True)
+    assert (nothing.status, "give the numbers" in nothing.err) == (2, True)

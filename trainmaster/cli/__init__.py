@@ -1,1 +1,1 @@
-"""The command lines: `det` for users, `trainmaster` for administrators."""
+"""Command-line programs: `det` for users, `trainmaster` for administrators."""

@@ -1,4 +1,4 @@
-"""`trainmaster tls`: a certificate for a master whose site has no authority of its own."""
+"""`trainmaster tls`: creates and shows a certificate for a master whose site has no certificate authority."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     p = verbs.add_parser(
         "init",
-        help="make an authority and a certificate for this master",
-        description="Make a private authority and the master's certificate, which the master renews by itself.",
+        help="create a certificate authority and a certificate for this master",
+        description="Create a private certificate authority and the master's certificate, which the master renews.",
         epilog="Example: trainmaster tls init --folder /srv/trainmaster/tls --name login1.cluster",
     )
     _add_folder(p)
@@ -24,13 +24,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST",
-        help="host or address under which the master is reached; as often as needed (always: this machine's names)",
+        help="host or address of the master; can be repeated (this machine's names are always included)",
     )
     p.set_defaults(run=_init, parser=p)
     p = verbs.add_parser(
         "show",
-        help="print names, end and fingerprint of the certificate",
-        description="Print what is in the certificate, for people who are asked whether they believe it.",
+        help="print names, expiry and fingerprint of the certificate",
+        description="Print the certificate's data, for users who are asked whether to trust it.",
         epilog="Example: trainmaster tls show --folder /srv/trainmaster/tls",
     )
     _add_folder(p)
@@ -56,7 +56,7 @@ def _init(args: argparse.Namespace) -> int:
     _show(args)
     print(
         f"""
-Give the folder to the account of the master, and put this into its configuration:
+Make the master's account the owner of the folder, and put this into its configuration:
 
 security:
   tls:
@@ -64,8 +64,8 @@ security:
     key: {folder / authority.KEY}
     ca: {folder / authority.CA}
 
-People set DET_MASTER=https://... and, once they have a copy of {folder / authority.CA}, DET_MASTER_CERT_FILE to it;
-agents take --certificate. Jobs are given it. The master makes its certificate anew a month before it ends."""
+Users set DET_MASTER=https://... and, with a copy of {folder / authority.CA}, DET_MASTER_CERT_FILE to it; agents
+take --certificate. Jobs get it from the master. The master renews its certificate a month before it expires."""
     )
     return 0
 
@@ -83,7 +83,7 @@ def _show(args: argparse.Namespace) -> int:
     pem = path.read_text()
     print(f"certificate: {path}")
     print(f"names: {', '.join(found.names)}")
-    print(f"good until: {found.ends:%Y-%m-%d %H:%M} UTC")
+    print(f"valid until: {found.ends:%Y-%m-%d %H:%M} UTC")
     print(f"SHA-256 fingerprint: {fingerprint(pem[: pem.index(_END) + len(_END)] + chr(10))}")
     return 0
 

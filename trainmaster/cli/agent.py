@@ -1,4 +1,4 @@
-"""`det agent`: the Docker hosts that work for the master."""
+"""`det agent`: list, enable, disable and revoke the agents on Docker hosts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from trainmaster.cli.verbs import Verbs
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("list", _list, "agents, and nodes of schedulers, with their slots", "det agent list", ["ls"])
+    p = verbs.add("list", _list, "list agents, and nodes of schedulers, with their slots", "det agent list", ["ls"])
     render.add_format_options(p)
     p = verbs.add("enable", _enable, "let an agent take jobs again", "det agent enable host1")
     _add_which(p)
-    p = verbs.add("disable", _disable, "give an agent no more jobs, and end those it has", "det agent disable host1")
+    p = verbs.add(
+        "disable", _disable, "give an agent no more jobs, and end its present ones", "det agent disable host1"
+    )
     _add_which(p)
-    p.add_argument("--drain", action="store_true", help="let the jobs it has go on to their end")
-    p = verbs.add("revoke", _revoke, "shut an agent out, as when its host was broken into", "det agent revoke host1")
+    p.add_argument("--drain", action="store_true", help="let its present jobs finish")
+    p = verbs.add(
+        "revoke",
+        _revoke,
+        "invalidate an agent's secret, for example when its host is compromised",
+        "det agent revoke host1",
+    )
     p.add_argument("agent_id", metavar="AGENT")
 
 
@@ -53,7 +60,7 @@ def _list(args: argparse.Namespace) -> None:
             agent["enabled"],
             agent["draining"],
             ", ".join(agent["addresses"]),
-            agent.get("problem") or ("" if agent.get("up", True) else "nothing is heard of it"),
+            agent.get("problem") or ("" if agent.get("up", True) else "does not report"),
         ]
         for agent in agents
     ]
@@ -77,13 +84,13 @@ def _disable(args: argparse.Namespace) -> None:
 def _revoke(args: argparse.Namespace) -> None:
     connect(args).revoke_agent(args.agent_id)
     print(
-        f"Revoked agent {args.agent_id}: its secret is worthless. Agents that enrol from now on, this one too, need "
-        "the key that is in the master's agent-token file now.",
+        f"Revoked agent {args.agent_id}: its secret is no longer valid. Agents that enrol from now on, including this "
+        "one, need the new key in the master's agent-token file.",
         file=sys.stderr,
     )
 
 
-def _named(args: argparse.Namespace, everybody: list[str]) -> list[str]:
+def _named(args: argparse.Namespace, agents: list[str]) -> list[str]:
     if bool(args.agent_id) == bool(args.all):
-        raise UsageError("name one agent, or say --all")
-    return everybody if args.all else [args.agent_id]
+        raise UsageError("give one agent, or --all")
+    return agents if args.all else [args.agent_id]

@@ -1,4 +1,4 @@
-"""`det checkpoint`."""
+"""`det checkpoint`: download, show and delete checkpoints."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--yes", action="store_true", help="do not ask")
     p = verbs.add("rm", _remove, "delete some of their files", "det checkpoint rm UUID --glob 'optimizer*' --yes")
     p.add_argument("checkpoints_uuids", metavar="UUID,UUID", help="the checkpoints")
-    p.add_argument("--glob", action="append", default=[], help="which files; none: read the list of files anew")
+    p.add_argument("--glob", action="append", default=[], help="which files; none: read the list of files again")
     p.add_argument("--yes", action="store_true", help="do not ask")
 
 
@@ -43,7 +43,7 @@ def _download(args: argparse.Namespace) -> None:
 
 
 def copy_to(checkpoint: Checkpoint, target: Path, *, quiet: bool, way: Way = Way.AUTO) -> None:
-    """Copy a checkpoint's files to a folder that is not there yet. Raises ClientError."""
+    """Copy a checkpoint's files to a new folder, and print it. Raises ClientError."""
     checkpoint.download(target, way)
     if not quiet:
         files = [path for path in checkpoint.resources if not path.endswith("/")]

@@ -1,4 +1,4 @@
-"""`det command`."""
+"""`det command`: run a program on the cluster and follow its log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("entrypoint", nargs=argparse.REMAINDER, help="the program and its arguments")
     add_common_verbs(verbs, "command", "command")
     p = verbs.add("describe", _describe, "print a command", "det command describe 0d9b31f2")
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     render.add_format_options(p)
 
 
 def _run(args: argparse.Namespace) -> int:
     words = args.entrypoint[1:] if args.entrypoint[:1] == ["--"] else args.entrypoint
     if not words and not args.config_file:
-        raise UsageError("say what to run, as in: det command run python3 prepare.py")
+        raise UsageError("give the program to run, as in: det command run python3 prepare.py")
     master = connect(args)
     made = launch(master, "command", args, config={"entrypoint": words} if words else {})
     if args.detach:
@@ -36,9 +36,9 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _status(task: dict[str, object]) -> int:
-    """The program's own, 1 where it has none."""
+    """The exit status of the program; 1 if it has none."""
     allocations = task.get("allocations")
-    codes = [one.get("statusCode") for one in allocations] if isinstance(allocations, list) else []
+    codes = [allocation.get("statusCode") for allocation in allocations] if isinstance(allocations, list) else []
     known = next((code for code in codes if isinstance(code, int)), 1)
     return known if 0 <= known < 256 else 1
 

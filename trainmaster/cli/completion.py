@@ -1,4 +1,4 @@
-"""`det completion`: what the shell needs to complete `det`'s commands, and the answers when it asks."""
+"""`det completion`: prints the code with which a shell completes `det`'s commands, and answers that code's queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import argcomplete
 from argcomplete.shell_integration import shellcode
 
-# Where each shell's people put it.
+# Where each shell's users put it.
 SHELLS = {
     "bash": 'eval "$(det completion bash)"   # in ~/.bashrc',
     "zsh": 'eval "$(det completion zsh)"   # in ~/.zshrc, after compinit',
@@ -25,11 +25,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def answer(parser_for: Callable[[list[str]], argparse.ArgumentParser], aliases: Collection[str]) -> None:
-    """Tell the shell that asks, by its environment, what could come next, and leave the process.
+    """Write the possible completions of a line to the shell, which describes the line in the environment, and exit.
 
     Args:
-        parser_for: makes the parser that knows what belongs to the words of the line so far.
-        aliases: words that are not offered, as each stands for one that is.
+        parser_for: Returns the parser for the words of the line so far.
+        aliases: Words that are not offered, as their full names are.
     """
     line = os.fsencode(os.environ["COMP_LINE"])[: int(os.environ["COMP_POINT"])]  # bash counts bytes
     words = argcomplete.lexers.split_line(os.fsdecode(line))[3][1:]

@@ -1,4 +1,4 @@
-"""An experiment's YAML file with the overrides of the command line, and complaints about them in its own lines."""
+"""Reads a configuration file with the command line's overrides, and reports errors with the lines of that file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _override(text: str) -> str:
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """What is read from `path`, and `key.path=value` texts that are stronger."""
+    """The text of the file at `path`, and `key.path=value` overrides that take precedence."""
 
     path: Path
     text: str
@@ -51,7 +51,7 @@ class ConfigFile:
             raise ClientError(f"{path} is not UTF-8 text.") from None
 
     def to_send(self) -> str:
-        """The text for the master: the file's own where nothing is overridden. Raises FileFault."""
+        """The text to send: that of the file, or YAML with the overrides applied. Raises FileFault."""
         if not self.overrides:
             return self.text
         from trainmaster.config.source import write
@@ -63,7 +63,7 @@ class ConfigFile:
         return dict(self._document().data)
 
     def placed(self, error: APIError) -> ClientError:
-        """The master's complaints, each with the line of this file, or the override, that it is about."""
+        """The master's error, with the line of this file, or the override, for each complaint."""
         if not self.overrides and str(error).startswith(str(self.path)):
             return FileFault(str(error))
         complaints = [c for c in error.details if isinstance(c, dict) and "path" in c and "message" in c]

@@ -1,4 +1,4 @@
-"""`det config-policies`."""
+"""`det config-policies`: show, set and delete the policies for configurations."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_scope(p)
     form = p.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--yaml", action="store_true", help="print YAML (which it does anyway)")
+    form.add_argument("--yaml", action="store_true", help="print YAML (the default)")
     p = verbs.add("set", _set, "replace what is set", "det config-policies set experiment policies.yaml -w vision")
     p.add_argument("workload_type", choices=list(WORKLOADS), help="what it is about")
     p.add_argument("config_file", type=Path, help="YAML file with invariant_config and constraints")
     _add_workspace(p)
-    p = verbs.add("delete", _delete, "take away what is set", "det config-policies delete experiment")
+    p = verbs.add("delete", _delete, "delete what is set", "det config-policies delete experiment")
     _add_scope(p)
 
 

@@ -1,7 +1,7 @@
-"""`det`: experiments, trials and checkpoints from the command line.
+"""`det`, the users' command line: finds the command that is asked for, runs it, and prints errors as sentences.
 
-Start-up is kept light: a noun's module is imported when the noun is used, and nothing heavier than the standard
-library is imported before it is needed.
+Start-up is kept light: the module of a noun is imported when the noun is used, and nothing heavier than the standard
+library before it is needed.
 """
 
 from __future__ import annotations
@@ -16,28 +16,32 @@ if TYPE_CHECKING:
 
 # noun -> (aliases, module, one line of help)
 NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "experiment": (("e", "exp"), "trainmaster.cli.experiment", "create, watch and steer experiments"),
-    "trial": (("t",), "trainmaster.cli.trial", "look at trials and their logs"),
-    "checkpoint": (("c",), "trainmaster.cli.checkpoint", "look at and download checkpoints"),
-    "agent": (("a",), "trainmaster.cli.agent", "the hosts that work for the master"),
-    "slot": (("s",), "trainmaster.cli.slot", "the slots of these hosts"),
+    "experiment": (("e", "exp"), "trainmaster.cli.experiment", "create, follow and control experiments"),
+    "trial": (("t",), "trainmaster.cli.trial", "show trials and their logs"),
+    "checkpoint": (("c",), "trainmaster.cli.checkpoint", "show and download checkpoints"),
+    "agent": (("a",), "trainmaster.cli.agent", "the agents, which run jobs on their hosts"),
+    "slot": (("s",), "trainmaster.cli.slot", "the slots of agents"),
     "job": (("j",), "trainmaster.cli.job", "the job queue"),
-    "workspace": (("w",), "trainmaster.cli.workspace", "workspaces: what projects stand in"),
-    "project": (("p",), "trainmaster.cli.project", "projects: what experiments stand in"),
+    "workspace": (("w",), "trainmaster.cli.workspace", "workspaces, which contain projects"),
+    "project": (("p",), "trainmaster.cli.project", "projects, which contain experiments"),
     "model": (("m",), "trainmaster.cli.model", "the model registry"),
-    "template": (("tpl",), "trainmaster.cli.template", "parts of configurations that are shared"),
-    "config-policies": (("cp",), "trainmaster.cli.config_policies", "what all configurations must hold"),
-    "resources": (("res",), "trainmaster.cli.resources", "what slots were used for"),
+    "template": (("tpl",), "trainmaster.cli.template", "templates: shared parts of configurations"),
+    "config-policies": (("cp",), "trainmaster.cli.config_policies", "policies for all configurations"),
+    "resources": (("res",), "trainmaster.cli.resources", "usage of slots"),
     "command": (("cmd",), "trainmaster.cli.command", "run a program on the cluster"),
     "notebook": ((), "trainmaster.cli.notebook", "JupyterLab on the cluster"),
     "shell": ((), "trainmaster.cli.shell", "a shell on the cluster, over SSH"),
     "tensorboard": ((), "trainmaster.cli.tensorboard", "TensorBoards of experiments and trials"),
-    "task": ((), "trainmaster.cli.task", "what waits or runs, its logs, and generic tasks"),
-    "tunnel": ((), "trainmaster.cli.tunnel", "bytes to and from a port of a task"),
-    "resource-pool": (("rp",), "trainmaster.cli.resource_pool", "which pools are kept for which workspaces"),
-    "user": (("u",), "trainmaster.cli.user", "log in and out; list, make and change users"),
+    "task": ((), "trainmaster.cli.task", "waiting and running tasks, their logs, and generic tasks"),
+    "tunnel": ((), "trainmaster.cli.tunnel", "connect to a port of a task"),
+    "resource-pool": (
+        ("rp",),
+        "trainmaster.cli.resource_pool",
+        "resource pools and the workspaces that they are reserved for",
+    ),
+    "user": (("u",), "trainmaster.cli.user", "log in and out; list, create and change users"),
     "user-group": ((), "trainmaster.cli.user_group", "groups of users"),
-    "rbac": ((), "trainmaster.cli.rbac", "who holds which role where"),
+    "rbac": ((), "trainmaster.cli.rbac", "roles of users and groups"),
     "token": (("tkn",), "trainmaster.cli.token", "access tokens for programs"),
     "master": ((), "trainmaster.cli.master", "the master and its resource pools"),
     "preview-search": ((), "trainmaster.cli.search", "how many trials of which length a search would run"),
@@ -47,26 +51,26 @@ NOUNS: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status 0, 1 for a failure told in one sentence, 2 for a command that is written wrongly."""
+    """Returns the exit status: 0, 1 for a failure (reported in one sentence), 2 for wrong arguments."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments in (["--version"], ["-V"]):
         return _print_version()
-    if "_ARGCOMPLETE" in os.environ:  # the shell asks, in the middle of a line
+    if "_ARGCOMPLETE" in os.environ:  # the shell completes a line
         return _complete()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # names in any script, also where the terminal knows only one
+            stream.reconfigure(errors="replace")  # names may have characters that the terminal's encoding lacks
     from trainmaster.cli.terminal import protect
 
     protect()
     try:
         status = _run(arguments)
-        sys.stdout.flush()  # here, where a closed pipe can still be told apart from a failure
+        sys.stdout.flush()  # here, where a closed pipe can still be distinguished from a failure
         return status
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `det ... | head` is no failure
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `det ... | head` is not a failure
         return 0
 
 
@@ -83,7 +87,7 @@ def _run(arguments: list[str]) -> int:
             parser.print_help()
             return 0
         if word is not None and noun is None:
-            raise UsageError(f"there is no command {word!r}{_hint(word)}; `det help` lists what there is")
+            raise UsageError(f"there is no command {word!r}{_hint(word)}; `det help` lists the commands")
         if noun is not None:
             from trainmaster.cli.verbs import check_verb
 
@@ -96,7 +100,7 @@ def _run(arguments: list[str]) -> int:
             return 2
         try:
             return int(args.run(args) or 0)
-        except NotTrusted as error:  # before anything was said to the master
+        except NotTrusted as error:  # nothing has been sent to the master yet
             if not trusts_now(args, error):
                 raise
             return int(args.run(args) or 0)
@@ -127,7 +131,7 @@ def _print_version() -> int:
 
 
 def _words(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments from the first one on that is neither an option nor an option's value."""
+    """The arguments, from the first that is neither an option nor an option's value."""
     skip = False
     for place, argument in enumerate(arguments):
         if skip:
@@ -140,7 +144,7 @@ def _words(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _noun(words: Sequence[str]) -> str | None:
-    """The name of the command that the first word is, or an alias of."""
+    """The name of the command that the first word is or is an alias of; None for none."""
     for name, (aliases, _, _) in NOUNS.items():
         if words and words[0] in (name, *aliases):
             return name

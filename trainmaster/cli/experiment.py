@@ -1,4 +1,4 @@
-"""`det experiment`."""
+"""`det experiment`: create, list and show experiments, wait for them, and control them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
 from trainmaster.client.transport import Transport
 
-# verb -> (what is said when it is done, help, aliases)
+# verb -> (the message when it is done, help, aliases)
 STEER: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "pause": ("Paused", "pause: trials save their work and release their resources", ()),
-    "activate": ("Activated", "go on with a paused experiment", ("unpause",)),
+    "activate": ("Activated", "continue a paused experiment", ("unpause",)),
     "cancel": ("Canceled", "stop gracefully: trials save their work first", ()),
     "kill": ("Killed", "stop at once", ()),
 }
@@ -34,7 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("model_def", type=Path, nargs="?", help="folder or file with the training code")
     p.add_argument("-i", "--include", type=Path, action="append", default=[], help="a further file or folder to send")
     add_override_option(p)
-    p.add_argument("--template", metavar="NAME", help="a template that fills what the file leaves open")
+    p.add_argument("--template", metavar="NAME", help="a template for keys that the file does not set")
     p.add_argument("--project_id", type=positive, help="the project it belongs to")
     p.add_argument("--paused", action="store_true", help="do not start it yet")
     p.add_argument("-f", "--follow-first-trial", action="store_true", help="print the first trial's log until it ends")
@@ -137,7 +137,7 @@ def follow_first_trial(master: Master, experiment_id: int) -> int:
             print(line.message, end="", flush=True)
     except KeyboardInterrupt:
         print(
-            f"\nExperiment {experiment_id} goes on. To end it, run: det experiment kill {experiment_id}",
+            f"\nExperiment {experiment_id} continues. To end it, run: det experiment kill {experiment_id}",
             file=sys.stderr,
         )
         raise

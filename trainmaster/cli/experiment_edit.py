@@ -1,4 +1,4 @@
-"""The verbs of `det experiment` that change an experiment after its start."""
+"""Verbs of `det experiment` that change an experiment after its start."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from trainmaster.client.master import Master
 
 
 def add_to(verbs: Verbs) -> None:
-    p = verbs.add("archive", _archive, "put an ended experiment out of sight", "det experiment archive 1")
+    p = verbs.add("archive", _archive, "hide an ended experiment from lists", "det experiment archive 1")
     _add_id(p)
-    p = verbs.add("unarchive", _unarchive, "bring an archived experiment back", "det experiment unarchive 1")
+    p = verbs.add("unarchive", _unarchive, "show an archived experiment again", "det experiment unarchive 1")
     _add_id(p)
     p = verbs.add("move", _move, "move it to another project", "det experiment move 1 vision cats")
     _add_id(p)
@@ -28,11 +28,11 @@ def add_to(verbs: Verbs) -> None:
     p = verbs.add(
         "continue",
         _continue,
-        "train on from the latest checkpoint of an experiment that has ended",
+        "continue an ended experiment from its latest checkpoint",
         "det experiment continue 1 --config searcher.max_length.batches=2000 -f",
     )
     _add_id(p)
-    p.add_argument("--config-file", type=Path, help="a YAML file with what is to be different")
+    p.add_argument("--config-file", type=Path, help="a YAML file with the keys to change")
     add_override_option(p)
     p.add_argument("-f", "--follow-first-trial", action="store_true", help="print the trial's log until it ends")
     p = verbs.add("download-model-def", _download_code, "copy its training code", "det experiment download-model-def 1")
@@ -85,7 +85,10 @@ def _add_settings(verbs: Verbs) -> None:
     p.add_argument("--save-trial-latest", type=natural, required=True, metavar="N", help="the latest of each trial")
     p.add_argument("--yes", action="store_true", help="do not ask")
     p = verbs.add(
-        "log-retention", _set_retention, "how long its logs stay", "det experiment set log-retention 1 --days 50"
+        "log-retention",
+        _set_retention,
+        "set how long its logs are kept",
+        "det experiment set log-retention 1 --days 50",
     )
     _add_id(p)
     add_days(p)
@@ -94,7 +97,7 @@ def _add_settings(verbs: Verbs) -> None:
 def add_days(parser: argparse.ArgumentParser) -> None:
     """`--days N` or `--forever`."""
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("--days", type=natural, metavar="N", help="so many days after a trial's end")
+    group.add_argument("--days", type=natural, metavar="N", help="days after a trial's end")
     group.add_argument("--forever", dest="days", action="store_const", const=-1, help="do not delete them")
 
 
@@ -165,7 +168,7 @@ def _unpack(archive: bytes, target: Path) -> None:
         for member in tar:
             path = Path(member.name)
             if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-                raise ClientError(f"The experiment's files hold {member.name!r}, which is not unpacked.")
+                raise ClientError(f"The experiment's files contain {member.name!r}, which is not unpacked.")
             tar.extract(member, target, set_attrs=False)
 
 
@@ -188,7 +191,7 @@ def _limit(text: str) -> int | None:
     return None if text.strip().lower() in ("none", "null") else int(text)
 
 
-# What of an experiment is part of its resources, with the API's name
+# Keys that are part of an experiment's resources, with the API's names
 _RESOURCES = {"max_slots": "maxSlots", "priority": "priority", "weight": "weight"}
 
 
@@ -197,7 +200,7 @@ def _set(key: str, parse: Callable[[str], Any]) -> Callable[[argparse.Namespace]
         try:
             value = parse(args.value)
         except ValueError:
-            raise UsageError(f"{args.value!r} is no number") from None
+            raise UsageError(f"{args.value!r} is not a number") from None
         change = {"resources": {_RESOURCES[key]: value}} if key in _RESOURCES else {key: value}
         Experiments(session(args)).edit(args.experiment_id, **change)
         print(f"Set {key.replace('_', ' ')} of experiment {args.experiment_id} to {args.value}")
@@ -222,9 +225,9 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
             for c in found["checkpoints"]
         ]
         if rows:
-            print(f"With this policy these checkpoints go:\n\n{render.table(headers, rows)}\n")
-    if not confirmed(args, "Checkpoints that the policy does not keep are lost. Set it?"):
-        print("The policy stays as it is.")
+            print(f"This policy deletes these checkpoints:\n\n{render.table(headers, rows)}\n")
+    if not confirmed(args, "Checkpoints that the policy does not keep are deleted. Set it?"):
+        print("The policy was not changed.")
         return 1
     names = ("saveExperimentBest", "saveTrialBest", "saveTrialLatest")
     master.edit(args.experiment_id, checkpointStorage=dict(zip(names, policy, strict=True)))
@@ -234,5 +237,5 @@ def _set_gc_policy(args: argparse.Namespace) -> int:
 
 def _set_retention(args: argparse.Namespace) -> None:
     Experiments(session(args)).retain_logs(args.experiment_id, args.days)
-    stay = "for ever" if args.days < 0 else f"{args.days} days"
-    print(f"Logs of experiment {args.experiment_id} stay {stay}")
+    period = "for ever" if args.days < 0 else f"{args.days} days"
+    print(f"Logs of experiment {args.experiment_id} are kept {period}")

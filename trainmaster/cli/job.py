@@ -1,4 +1,4 @@
-"""`det job`."""
+"""`det job`: show and change the job queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainmaster.cli.verbs import Verbs, add_paging, positive
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("list", _list, "the queue, and why each job waits", "det job list", ["ls"])
+    p = verbs.add("list", _list, "list the queue, with the reason why each job waits", "det job list", ["ls"])
     p.add_argument("-p", "--resource-pool", metavar="POOL", help="only this pool")
     p.add_argument("--reverse", action="store_true", help="the newest first")
     add_paging(p, 100)
@@ -21,8 +21,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("update", _update, "change a job's place in the queue", "det job update 0b8e... --priority 10", ["u"])
     p.add_argument("job_id", metavar="ID", help="as `det job list` shows it")
     p.add_argument("-p", "--priority", type=positive, metavar="N", help="1 is served first, 99 last")
-    p.add_argument("-w", "--weight", type=float, metavar="X", help="of its fair share")
-    p.add_argument("--resource-pool", metavar="POOL", help="move it there; what runs saves its work first")
+    p.add_argument("-w", "--weight", type=float, metavar="X", help="its weight in fair-share scheduling")
+    p.add_argument("--resource-pool", metavar="POOL", help="move it there; a running job saves its work first")
     place = p.add_mutually_exclusive_group()
     place.add_argument("--ahead-of", metavar="ID", help="serve it just before this job")
     place.add_argument("--behind-of", metavar="ID", help="serve it just after this job")
@@ -51,7 +51,7 @@ def _update(args: argparse.Namespace) -> None:
         "behindOf": args.behind_of,
     }
     if all(value is None for value in changes.values()):
-        raise UsageError("say what to change: --priority, --weight, --resource-pool, --ahead-of or --behind-of")
+        raise UsageError("give a change: --priority, --weight, --resource-pool, --ahead-of or --behind-of")
     connect(args).update_job(args.job_id, **changes)
 
 
@@ -63,7 +63,7 @@ def _update_batch(args: argparse.Namespace) -> None:
 
 
 def _operation(text: str) -> tuple[str, str, Any]:
-    """Determined writes resource_pool. Raises UsageError."""
+    """Parse ID.KEY=VALUE; keys may have underscores, as in Determined's client. Raises UsageError."""
     what, equals, value = text.partition("=")
     job_id, _, key = what.rpartition(".")
     found = BATCH.get(key.replace("_", "-"))
@@ -72,7 +72,7 @@ def _operation(text: str) -> tuple[str, str, Any]:
     try:
         return job_id, found[0], found[1](value)
     except ValueError:
-        raise UsageError(f"{text!r}: {value!r} is no number") from None
+        raise UsageError(f"{text!r}: {value!r} is not a number") from None
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""What `det command`, `notebook`, `shell` and `tensorboard` share: what is started, lists, logs, ends."""
+"""Shared verbs and options of `det command`, `notebook`, `shell` and `tensorboard`: start, list, logs, kill."""
 
 from __future__ import annotations
 
@@ -28,18 +28,24 @@ def add_launch_options(parser: argparse.ArgumentParser, *, volumes: bool = True,
         parser.add_argument(
             "-v", "--volume", action="append", default=[], metavar="HOST:CONTAINER", help="mount a folder of the host"
         )
-    parser.add_argument("-c", "--context", type=Path, metavar="FOLDER", help="send what is in this folder along")
+    parser.add_argument("-c", "--context", type=Path, metavar="FOLDER", help="send the contents of this folder")
     parser.add_argument(
-        "-i", "--include", action="append", type=Path, default=[], metavar="PATH", help="send this along, by its name"
+        "-i",
+        "--include",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="also send this file or folder, under its own name",
     )
     if template:
-        parser.add_argument("--template", metavar="NAME", help="fill the configuration from this template")
-    parser.add_argument("-w", "--workspace-name", metavar="NAME", help="where it belongs (default: Uncategorized)")
-    parser.add_argument("-d", "--detach", action="store_true", help="print the id and leave")
+        parser.add_argument("--template", metavar="NAME", help="a template for keys that are not set")
+    parser.add_argument("-w", "--workspace-name", metavar="NAME", help="its workspace (default: Uncategorized)")
+    parser.add_argument("-d", "--detach", action="store_true", help="print the id and exit")
 
 
 def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) -> dict[str, Any]:
-    """Start what the arguments say. Raises ClientError, UsageError."""
+    """Start the task that the arguments describe. Raises ClientError, UsageError."""
     more_config = more.pop("config", {})
     home = master.organisation.workspace(args.workspace_name)["id"] if args.workspace_name else None
     return master.tasks.launch(
@@ -53,7 +59,7 @@ def launch(master: Master, kind: Kind, args: argparse.Namespace, **more: Any) ->
 
 
 def configuration(args: argparse.Namespace) -> dict[str, Any]:
-    """The file, with the options over it. Raises ClientError, UsageError."""
+    """The configuration file with the options merged over it. Raises ClientError, UsageError."""
     found = read_mapping(args.config_file) if args.config_file else {}
     if args.config:
         found = _overridden(found, args.config)
@@ -82,12 +88,12 @@ def _overridden(found: dict[str, Any], overrides: Sequence[str]) -> dict[str, An
 
 
 def files_of(args: argparse.Namespace) -> ContextFolder:
-    """What is sent along. Raises ClientError."""
+    """The files to send. Raises ClientError."""
     return collect(args.context, args.include)
 
 
 def add_common_verbs(verbs: Verbs, kind: Kind, noun: str) -> None:
-    """Those that are alike for all kinds; `noun` in sentences."""
+    """Add the verbs that all kinds share; `noun` is the kind's name in sentences."""
     start = "0d9b31f2"
     p = verbs.add("list", lambda args: _list(args, kind), f"list {noun}s", f"det {kind} list --all", ["ls"])
     add_order(p, SORTS, "startTime")
@@ -98,14 +104,14 @@ def add_common_verbs(verbs: Verbs, kind: Kind, noun: str) -> None:
     p = verbs.add(
         "config", lambda args: _config(args, kind), f"print a {noun}'s configuration", f"det {kind} config {start}"
     )
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p = verbs.add("logs", lambda args: _logs(args, kind), f"print a {noun}'s log", f"det {kind} logs -f {start}")
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("--allocation-id", action="append", metavar="ID", help="only lines of this attempt")
     add_log_filters(p)
     p = verbs.add("kill", lambda args: _kill(args, kind), f"end {noun}s", f"det {kind} kill {start}")
-    p.add_argument("task_id", nargs="+", help="their ids, or how those begin")
-    p.add_argument("-f", "--force", action="store_true", help="go on after one that cannot be ended")
+    p.add_argument("task_id", nargs="+", help="their ids, or the beginnings of them")
+    p.add_argument("-f", "--force", action="store_true", help="continue if one cannot be ended")
     attributes = verbs.group("set", f"change a {noun}")
     p = attributes.add(
         "priority",
@@ -113,7 +119,7 @@ def add_common_verbs(verbs: Verbs, kind: Kind, noun: str) -> None:
         "change its priority (1 is served first)",
         f"det {kind} set priority {start} 10",
     )
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("priority", type=positive, help="1 to 99")
 
 
@@ -147,8 +153,7 @@ def _logs(args: argparse.Namespace, kind: Kind) -> None:
 
 
 def print_log(master: Master, args: argparse.Namespace, task_id: str, where: dict[str, Any]) -> None:
-    """A task's log as the options want it."""
-
+    """Print a task's log with the options of `add_log_filters`."""
     for line in master.cluster.task_log(task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
         if args.json:
             render.show_json_line(line, flush=args.follow)
@@ -157,7 +162,7 @@ def print_log(master: Master, args: argparse.Namespace, task_id: str, where: dic
 
 
 def follow_log(master: Master, task_id: str) -> None:
-    """A task's log until it has ended."""
+    """Print a task's log until the task has ended."""
     for line in master.cluster.task_log(task_id, follow=True):
         print(line["message"], end="", flush=True)
 

@@ -1,4 +1,4 @@
-"""`det master`."""
+"""`det master`: show the master, its pools, log and configuration, and set its banner."""
 
 from __future__ import annotations
 
@@ -18,33 +18,35 @@ if TYPE_CHECKING:
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("info", _info, "what the master is", "det master info")
+    p = verbs.add("info", _info, "show version and settings of the master", "det master info")
     p.add_argument("--json", action="store_true", help="print JSON")
-    p = verbs.add("pools", list_pools, "resource pools with their slots", "det master pools")
+    p = verbs.add("pools", list_pools, "list resource pools with their slots", "det master pools")
     render.add_format_options(p)
     p = verbs.add(
-        "resume", _resume, "go on with a pool that rests after failures (administrators)", "det master resume gpu"
+        "resume", _resume, "resume a pool that is paused after failures (administrators)", "det master resume gpu"
     )
     p.add_argument("pool", metavar="POOL")
     p = verbs.add("logs", _logs, "print its own log (administrators)", "det master logs --tail 20 -f")
-    p.add_argument("-f", "--follow", action="store_true", help="go on as it comes")
+    p.add_argument("-f", "--follow", action="store_true", help="continue with new lines")
     p.add_argument("--tail", type=natural, default=0, metavar="N", help="the last N lines")
     config = verbs.group("config", "its configuration (administrators)")
-    p = config.add("show", _show_config, "print it without passwords", "det master config show")
+    p = config.add("show", _show_config, "print it without secrets", "det master config show")
     p.add_argument("--json", action="store_true", help="print JSON")
-    p = config.add("set", _set_config, "change it until it is started again", "det master config set --log.level DEBUG")
+    p = config.add(
+        "set", _set_config, "change it until the master is restarted", "det master config set --log.level DEBUG"
+    )
     p.add_argument("--log.level", dest="level", type=str.upper, choices=LEVELS, required=True, help="how much it logs")
-    message = verbs.group("cluster-message", "the banner that everybody sees")
+    message = verbs.group("cluster-message", "the banner that all users see")
     p = message.add("get", _get_message, "show what was set (administrators)", "det master cluster-message get")
     p.add_argument("--json", action="store_true", help="print JSON")
-    text = "put it up (administrators)"
+    text = "set it (administrators)"
     p = message.add("set", _set_message, text, "det master cluster-message set -m 'Back at noon' -d 2h")
     p.add_argument("-m", "--message", required=True, help="what it says")
     p.add_argument("-s", "--start", metavar="TIME", help="RFC 3339 time (default: now)")
     end = p.add_mutually_exclusive_group()
-    end.add_argument("-e", "--end", metavar="TIME", help="RFC 3339 time (default: until it is taken down)")
+    end.add_argument("-e", "--end", metavar="TIME", help="RFC 3339 time (default: until it is cleared)")
     end.add_argument("-d", "--duration", metavar="TIME", help="such as 2w, 1d or 2h30m")
-    message.add("clear", _clear_message, "take it down (administrators)", "det master cluster-message clear")
+    message.add("clear", _clear_message, "remove it (administrators)", "det master cluster-message clear")
 
 
 def _logs(args: argparse.Namespace) -> None:
@@ -63,7 +65,7 @@ def _show_config(args: argparse.Namespace) -> None:
 
 def _set_config(args: argparse.Namespace) -> None:
     ClusterView(session(args)).set_log_level(args.level)
-    print(f"The master logs {args.level} and above until it is started again.")
+    print(f"The master logs {args.level} and above until it is restarted.")
 
 
 def _get_message(args: argparse.Namespace) -> None:
@@ -82,12 +84,12 @@ def _set_message(args: argparse.Namespace) -> None:
 
 def _clear_message(args: argparse.Namespace) -> None:
     Policies(session(args)).clear_message()
-    print("Took the message down.")
+    print("Removed the message.")
 
 
 def _resume(args: argparse.Namespace) -> None:
     connect(args).resume_pool(args.pool)
-    print(f"Pool {args.pool} goes on.")
+    print(f"Resumed pool {args.pool}.")
 
 
 def _info(args: argparse.Namespace) -> None:
@@ -120,4 +122,4 @@ def list_pools(args: argparse.Namespace) -> None:
 
 def _state(pool: wire.ResourcePool) -> str:
     resting = (pool.get("details") or {}).get("resting")
-    return f"rests: {resting['failures']} jobs in a row were not started" if resting else "up"
+    return f"paused: {resting['failures']} jobs in a row failed to start" if resting else "up"

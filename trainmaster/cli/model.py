@@ -1,4 +1,4 @@
-"""`det model`."""
+"""`det model`: the model registry."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     render.add_format_options(p)
     p = verbs.add("create", _create, "create a model", 'det model create cats --description "tells cats apart"')
     p.add_argument("name", help="its name")
-    p.add_argument("-w", "--workspace-name", help="where it belongs (default: Uncategorized)")
+    p.add_argument("-w", "--workspace-name", help="its workspace (default: Uncategorized)")
     p.add_argument("--description", help="what it is")
     render.add_format_options(p)
-    p = verbs.add("describe", _describe, "show a model and a version of it", "det model describe cats --version 2")
+    p = verbs.add("describe", _describe, "show a model and one of its versions", "det model describe cats --version 2")
     _add_name(p)
     p.add_argument("--version", type=int, default=-1, dest="number", metavar="N", help="default: the newest")
     render.add_format_options(p)
@@ -35,7 +35,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_name(p)
     render.add_format_options(p)
     p = verbs.add(
-        "register-version", _register, "make a checkpoint the next version", "det model register-version cats UUID"
+        "register-version",
+        _register,
+        "register a checkpoint as the next version",
+        "det model register-version cats UUID",
     )
     _add_name(p)
     p.add_argument("uuid", help="the checkpoint")
@@ -46,9 +49,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("move", _move, "move a model to another workspace", "det model move cats -w sound")
     _add_name(p)
     p.add_argument("-w", "--workspace-name", required=True, help="the other workspace")
-    p = verbs.add("archive", _steer("archive", "Archived"), "put a model out of sight", "det model archive cats")
+    p = verbs.add(
+        "archive",
+        _steer("archive", "Archived"),
+        "make a model read-only and hide it from lists",
+        "det model archive cats",
+    )
     _add_name(p)
-    p = verbs.add("unarchive", _steer("unarchive", "Unarchived"), "bring it back", "det model unarchive cats")
+    p = verbs.add("unarchive", _steer("unarchive", "Unarchived"), "undo `archive`", "det model unarchive cats")
     _add_name(p)
     p = verbs.add("delete", _delete, "delete a model with its versions", "det model delete cats")
     _add_name(p)
@@ -142,10 +150,10 @@ def _move(args: argparse.Namespace) -> None:
     print(f"Moved model {args.name} to workspace {args.workspace_name}")
 
 
-def _steer(verb: str, said: str) -> Callable[[argparse.Namespace], None]:
+def _steer(verb: str, done: str) -> Callable[[argparse.Namespace], None]:
     def run(args: argparse.Namespace) -> None:
         ModelRegistry(session(args)).steer_model(args.name, verb)
-        print(f"{said} model {args.name}")
+        print(f"{done} model {args.name}")
 
     return run
 

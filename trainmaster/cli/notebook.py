@@ -1,4 +1,4 @@
-"""`det notebook`."""
+"""`det notebook`: JupyterLab on the cluster."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("start", _start, "start JupyterLab and open it", "det notebook start --config resources.slots=1")
     add_launch_options(p)
     p.add_argument("--no-browser", action="store_true", help="only print the address")
-    p.add_argument("--preview", action="store_true", help="start nothing, print the whole configuration")
+    p.add_argument("--preview", action="store_true", help="print the whole configuration and start nothing")
     p = verbs.add("open", _open, "open a notebook in a browser", "det notebook open 0d9b31f2")
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("--no-browser", action="store_true", help="only print the address")
     add_common_verbs(verbs, "notebook", "notebook")
 
@@ -43,7 +43,7 @@ def _open(args: argparse.Namespace) -> None:
 
 
 def show(master: Master, args: argparse.Namespace, kind: Kind, task_id: str) -> None:
-    """Wait until it answers, print where it is and open it. Raises ClientError."""
+    """Wait until a task's service answers, print its address and open it in a browser. Raises ClientError."""
     found = master.tasks.get(kind, task_id)
     master.tasks.wait_ready(task_id)
     address = f"{master.url}{found['serviceAddress']}"

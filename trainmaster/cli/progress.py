@@ -1,4 +1,4 @@
-"""Watching an experiment: one line that moves on a terminal, a line a change elsewhere."""
+"""Progress of `det experiment wait`: one line that is updated on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.experiment import PATIENCE, Experiment
 from trainmaster.client.master import Master
 
-APART = 5.0  # seconds between lines where they stay: a log file is read later, and whole
-WIDTH = 20  # of the bar
+LINE_INTERVAL = 5.0  # seconds between lines when not on a terminal, to keep log files short
+BAR_WIDTH = 20  # characters
 
 
 def watch(master: Master, experiment_id: int, interval: float, patience: float = PATIENCE) -> Experiment:
     """Return the experiment once it has ended, showing progress on stderr meanwhile.
 
     Args:
-        interval: seconds between looks.
-        patience: seconds for which a master that went away is waited for.
+        interval: Seconds between requests.
+        patience: Seconds to keep trying while the master does not answer.
+
+    Returns:
+        The experiment as it ended.
+
+    Raises:
+        MasterUnreachable: The master did not answer for `patience` seconds.
+        APIError: The master refuses the call.
     """
     display = _Display()
     away_since: float | None = None
@@ -49,7 +56,7 @@ class _Display:
         self._at = 0.0
 
     def show(self, line: str, *, last: bool = False) -> None:
-        due = self._moving or last or time.monotonic() >= self._at + APART
+        due = self._moving or last or time.monotonic() >= self._at + LINE_INTERVAL
         if line == self._shown or not due:
             return
         if self._moving:
@@ -74,10 +81,10 @@ def _line(master: Master, experiment: Experiment) -> str:
     }
     states = {"active": max(experiment.num_trials - sum(states.values()), 0), **states}
     trials = ", ".join(f"{count} {word}" for word, count in states.items() if count)
-    filled = round(WIDTH * experiment.progress)
+    filled = round(BAR_WIDTH * experiment.progress)
     best = ""
     if experiment.best_metric is not None:
         best = f" | best {experiment.searcher_metric} {experiment.best_metric:.5g} (trial {experiment.best_trial_id})"
-    bar = "#" * filled + "." * (WIDTH - filled)
+    bar = "#" * filled + "." * (BAR_WIDTH - filled)
     done = f"{100 * experiment.progress:.1f} %"
     return f"experiment {experiment.id} {experiment.state} [{bar}] {done} | trials: {trials or 'none yet'}{best}"

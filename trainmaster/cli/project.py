@@ -1,4 +1,4 @@
-"""`det project`."""
+"""`det project`: projects, which contain experiments."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--description", help="what it is about")
     p.add_argument("--key", help="one to five letters and digits that stand for it")
     render.add_format_options(p)
-    p = verbs.add("archive", _archive, "put a project out of sight", "det project archive vision cats")
+    p = verbs.add(
+        "archive", _archive, "make a project read-only and hide it from lists", "det project archive vision cats"
+    )
     _add_names(p)
-    p = verbs.add("unarchive", _unarchive, "bring an archived project back", "det project unarchive vision cats")
+    p = verbs.add("unarchive", _unarchive, "undo `archive`", "det project unarchive vision cats")
     _add_names(p)
     p = verbs.add("move", _move, "move a project to another workspace", "det project move vision cats sound")
     _add_names(p)
@@ -53,7 +55,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_list_options(parser: argparse.ArgumentParser) -> None:
-    """Of `list` here and of `det workspace list-projects`."""
+    """Add the options of `det project list` and `det workspace list-projects`."""
     parser.add_argument("workspace_name", help="the workspace")
     add_order(parser, ("id", "name"), "id")
     add_paging(parser, 200)

@@ -1,4 +1,4 @@
-"""`det rbac`."""
+"""`det rbac`: roles, and the users and groups that hold them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainmaster.client.users import Users
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("my-permissions", _mine, "what one may do, and where", "det rbac my-permissions")
+    p = verbs.add("my-permissions", _mine, "list your permissions", "det rbac my-permissions")
     render.add_format_options(p)
     p = verbs.add("list-roles", _list, "list roles", "det rbac list-roles --exclude-global-roles")
     p.add_argument("--exclude-global-roles", action="store_true", help="only those for a workspace")
@@ -26,13 +26,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("describe-role", _describe, "show a role and who has it", "det rbac describe-role Editor")
     p.add_argument("role_name")
     render.add_format_options(p)
-    p = verbs.add("list-users-roles", _of_user, "a user's roles", "det rbac list-users-roles ada")
+    p = verbs.add("list-users-roles", _of_user, "list a user's roles", "det rbac list-users-roles ada")
     p.add_argument("username")
     render.add_format_options(p)
-    p = verbs.add("list-groups-roles", _of_group, "a group's roles", "det rbac list-groups-roles vision")
+    p = verbs.add("list-groups-roles", _of_group, "list a group's roles", "det rbac list-groups-roles vision")
     p.add_argument("group_name")
     render.add_format_options(p)
-    p = verbs.add("assign-role", _assign, "give a role", "det rbac assign-role Editor -u ada -w vision")
+    p = verbs.add("assign-role", _assign, "assign a role", "det rbac assign-role Editor -u ada -w vision")
     _add_whom(p)
     p = verbs.add("unassign-role", _unassign, "take a role away", "det rbac unassign-role Editor -u ada -w vision")
     _add_whom(p)
@@ -47,22 +47,22 @@ def _add_whom(parser: argparse.ArgumentParser) -> None:
 
 
 class _Names:
-    """What numbers stand for, asked for once and only when a table needs it."""
+    """Names of workspaces, users and groups by id, each list read once and only if a table needs it."""
 
     def __init__(self, http: Transport) -> None:
         self._http = http
 
     @cached_property
     def _workspaces(self) -> dict[int, str]:
-        return {one["id"]: one["name"] for one in Organisation(self._http).workspaces()}
+        return {workspace["id"]: workspace["name"] for workspace in Organisation(self._http).workspaces()}
 
     @cached_property
     def _users(self) -> dict[int, str]:
-        return {one["id"]: one["username"] for one in Master(self._http).users()}
+        return {user["id"]: user["username"] for user in Master(self._http).users()}
 
     @cached_property
     def _groups(self) -> dict[int, str]:
-        return {one["group"]["groupId"]: one["group"]["name"] for one in Users(self._http).groups()}
+        return {entry["group"]["groupId"]: entry["group"]["name"] for entry in Users(self._http).groups()}
 
     def where(self, workspace_id: int | None) -> str:
         return "everywhere" if workspace_id is None else self._workspaces.get(workspace_id, str(workspace_id))
@@ -75,7 +75,7 @@ class _Names:
 
 
 def _places(names: _Names, summary: dict[str, Any]) -> list[str]:
-    """Where a role of a summary holds."""
+    """Names of the workspaces where an assignment holds."""
     everywhere = [names.where(None)] if summary["scopeCluster"] else []
     return everywhere + [names.where(number) for number in summary["scopeWorkspaceIds"]]
 
@@ -153,14 +153,14 @@ def _of_group(args: argparse.Namespace) -> None:
 
 def _assign(args: argparse.Namespace) -> None:
     _change(args, undo=False)
-    print(f"Gave the role {args.role_name} to {args.username_to_assign or args.group_name_to_assign}")
+    print(f"Assigned role {args.role_name} to {args.username_to_assign or args.group_name_to_assign}")
     if not connect(args).info()["rbacEnabled"]:
-        print("det: warning: The master does not use roles now (security.authz.type is basic).", file=sys.stderr)
+        print("det: warning: roles have no effect now: security.authz.type is basic.", file=sys.stderr)
 
 
 def _unassign(args: argparse.Namespace) -> None:
     _change(args, undo=True)
-    print(f"Took the role {args.role_name} from {args.username_to_assign or args.group_name_to_assign}")
+    print(f"Removed role {args.role_name} from {args.username_to_assign or args.group_name_to_assign}")
 
 
 def _change(args: argparse.Namespace, *, undo: bool) -> None:

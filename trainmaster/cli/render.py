@@ -1,6 +1,6 @@
-"""Answers on the terminal: tables for people, JSON and CSV for programs.
+"""Output of `det`: tables for people, JSON, YAML and CSV for programs.
 
-A cell is a value, not a text: `Percent`, `Bytes`, `Moment` and mappings are put in words for people only.
+A cell is a value, not a text: only tables format `Percent`, `Bytes`, `Moment` and mappings.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, TextIO
 from trainmaster.cli.terminal import unfiltered
 
 Row = Sequence[Any]
-NARROWEST = 8  # columns of a text that was cut
+NARROWEST = 8  # characters that are left of a text in a table, at least
 
 
 class Percent(float):
-    """A share, 0..1."""
+    """A share from 0 to 1."""
 
 
 class Bytes(int):
-    """A size."""
+    """A size in bytes."""
 
 
 class Moment(str):
@@ -40,7 +40,7 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(args: argparse.Namespace, headers: Sequence[str], rows: Sequence[Row], raw: Any) -> None:
-    """The answer in the format that was asked for; `raw` is what JSON and YAML show."""
+    """Print an answer in the format that the options select; `raw` is what JSON and YAML show."""
     if getattr(args, "json", False):
         show_json(raw)
     elif getattr(args, "yaml", False):
@@ -56,7 +56,7 @@ def show_json(value: Any) -> None:
 
 
 def show_json_line(value: Any, *, flush: bool = False) -> None:
-    """One of several, a line each."""
+    """Print one JSON object on one line."""
     print(json.dumps(value, ensure_ascii=False), file=unfiltered(sys.stdout), flush=flush)
 
 
@@ -68,7 +68,7 @@ def save_csv(path: Path, headers: Sequence[str], rows: Sequence[Row]) -> None:
 
 
 def yaml(value: Any) -> str:
-    """YAML text; JSON, which is YAML too, where the library is missing."""
+    """YAML text; JSON, which is valid YAML, where the library is missing."""
     try:
         import yaml as library
     except ImportError:
@@ -77,8 +77,8 @@ def yaml(value: Any) -> str:
 
 
 def table(headers: Sequence[str], rows: Sequence[Row]) -> str:
-    """Columns as wide as their contents; on a terminal times are shortened and texts cut so that a row fits a line."""
-    cells = [[_one_line(person(cell)) for cell in row] for row in rows]
+    """A table as text. On a terminal, times are shortened and texts cut so that a row fits on a line."""
+    cells = [[_one_line(readable(cell)) for cell in row] for row in rows]
     widths = _widths(headers, cells)
     if sys.stdout.isatty():
         import shutil
@@ -110,7 +110,7 @@ def _widths(headers: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]
 
 
 def _narrow(widths: list[int], texts: Sequence[int], room: int) -> None:
-    """Take from the widest text until the row fits, or no text is wide any more."""
+    """Shorten the widest text column until the row fits, or all have the least width."""
     while sum(widths) > room and texts:
         widest = max(texts, key=lambda i: widths[i])
         if widths[widest] <= NARROWEST:
@@ -119,11 +119,11 @@ def _narrow(widths: list[int], texts: Sequence[int], room: int) -> None:
 
 
 def _short(cell: Any) -> str:
-    return time(cell, "%m-%d %H:%M") if isinstance(cell, Moment) else person(cell)
+    return time(cell, "%m-%d %H:%M") if isinstance(cell, Moment) else readable(cell)
 
 
-def person(cell: Any) -> str:
-    """A value in words."""
+def readable(cell: Any) -> str:
+    """A value as text for people."""
     match cell:
         case None:
             return ""
@@ -140,12 +140,12 @@ def person(cell: Any) -> str:
         case Mapping():
             return hparams(cell)
         case list() | tuple():
-            return ", ".join(map(person, cell))
+            return ", ".join(map(readable, cell))
     return str(cell)
 
 
-def program(cell: Any) -> str:
-    """A value for a CSV file: numbers in full, times with their zone, structures as JSON."""
+def exact(cell: Any) -> str:
+    """A value as text for a CSV file: numbers in full, times with their zone, structures as JSON."""
     if cell is None:
         return ""
     if isinstance(cell, bool | Mapping | list | tuple):
@@ -156,7 +156,7 @@ def program(cell: Any) -> str:
 
 
 def time(text: str | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
-    """An RFC 3339 time in the user's zone, as a rule to the second."""
+    """An RFC 3339 time in the user's time zone; to the second unless `form` says otherwise."""
     if not text:
         return ""
     return dt.datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone().strftime(form)
@@ -196,11 +196,11 @@ def _write_csv(file: TextIO, headers: Sequence[str], rows: Sequence[Row]) -> Non
 
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(headers)
-    writer.writerows([program(cell) for cell in row] for row in rows)
+    writer.writerows([exact(cell) for cell in row] for row in rows)
 
 
 def _one_line(text: str) -> str:
-    """Nothing that moves the cursor: names and reasons come from other people."""
+    """The text without characters that move the cursor: names and reasons are other users' input."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 

@@ -1,4 +1,4 @@
-"""`det resources`: what slots were used for."""
+"""`det resources`: usage of slots."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from trainmaster.client.cluster import ClusterView
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
     example = "det resources allocations 2026-01-01T00:00:00Z 2026-02-01T00:00:00Z --csv"
-    p = verbs.add("allocations", _allocations, "each attempt with its slots and times", example, ["alloc"])
+    p = verbs.add("allocations", _allocations, "list each attempt with its slots and times", example, ["alloc"])
     _add_times(p)
     example = "det resources raw 2026-01-01T00:00:00Z 2026-02-01T00:00:00Z"
-    p = verbs.add("raw", _raw, "each use of slots, by experiment", example)
+    p = verbs.add("raw", _raw, "list each use of slots, by experiment", example)
     _add_times(p)
     p = verbs.add(
         "aggregated",
         _aggregated,
-        "slot-hours by day or month",
+        "sum slot-hours by day or month",
         "det resources aggregated 2026-01-01 2026-01-31",
         ["agg"],
     )

@@ -1,4 +1,4 @@
-"""`det preview-search`."""
+"""`det preview-search`: simulates the search of a configuration."""
 
 from __future__ import annotations
 

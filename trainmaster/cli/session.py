@@ -1,4 +1,4 @@
-"""Which master, and as whom: what `-m`, `-u` and the environment say."""
+"""Opens sessions for `det`: the master and the user come from `-m`, `-u` and the environment; asks for passwords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainmaster.client.transport import Transport
 
 
 class UsageError(Exception):
-    """The command is written wrongly; exit status 2."""
+    """Wrong arguments of a command; exit status 2."""
 
 
 def master_url(args: argparse.Namespace) -> str:
@@ -28,14 +28,14 @@ def connect(args: argparse.Namespace) -> Master:
 
 
 def session(args: argparse.Namespace) -> Transport:
-    """A way to the master with a session; asks for a password only at a terminal. Raises ClientError."""
+    """A transport with a session; asks for a password only at a terminal. Raises ClientError."""
     url = master_url(args)
     user, password = identity(args, url)
     return logins.session(url, user, password, ask=ask, warn=_warn)
 
 
 def login(args: argparse.Namespace, username: str | None) -> str:
-    """Log in anew and make that user the one that commands act as. Returns the name. Raises ClientError."""
+    """Open a new session and make commands act as its user. Returns the name. Raises ClientError."""
     url = master_url(args)
     if username:
         args.user = username
@@ -47,12 +47,12 @@ def login(args: argparse.Namespace, username: str | None) -> str:
 
 
 def identity(args: argparse.Namespace, url: str) -> tuple[str, str | None]:
-    """The user, and the password if the environment gives one."""
+    """The user, and the password if the environment has one."""
     return logins.identity(url, args.user)
 
 
 def ask(user: str) -> str:
-    """The password, typed at the terminal. Raises NotLoggedIn when nobody is there to type it."""
+    """Ask for a password at the terminal. Raises NotLoggedIn without a terminal."""
     if not sys.stdin.isatty():
         how = f"Run `det user login {user}` at a terminal, or set DET_USER and DET_PASS."
         raise NotLoggedIn(401, f"You are not logged in as {user}. {how}")
@@ -65,25 +65,25 @@ def ask(user: str) -> str:
 
 
 def secret(question: str, what: str) -> str:
-    """A secret that is typed at the terminal, or the first line of what is piped in. Raises UsageError."""
+    """A secret typed at the terminal, or the first line of standard input. Raises UsageError if there is none."""
     if sys.stdin.isatty():
         import getpass
 
-        given = getpass.getpass(question)
+        value = getpass.getpass(question)
     else:
-        given = sys.stdin.readline().rstrip("\r\n")
-    if not given:
-        raise UsageError(f"{what} is typed at a terminal, or piped in")
-    return given
+        value = sys.stdin.readline().rstrip("\r\n")
+    if not value:
+        raise UsageError(f"type {what} at a terminal, or pipe it in")
+    return value
 
 
 def warn_of_argument(what: str) -> None:
-    """Scripts that were written for Determined's client go on working."""
-    _warn(f"{what.lower()} stands in the list of processes and in the shell's history: leave it out, and pipe it in")
+    """Warn of a secret among the arguments, which scripts written for Determined's client may pass."""
+    _warn(f"{what.lower()} is visible in the process list and the shell's history: leave it out, and pipe it in")
 
 
 def trusts_now(args: argparse.Namespace, error: NotTrusted) -> bool:
-    """Whether the person at the terminal says yes to the master's certificate, which is believed from then on. Raises
+    """Ask the user at the terminal whether to trust the master's certificate from now on; returns the answer. Raises
     ClientError."""
     if os.environ.get("DET_MASTER_CERT_FILE") or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
@@ -91,18 +91,18 @@ def trusts_now(args: argparse.Namespace, error: NotTrusted) -> bool:
 
     url = master_url(args)
     shown = tls.presented(url)
-    before = tls.accepted(url)
+    accepted = tls.accepted(url)
     print(f"det: {error}", file=sys.stderr)
-    if before is not None and tls.fingerprint(before) != tls.fingerprint(shown):
-        print("This is not the certificate that you said yes to before: ask your administrator why.", file=sys.stderr)
-    print(f"SHA-256 fingerprint of the certificate that it shows:\n{tls.fingerprint(shown)}", file=sys.stderr)
+    if accepted is not None and tls.fingerprint(accepted) != tls.fingerprint(shown):
+        print("This is not the certificate that you accepted before: ask your administrator why.", file=sys.stderr)
+    print(f"SHA-256 fingerprint of the certificate that it presents:\n{tls.fingerprint(shown)}", file=sys.stderr)
     print("Compare it with the one that `trainmaster tls show` prints on the master's machine.", file=sys.stderr)
-    print("Believe it from now on? [y/N]: ", end="", file=sys.stderr, flush=True)
+    print("Trust it from now on? [y/N]: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         return False
     tls.accept(url, shown)
     return True
 
 
-def _warn(what: str) -> None:
-    print(f"det: warning: {what}", file=sys.stderr)
+def _warn(message: str) -> None:
+    print(f"det: warning: {message}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`det shell`: OpenSSH through the master; the shell's host key is checked."""
+"""`det shell`: starts shells on the cluster and connects OpenSSH to them through the master, with host keys checked."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--show-ssh-command", action="store_true", help="print the command and leave the keys for it")
     p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
     p = verbs.add("open", _open, "enter a shell, or run something in it", "det shell open 0d9b31f2 -- nvidia-smi")
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("--show-ssh-command", action="store_true", help="print the command and leave the keys for it")
     p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
     p = verbs.add(
         "show-ssh-command", _show, "print the ssh command, for editors", "det shell show-ssh-command 0d9b31f2",
         ["show_ssh_command"],
     )  # fmt: skip
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("ssh_opts", nargs="*", metavar="SSH_OPTION", help="for ssh, after --")
     add_common_verbs(verbs, "shell", "shell")
 
@@ -69,16 +69,16 @@ def _enter(master: Master, args: argparse.Namespace, task_id: str) -> int:
 
 
 def _ready(master: Master, task_id: str) -> dict[str, Any]:
-    """The shell once it answers. Raises ClientError."""
+    """The shell, once it accepts connections. Raises ClientError."""
     master.tasks.wait_ready(task_id)
     shell = master.tasks.get("shell", task_id)
     if not shell["privateKey"]:
-        raise ClientError(f"The shell {task_id} belongs to somebody else.")
+        raise ClientError(f"The shell {task_id} belongs to another user.")
     return shell
 
 
 def _kept(task_id: str) -> Path:
-    """A private folder for keys that are to stay."""
+    """A private folder for keys that are needed later."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = cache / "trainmaster" / "shell" / task_id
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def _kept(task_id: str) -> Path:
 
 
 def _command(master: Master, args: argparse.Namespace, shell: dict[str, Any], folder: Path) -> list[str]:
-    """The ssh command, and the files that it needs in `folder`."""
+    """The ssh command; writes the files that it needs to `folder`."""
     key, known = folder / "key", folder / "known_hosts"
     for path, content in ((key, shell["privateKey"]), (known, f"{shell['id']} {shell['hostPublicKey']}\n")):
         path.unlink(missing_ok=True)

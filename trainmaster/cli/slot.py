@@ -1,4 +1,4 @@
-"""`det slot`: the slots of agents, one by one."""
+"""`det slot`: list, enable and disable single slots of agents."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trainmaster.cli.verbs import Verbs, natural
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("list", _list, "slots with what runs on them", "det slot list", ["ls"])
+    p = verbs.add("list", _list, "list slots with what runs on them", "det slot list", ["ls"])
     render.add_format_options(p)
     for name, run, text in (
-        ("enable", _enable, "let a slot be used again"),
-        ("disable", _disable, "let a slot not be used, and end what runs on it"),
+        ("enable", _enable, "use a slot again"),
+        ("disable", _disable, "do not use a slot any more, and end what runs on it"),
     ):
         p = verbs.add(name, run, text, f"det slot {name} host1 0")
         p.add_argument("agent_id", metavar="AGENT")

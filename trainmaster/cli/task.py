@@ -1,4 +1,4 @@
-"""`det task`: what is live, its logs, and generic tasks."""
+"""`det task`: lists waiting and running tasks, prints their logs, and starts and ends generic tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainmaster.client.errors import APIError
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     verbs = Verbs(parser)
-    p = verbs.add("list", _list, "list what waits or runs", "det task list", ["ls"])
+    p = verbs.add("list", _list, "list waiting and running tasks", "det task list", ["ls"])
     render.add_format_options(p)
     p = verbs.add("logs", _logs, "print a task's log", "det task logs -f 3.0d9b")
     p.add_argument("task_id", help="the task")
@@ -29,14 +29,20 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("create", _create, "start a generic task", "det task create prepare.yaml -c . --follow")
     p.add_argument("config_file", type=Path, metavar="FILE", help="YAML file with the configuration")
     add_override_option(p)
-    p.add_argument("-c", "--context", type=Path, metavar="FOLDER", help="send what is in this folder along")
+    p.add_argument("-c", "--context", type=Path, metavar="FOLDER", help="send the contents of this folder")
     p.add_argument(
-        "-i", "--include", action="append", type=Path, default=[], metavar="PATH", help="send this along, by its name"
+        "-i",
+        "--include",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="PATH",
+        help="also send this file or folder, under its own name",
     )
     p.add_argument("--project-id", "--project_id", type=positive, help="the project that it belongs to")
-    p.add_argument("--fork", metavar="TASK", help="take the files of this task")
-    p.add_argument("-p", "--parent", metavar="TASK", help="the task that starts it, and with which it is ended")
-    p.add_argument("--inherit-context", "--inherit_context", action="store_true", help="take the parent's files")
+    p.add_argument("--fork", metavar="TASK", help="use the files of this task")
+    p.add_argument("-p", "--parent", metavar="TASK", help="the task that starts it; both end together")
+    p.add_argument("--inherit-context", "--inherit_context", action="store_true", help="use the parent's files")
     p.add_argument("--no-pause", "--no_pause", action="store_true", help="it cannot be paused")
     p.add_argument("-f", "--follow", action="store_true", help="print its log until it has ended")
     p = verbs.add("fork", _fork, "start a task like another one", "det task fork 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
@@ -49,17 +55,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("task_id", help="the task")
     p.add_argument("--json", action="store_true", help="print JSON")
     steering: tuple[tuple[Literal["pause", "unpause"], str], ...] = (
-        ("pause", "ask a task to save its work and leave"),
-        ("unpause", "let a paused task go on"),
+        ("pause", "let a task save its work and free its resources"),
+        ("unpause", "continue a paused task"),
     )
     for verb, text in steering:
         p = verbs.add(verb, _steer(verb), text, f"det task {verb} 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d")
         p.add_argument("task_id", help="the task")
     p = verbs.add(
-        "kill", _kill, "end a task and what it has started", "det task kill 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d"
+        "kill", _kill, "end a task and the tasks that it started", "det task kill 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d"
     )
     p.add_argument("task_id", help="the task")
-    p.add_argument("--root", action="store_true", help="end all of its family")
+    p.add_argument("--root", action="store_true", help="end the whole tree of tasks that it belongs to")
 
 
 def _list(args: argparse.Namespace) -> None:

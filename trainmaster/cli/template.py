@@ -1,4 +1,4 @@
-"""`det template`."""
+"""`det template`: shared parts of configurations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--json", action="store_true", help="print JSON")
     p = verbs.add("create", _create, "create a template", "det template create gpu gpu.yaml -w vision")
     _add_file(p)
-    p.add_argument("-w", "--workspace-name", help="where it belongs (default: Uncategorized)")
-    p = verbs.add("set", _set, "create a template or change the one that is there", "det template set gpu gpu.yaml")
+    p.add_argument("-w", "--workspace-name", help="its workspace (default: Uncategorized)")
+    p = verbs.add("set", _set, "create a template or replace an existing one", "det template set gpu gpu.yaml")
     _add_file(p)
     values = verbs.group("set-value", "change a part of a template")
     p = values.add("config", _set_config, "change its configuration", "det template set-value config gpu gpu.yaml")

@@ -1,4 +1,4 @@
-"""`det tensorboard`."""
+"""`det tensorboard`: TensorBoards of experiments and trials."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     add_launch_options(p, volumes=False, template=False)
     p.add_argument("--no-browser", action="store_true", help="only print the address")
     p = verbs.add("open", _open, "open a TensorBoard in a browser", "det tensorboard open 0d9b31f2")
-    p.add_argument("task_id", help="its id, or how that begins")
+    p.add_argument("task_id", help="its id, or the beginning of it")
     p.add_argument("--no-browser", action="store_true", help="only print the address")
     add_common_verbs(verbs, "tensorboard", "TensorBoard")
 
 
 def _start(args: argparse.Namespace) -> None:
     if not args.experiment_ids and not args.trial_ids:
-        raise UsageError("say what to show: experiments by their numbers, or trials with --trial-ids")
+        raise UsageError("give the numbers of experiments, or of trials with --trial-ids")
     master = connect(args)
     made = launch(master, "tensorboard", args, experimentIds=args.experiment_ids, trialIds=args.trial_ids)
     if args.detach:

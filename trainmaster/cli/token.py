@@ -1,4 +1,4 @@
-"""`det token`."""
+"""`det token`: access tokens for programs."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("describe", _describe, "show access tokens", "det token describe 3 4")
     p.add_argument("token_id", type=positive, nargs="+", help="their numbers")
     render.add_format_options(p)
-    p = verbs.add("create", _create, "make an access token, shown once", 'det token create -d "nightly runs"')
-    p.add_argument("username", nargs="?", help="for whom (default: oneself)")
-    p.add_argument("-e", "--expiration-days", type=int, metavar="N", help="how long it lives; -1 for ever")
+    p = verbs.add("create", _create, "create an access token, shown once", 'det token create -d "nightly runs"')
+    p.add_argument("username", nargs="?", help="its user (default: yourself)")
+    p.add_argument("-e", "--expiration-days", type=int, metavar="N", help="days until it expires; -1 for never")
     p.add_argument("-d", "--description", help="what it is for")
     render.add_format_options(p)
     p = verbs.add("edit", _edit, "change a token's description", 'det token edit 3 -d "weekly runs"')
     p.add_argument("token_id", type=positive)
     p.add_argument("-d", "--description", required=True, help="what it is for")
     render.add_format_options(p)
-    p = verbs.add("revoke", _revoke, "make a token useless, for ever", "det token revoke 3")
+    p = verbs.add("revoke", _revoke, "revoke a token, for good", "det token revoke 3")
     p.add_argument("token_id", type=positive)
     p = verbs.add("login", _login, "act as the owner of a token from now on", "det token login")
-    p.add_argument("token", nargs="?", help="better left out: it is asked for, or read from a pipe")
+    p.add_argument("token", nargs="?", help="better left out: typed at a prompt, or read from a pipe")
 
 
 def _show(args: argparse.Namespace, tokens: list[wire.TokenInfo], raw: Any) -> None:

@@ -1,4 +1,4 @@
-"""`det trial`."""
+"""`det trial`: show trials, their logs and their story, end them, and download their checkpoints."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-q", "--quiet", action="store_true", help="print only the folder")
     settings = verbs.group("set", "change one setting")
     p = settings.add(
-        "log-retention", _set_retention, "how long its logs stay", "det trial set log-retention 3 --days 9"
+        "log-retention", _set_retention, "set how long its logs are kept", "det trial set log-retention 3 --days 9"
     )
     _add_id(p)
     add_days(p)
-    p = verbs.add("story", _story, "why the trial is where it is, event by event", "det trial story 3")
+    p = verbs.add("story", _story, "show what happened to the trial and why, event by event", "det trial story 3")
     _add_id(p)
     render.add_format_options(p)
 
@@ -103,7 +103,7 @@ def _logs(args: argparse.Namespace) -> None:
 
 
 def print_logs(master: Master, trial_id: int, args: argparse.Namespace) -> None:
-    """The lines that the arguments of `add_log_filters` ask for. Raises UsageError and ClientError."""
+    """Print the lines that the options of `add_log_filters` select. Raises UsageError and ClientError."""
     where = log_filters(args)
     lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say_waiting, **where)
     for line in lines:
@@ -134,7 +134,7 @@ def _download(args: argparse.Namespace) -> None:
     if args.uuid:
         checkpoint = master.checkpoint(args.uuid)
         if checkpoint.trial_id != args.trial_id:
-            raise ClientError(f"Checkpoint {args.uuid} is none of trial {args.trial_id}.")
+            raise ClientError(f"Checkpoint {args.uuid} does not belong to trial {args.trial_id}.")
     else:
         found = master.trial_checkpoints(args.trial_id, best=args.best)
         if not found:
@@ -145,7 +145,7 @@ def _download(args: argparse.Namespace) -> None:
 
 def _set_retention(args: argparse.Namespace) -> None:
     Experiments(session(args)).retain_trial_logs(args.trial_id, args.days)
-    print(f"Logs of trial {args.trial_id} stay {'for ever' if args.days < 0 else f'{args.days} days'}")
+    print(f"Logs of trial {args.trial_id} are kept {'for ever' if args.days < 0 else f'{args.days} days'}")
 
 
 def _story(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`det tunnel`: bytes between here and a port of a task, over a WebSocket to the master."""
+"""`det tunnel`: connects standard input and output, or a local port, to a port of a task, over a WebSocket."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ PIECE = 64 * 1024  # bytes
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Example: det tunnel 0d9b31f2-5e1c-4a2b-8c3d-7f6e5a4b3c2d:8265 --listener 8265"
-    parser.add_argument("service", help="a task's id, or id:port for a port that its configuration passes on")
+    parser.add_argument("service", help="a task's id, or id:port for a port of its configuration's proxy_ports")
     parser.add_argument(
         "--listener", type=positive, metavar="PORT", help="listen here instead of using stdin and stdout"
     )
-    parser.add_argument("--auth", action="store_true", help=argparse.SUPPRESS)  # we always say who we are
+    parser.add_argument("--auth", action="store_true", help=argparse.SUPPRESS)  # we always authenticate
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until either side ends. Raises ClientError."""
+    """Copy bytes both ways until either side ends. Raises ClientError."""
     if args.listener:
         _listen(args)
         return 0
@@ -54,7 +54,7 @@ def _connected(args: argparse.Namespace) -> ClientConnection:
     try:
         token = session(args).token
     except NotLoggedIn:
-        token = None  # shells ask for a key, and for nothing else
+        token = None  # shells need only a key
     url = master_url(args)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     secure = url.startswith("https")

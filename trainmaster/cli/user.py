@@ -1,4 +1,4 @@
-"""`det user`."""
+"""`det user`: log in and out, and list users."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add(
         "login",
         _login,
-        "log in; the password comes from DET_PASS or is asked for",
+        "log in; the password comes from DET_PASS or a prompt",
         "det user login determined",
     )
     p.add_argument("username", nargs="?", help="default: DET_USER, else the last one")
     p = verbs.add("logout", _logout, "log out", "det user logout")
-    p.add_argument("-a", "--all", action="store_true", help="end the sessions of all users that are kept here")
+    p.add_argument("-a", "--all", action="store_true", help="end all sessions that are stored here")
     p = verbs.add("whoami", _whoami, "print who is logged in", "det user whoami")
     p.add_argument("--json", action="store_true", help="print JSON")
     p = verbs.add(
         "link-with-agent-user",
         _link,
-        "say which account of the cluster a user's jobs run as (for administrators)",
+        "set the account of the cluster that a user's jobs run as (administrators)",
         "det user link-with-agent-user ada --agent-uid 1001 --agent-user ada --agent-gid 1001 --agent-group hpcusers",
     )
     p.add_argument("det_username", metavar="USER", help="the user")
@@ -63,7 +63,7 @@ def _end(url: str, user: str) -> bool:
     try:
         Master(http).logout()
     except NotLoggedIn:
-        pass  # the session had expired: that is logged out too
+        pass  # the session has expired already
     finally:
         credentials.forget(url, user)
     return True
@@ -81,7 +81,7 @@ def _link(args: argparse.Namespace) -> None:
     connect(args).link_user(
         args.det_username, uid=args.agent_uid, user=args.agent_user, gid=args.agent_gid, group=args.agent_group
     )
-    print(f"Jobs of user '{args.det_username}' run as {args.agent_user} from now on, where the cluster can do that.")
+    print(f"Jobs of user '{args.det_username}' run as {args.agent_user} from now on, if the cluster supports it.")
 
 
 def _list(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The verbs of `det user` that make and change users."""
+"""Verbs of `det user` that create and change users."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ _YES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": 
 def add_to(verbs: Verbs) -> None:
     p = verbs.add("create", _create, "create a user (administrators)", "det user create ada --admin")
     p.add_argument("username", help="the name; lower case")
-    p.add_argument("--admin", action="store_true", help="may do everything")
-    p.add_argument("--password", help="better left out: it is asked for, or read from a pipe")
-    p.add_argument("--remote", action="store_true", help="logs in elsewhere and has no password here")
-    p = verbs.add("activate", _activate, "let a user in again (administrators)", "det user activate ada")
+    p.add_argument("--admin", action="store_true", help="is an administrator")
+    p.add_argument("--password", help="better left out: typed at a prompt, or read from a pipe")
+    p.add_argument("--remote", action="store_true", help="logs in elsewhere (single sign-on), without a password here")
+    p = verbs.add("activate", _activate, "let a user log in again (administrators)", "det user activate ada")
     p.add_argument("username")
-    p = verbs.add("deactivate", _deactivate, "let a user in no more (administrators)", "det user deactivate ada")
+    p = verbs.add(
+        "deactivate", _deactivate, "do not let a user log in any more (administrators)", "det user deactivate ada"
+    )
     p.add_argument("username")
     p = verbs.add("rename", _rename, "give a user another name (administrators)", "det user rename ada lovelace")
     p.add_argument("target_user", metavar="USER")
     p.add_argument("new_username", metavar="NAME")
     p = verbs.add("change-password", _change_password, "set a password", "det user change-password")
-    p.add_argument("target_user", nargs="?", metavar="USER", help="default: oneself")
+    p.add_argument("target_user", nargs="?", metavar="USER", help="default: yourself")
     p.add_argument("--end-tokens", action="store_true", help="also revoke all of the user's access tokens")
     p = verbs.add("edit", _edit, "change a user", 'det user edit ada --display-name "Ada L."')
     p.add_argument("target_user", metavar="USER")
-    p.add_argument("--display-name", metavar="TEXT", help="as lists show the user")
+    p.add_argument("--display-name", metavar="TEXT", help="the name that lists show")
     p.add_argument("--username", metavar="NAME", help="another name")
-    for name, text in (("remote", "logs in elsewhere"), ("active", "is let in"), ("admin", "may do everything")):
+    for name, text in (("remote", "logs in elsewhere"), ("active", "may log in"), ("admin", "is an administrator")):
         p.add_argument(f"--{name}", type=_flag, metavar="true|false", help=text)
 
 
@@ -46,19 +48,19 @@ def _flag(text: str) -> bool:
 
 
 def _strong(password: str) -> str:
-    """The password. Raises ClientError for one that is too simple: the master sees only what it is hashed to."""
+    """The password. Raises ClientError for one that is too simple; the master cannot check that, as it gets a hash."""
     kinds = (str.isupper, str.islower, str.isdigit)
     if len(password) < 8 or not all(any(map(kind, password)) for kind in kinds):
-        raise ClientError("A password has 8 characters at least, with an upper, a lower case letter and a digit.")
+        raise ClientError("A password needs 8 characters, with an upper and a lower case letter and a digit.")
     return password
 
 
 def _asked(name: str) -> str:
-    """A new password: typed twice at the terminal, or the first line of what is piped in."""
+    """A new password: typed twice at the terminal, or the first line of standard input."""
     if not sys.stdin.isatty():
         piped = sys.stdin.readline().rstrip("\n")
         if not piped:
-            raise UsageError("a new password is typed at a terminal, or piped in")
+            raise UsageError("type the new password at a terminal, or pipe it in")
         return _strong(piped)
     import getpass
 
@@ -95,7 +97,7 @@ def _rename(args: argparse.Namespace) -> None:
 
 
 def _change_password(args: argparse.Namespace) -> None:
-    """At a terminal the old password is asked for before one's own is changed; in a pipe it may be left out."""
+    """Change a password. At a terminal, users are asked for their own old password; in a pipe it is not needed."""
     master = Users(session(args))
     me = master.me()
     found = master.user(args.target_user) if args.target_user else me
@@ -118,7 +120,7 @@ def _edit(args: argparse.Namespace) -> None:
         "admin": args.admin,
     }
     if all(value is None for value in changes.values()):
-        raise UsageError("say what to change: --display-name, --username, --remote, --active or --admin")
+        raise UsageError("give a change: --display-name, --username, --remote, --active or --admin")
     _change(args, args.target_user, **changes)
     print(f"Changed user '{args.target_user}'")
 

@@ -1,4 +1,4 @@
-"""`det user-group`."""
+"""`det user-group`: groups of users."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _list(args: argparse.Namespace) -> None:
     master = Users(session(args))
     wanted = args.groups_user_belongs_to
     found = master.groups(user_id=master.user(wanted)["id"] if wanted else None)
-    rows = [[one["group"]["groupId"], one["group"]["name"], one["numMembers"]] for one in found]
+    rows = [[entry["group"]["groupId"], entry["group"]["name"], entry["numMembers"]] for entry in found]
     render.show(args, ["Group ID", "Group Name", "# Users"], rows, found)
 
 

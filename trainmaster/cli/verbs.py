@@ -1,4 +1,4 @@
-"""Declaring verbs: one call each, with an example in the help; and the options that several verbs share."""
+"""Declares the verbs of `det`, each with an example in its help, and the options that several verbs share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 class _Formatter(argparse.HelpFormatter):
-    """Leaves an example on one line, as it is to be typed."""
+    """Keeps an example on one line, so that it can be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith("Example: ") else super()._fill_text(text, width, indent)
@@ -51,29 +51,29 @@ class Verbs:
 
 
 def check_verb(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
-    """Raises UsageError, with the nearest verb, where the first of `words` is no verb of the parser, or the next one
-    none of that verb's own."""
+    """Raises UsageError, naming the nearest verb, if the first of `words` is not a verb of the parser, or the next one
+    not a verb below that."""
     verbs: Mapping[str, argparse.ArgumentParser] | None = parser.get_default("verbs")
     if not verbs or not words or words[0].startswith("-"):
         return
     if words[0] not in verbs:
         close = difflib.get_close_matches(words[0], verbs, 1)
         hint = f" (did you mean {close[0]}?)" if close else ""
-        raise UsageError(f"there is no `{parser.prog} {words[0]}`{hint}; `{parser.prog} help` lists what there is")
+        raise UsageError(f"there is no `{parser.prog} {words[0]}`{hint}; `{parser.prog} help` lists the verbs")
     check_verb(verbs[words[0]], words[1:])
 
 
 def natural(text: str) -> int:
-    """A whole number from 0 on, for argparse."""
+    """A whole number of at least 0, for argparse."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
+    """A whole number of at least 1, for argparse."""
     if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
@@ -89,8 +89,8 @@ def seconds(text: str) -> float:
 
 
 def add_paging(parser: argparse.ArgumentParser, limit: int) -> None:
-    parser.add_argument("--limit", type=positive, default=limit, help="entries a page (default: %(default)s)")
-    parser.add_argument("--offset", type=int, default=0, help="entries to leave out; negative counts from the end")
+    parser.add_argument("--limit", type=positive, default=limit, help="entries per page (default: %(default)s)")
+    parser.add_argument("--offset", type=int, default=0, help="entries to skip; negative counts from the end")
     parser.add_argument("--pages", choices=("1", "all"), default="all", help="one page or all (default: %(default)s)")
 
 
@@ -100,16 +100,16 @@ def add_order(parser: argparse.ArgumentParser, keys: Sequence[str], default: str
 
 
 def order(args: argparse.Namespace) -> dict[str, str]:
-    """The order as the API names it."""
+    """The order in the API's words."""
     return {"sortBy": f"SORT_BY_{args.sort_by.upper()}", "orderBy": f"ORDER_BY_{args.order_by.upper()}"}
 
 
 def confirmed(args: argparse.Namespace, question: str) -> bool:
-    """Whether `--yes` was given or somebody at the terminal agrees. Raises UsageError when nobody can be asked."""
+    """Whether `--yes` was given, or the user at the terminal agrees. Raises UsageError without a terminal."""
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError("this asks for confirmation; add --yes when nobody can answer")
+        raise UsageError("this needs confirmation at a terminal; add --yes to confirm without one")
     return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
 
 
@@ -122,20 +122,18 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}.") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ClientError(f"{path} is no YAML: {' '.join(str(error).split())}.") from None
+        raise ClientError(f"{path} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(found, dict):
-        raise ClientError(f"{path} holds no mapping of keys to values.")
+        raise ClientError(f"{path} is not a mapping of keys to values.")
     return found
 
 
 def add_log_filters(parser: argparse.ArgumentParser) -> None:
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument("--head", type=natural, default=0, metavar="N", help="the first N lines")
-    ends.add_argument(
-        "--tail", type=natural, default=0, metavar="N", help="the last N lines, with -f also what follows"
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the trial has ended")
-    parser.add_argument("--json", action="store_true", help="print JSON, a line each")
+    ends.add_argument("--tail", type=natural, default=0, metavar="N", help="the last N lines, with -f also new ones")
+    parser.add_argument("-f", "--follow", action="store_true", help="continue until the trial has ended")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--agent-id", action="append", metavar="NODE", help="only lines of this node")
     parser.add_argument("--container-id", action="append", metavar="ID", help="only lines of this container")
     parser.add_argument("--rank-id", action="append", type=natural, metavar="N", help="only lines of this rank")
@@ -147,7 +145,7 @@ def add_log_filters(parser: argparse.ArgumentParser) -> None:
 
 
 def log_filters(args: argparse.Namespace) -> dict[str, Any]:
-    """The filters as the API names them. Raises UsageError."""
+    """The filters in the API's words. Raises UsageError."""
     if args.head and args.follow:
         raise UsageError("--head and --follow exclude each other")
     levels = [f"LOG_LEVEL_{level}" for level in LEVELS[LEVELS.index(args.level) :]] if args.level else None

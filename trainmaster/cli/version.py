@@ -1,4 +1,4 @@
-"""`det version`."""
+"""`det version`: versions of this client and of the master."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(args: argparse.Namespace) -> None:
-    """YAML: the client's part comes whether or not the master answers."""
+    """Print YAML; the client's part first, so that it appears even if the master does not answer."""
     url = master_url(args)
     print(f"client:\n  version: {VERSION}", flush=True)
     info = transport(url).request("GET", "/info", retry=False)
     print("master:")
     for key in ("cluster_id", "cluster_name", "master_id"):
         print(f"  {key}: {json.dumps(info.get(key))}")
-    # A master of Determined's own has one version, that of its API.
+    # Determined's own master has only one version, that of its API.
     print(f"  version: {json.dumps(info.get('trainmaster_version', info.get('version')))}")
     print(f"  api_version: {json.dumps(info.get('version'))}")
     print(f"master_address: {url}")

@@ -1,4 +1,4 @@
-"""What trials reported, as one table: a row for each trial and number of batches, a column for each metric."""
+"""Table of the reports of trials: a row for each trial and number of batches, a column for each metric."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from trainmaster.cli import render
 
-Load = Mapping[str, Any]  # of the API: one member, training, validation or checkpoint
+Load = Mapping[str, Any]  # a workload of the API, with one member: training, validation or checkpoint
 
 
 def table(loads: Iterable[tuple[int, Load]], *, training: bool, trials: bool) -> tuple[list[str], list[list[Any]]]:
-    """Headers and rows.
+    """Headers and rows of the table.
 
     Args:
-        loads: of each report the trial's number and what the API tells.
-        training: with the training metrics too.
-        trials: with the trial's number in front.
+        loads: The trial's number and the workload, for each report.
+        training: Include training metrics.
+        trials: Begin each row with the trial's number.
     """
     rows: dict[tuple[int, int], dict[str, Any]] = {}
     columns: dict[str, dict[str, None]] = {"training": {}, "validation": {}}  # dicts keep the order of arrival

@@ -1,4 +1,4 @@
-"""`det workspace`."""
+"""`det workspace`: workspaces, which contain projects."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from trainmaster.cli.verbs import Verbs, add_order, add_paging, confirmed, natur
 from trainmaster.client.organisation import Organisation
 from trainmaster.client.users import Users
 
-# verb -> (what is said when it is done, help)
+# verb -> (the message when it is done, help)
 STEER = {
-    "archive": ("Archived", "put a workspace and its projects out of sight"),
-    "unarchive": ("Unarchived", "bring an archived workspace and its projects back"),
-    "pin": ("Pinned", "keep a workspace at hand in your web page"),
+    "archive": ("Archived", "make a workspace read-only and hide it from lists, with its projects"),
+    "unarchive": ("Unarchived", "undo `archive`"),
+    "pin": ("Pinned", "show a workspace at the top of your web page"),
     "unpin": ("Unpinned", "undo `pin`"),
 }
 
@@ -34,10 +34,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     render.add_format_options(p)
     p = verbs.add("list-projects", project.list_of_workspace, "list its projects", "det workspace list-projects vision")
     project.add_list_options(p)
-    p = verbs.add("list-pools", _list_pools, "the resource pools it may use", "det workspace list-pools vision")
+    p = verbs.add(
+        "list-pools", _list_pools, "list the resource pools that it may use", "det workspace list-pools vision"
+    )
     _add_name(p)
     render.add_format_options(p)
-    p = verbs.add("list-members", _list_members, "who holds a role in it", "det workspace list-members vision")
+    p = verbs.add("list-members", _list_members, "list who holds a role in it", "det workspace list-members vision")
     _add_name(p)
     render.add_format_options(p)
     p = verbs.add("create", _create, "create a workspace", "det workspace create vision --default-compute-pool gpu")
@@ -52,7 +54,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_settings(p)
     for verb, (_, text) in STEER.items():
         _add_name(verbs.add(verb, _steer(verb), text, f"det workspace {verb} vision"))
-    p = verbs.add("delete", _delete, "delete a workspace with all that stands in it", "det workspace delete vision")
+    p = verbs.add("delete", _delete, "delete a workspace with all that it contains", "det workspace delete vision")
     _add_name(p)
     p.add_argument("--yes", action="store_true", help="do not ask")
 
@@ -62,15 +64,15 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent-uid", type=natural, metavar="UID", help="number of the account its jobs run as")
-    parser.add_argument("--agent-user", metavar="NAME", help="name of the account its jobs run as")
+    parser.add_argument("--agent-uid", type=natural, metavar="UID", help="number of the account that its jobs run as")
+    parser.add_argument("--agent-user", metavar="NAME", help="name of the account that its jobs run as")
     parser.add_argument("--agent-gid", type=natural, metavar="GID", help="number of that account's group")
     parser.add_argument("--agent-group", metavar="NAME", help="name of that account's group")
     storage = parser.add_mutually_exclusive_group()
     storage.add_argument("--checkpoint-storage-config", metavar="JSON", help="its checkpoint storage; {} for none")
     storage.add_argument("--checkpoint-storage-config-file", type=Path, metavar="FILE", help="the same, YAML or JSON")
-    parser.add_argument("--default-compute-pool", metavar="POOL", help="for what uses slots")
-    parser.add_argument("--default-aux-pool", metavar="POOL", help="for what uses none")
+    parser.add_argument("--default-compute-pool", metavar="POOL", help="default pool for tasks that use slots")
+    parser.add_argument("--default-aux-pool", metavar="POOL", help="default pool for tasks that use none")
     render.add_format_options(parser)
 
 
@@ -100,7 +102,7 @@ def _storage(args: argparse.Namespace) -> dict[str, Any] | None:
     try:
         found = json.loads(args.checkpoint_storage_config)
     except ValueError as error:
-        raise UsageError(f"--checkpoint-storage-config is no JSON: {error}") from None
+        raise UsageError(f"--checkpoint-storage-config is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise UsageError("--checkpoint-storage-config must be a JSON object")
     return found
