@@ -269,5 +269,5 @@ def test_a_request_may_bring_the_largest_context(text: str, context: int, whole:
 
 
 def test_a_limit_of_requests_below_the_one_of_contexts_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r":2: limits\.request: must be at least 127, which 95 MB of files take"):
+    with pytest.raises(ConfigError, match=r":2: limits\.request: must be at least 127, which 95 MB of files need"):
         parse_master("limits:\n  request: 100\n")

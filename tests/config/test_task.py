@@ -19,7 +19,7 @@ def test_durations(text: str | float, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "30", "5m1h", "-3m", "1d"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration"):
+    with pytest.raises(ValueError, match="is not a duration"):
         seconds_of(text)
 
 

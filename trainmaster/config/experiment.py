@@ -1,8 +1,7 @@
-"""The experiment configuration, version 0 of Determined's.
+"""Parses and models experiment configurations (version 0 of Determined's).
 
-`parse_experiment` is the way in for text from people: everything that is wrong is reported at once, with
-lines. What comes out is complete: overrides, the site's defaults and the schema's defaults are in it.
-"""
+`parse_experiment` reads users' text and reports all errors at once, with their lines. Its result is complete:
+overrides, the site's defaults and the schema's defaults are merged in."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from .validation import check, in_order
 
 
 def entrypoint_of(value: Any) -> Any:
-    """A command line or a list of words, as it is."""
+    """The value unchanged, if it is a command line or a list of words. Raises an error that pydantic reports."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) for part in parts):
         odd = next((part for part in parts if not isinstance(part, str)), value)
@@ -43,7 +42,7 @@ def _unique(values: list[str]) -> list[str]:
 
 
 class Retention(Section):
-    """How long task logs stay: days, -1 for ever."""
+    """How long task logs are kept: days, -1 for ever."""
 
     log_retention_days: Annotated[Whole, Field(ge=-1, le=32767)] | None = None
 
@@ -67,13 +66,13 @@ class Profiling(Section):
 
 
 class Reproducibility(Section):
-    """The seed of the search; null leaves the choice to the master."""
+    """The seed of the search; with null the master chooses one."""
 
     experiment_seed: Annotated[Whole, Field(ge=0, lt=2**32)] | None = None
 
 
 class Optimizations(Section):
-    """Switches of the old trial classes; kept for the code that reads them."""
+    """Settings of Determined's trial classes; only stored, for code that reads them."""
 
     aggregation_frequency: Positive = 1
     auto_tune_tensor_fusion: bool = False
@@ -114,7 +113,7 @@ class Pachyderm(Section):
 
 
 class Webhooks(Section):
-    """Which webhooks hear of the experiment."""
+    """Which webhooks get the experiment's events."""
 
     webhook_id: list[Whole] | None = None
     webhook_name: list[Line] | None = None
@@ -139,7 +138,7 @@ class ExperimentConfig(WithUserOptions):
     workspace: Line = ""
     project: Line = ""
     entrypoint: Annotated[Any, BeforeValidator(entrypoint_of)] = None
-    """A text or a single word for `sh -c`, or the argument list."""
+    """Text for `sh -c`, or a list of arguments."""
     debug: bool = False
     data: dict[str, Any] = Field(default_factory=dict)
     hyperparameters: Hyperparameters = Field(default_factory=dict)
@@ -158,7 +157,7 @@ class ExperimentConfig(WithUserOptions):
     log_policies: list[LogPolicy] = Field(default_factory=list)
     retention_policy: Retention | None = None
     preemption_timeout: Natural | None = None
-    """Seconds between the request to leave and the kill."""
+    """Seconds between the preemption request and the kill (the grace)."""
     profiling: Profiling = Profiling()
     reproducibility: Reproducibility = Reproducibility()
     optimizations: Optimizations = Optimizations()
@@ -172,11 +171,11 @@ class ExperimentConfig(WithUserOptions):
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ExperimentConfig:
-        """A configuration that `to_json` made and someone stored."""
+        """A configuration from a stored result of `to_json`."""
         return cls.model_validate(stored)
 
     def given(self) -> dict[str, Any]:
-        """Only what was set, normalised: what `merge` takes."""
+        """Only the fields that were set, normalised; the input of `merge`."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -192,14 +191,14 @@ def parse_experiment(
 
     Args:
         text: YAML (or JSON, which is YAML).
-        source: what the text is called in complaints, as a rule its file name.
-        defaults: partial configurations that fill what the text leaves open, the most important first.
-        overrides: `key.path=value`, each stronger than the text.
-        invariants: what policies will say (`policies.governed`), so that it may be missing here, the most important
+        source: Name of the text in complaints, usually its file name.
+        defaults: Partial configurations for keys that the text does not set, most important first.
+        overrides: `key.path=value`; each takes precedence over the text.
+        invariants: What policies will set later (`policies.governed`) and may therefore be missing here, most important
             first.
 
     Raises:
-        ConfigError: with everything that is wrong, in the order of the file.
+        ConfigError: All errors, in the order of the file.
     """
     document = read(text, source)
     override(document, overrides)
@@ -214,8 +213,8 @@ def parse_experiment(
 def parse_unfinished(
     text: str, *, source: str = "experiment.yaml", defaults: Sequence[Mapping[str, Any]] = ()
 ) -> ExperimentConfig:
-    """The same where more defaults are to come: something may be missing. Raises ConfigError; where anything is wrong,
-    also with what is missing so far."""
+    """Like `parse_experiment`, before all defaults are known, so that required keys may be missing. Raises ConfigError
+    for other errors; it then lists the missing keys too."""
     document = read(text, source)
     merged, complaints = _merged(document, defaults)
     if complaints:
@@ -225,13 +224,13 @@ def parse_unfinished(
 
 
 def without_effect(text: str, *, source: str = "experiment.yaml") -> list[str]:
-    """The keys of a text that are read and forgotten, a sentence each. Raises ConfigError."""
+    """The keys of a text that have no effect, a sentence each. Raises ConfigError."""
     document = read(text, source)
     return [f"{document.complain(path, 'has no effect in an experiment')}." for path in forgotten(document.data)]
 
 
 def forgotten(data: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """Where keys stand that mean nothing, or nothing any more."""
+    """Paths of keys that have no effect, or no longer have one."""
     yield from ((key,) for key in data if key in ExperimentConfig.ignored and data[key] is not None)
     for section, ignored in (("resources", Resources.ignored), ("searcher", SEARCHER_IGNORED)):
         inner = data.get(section)
@@ -247,7 +246,7 @@ def apply_overrides(text: str, overrides: Sequence[str]) -> str:
 
 
 def _merged(document: Document, defaults: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[Complaint]]:
-    """A file with the defaults below it, and what is wrong with the file."""
+    """A file merged over the defaults, and the complaints about the file."""
     given, complaints = check(ExperimentConfig, document.data, document)
     site = _merged_defaults(defaults, "the site's defaults")
     return merge(given.given(), site) if given else _plausible(document.data, site), complaints
@@ -272,7 +271,7 @@ def _merged_defaults(defaults: Iterable[Mapping[str, Any]], name: str) -> dict[s
 
 
 def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """What completeness can look at when the file has other faults, so that nothing can be taken for granted."""
+    """A rough merge for checking completeness when the file has other errors; makes no assumptions on types."""
     merged = dict(site)
     for key, value in data.items():
         below = merged.get(key)
@@ -286,7 +285,7 @@ def _plausible(data: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, An
 def incomplete(
     config: Mapping[str, Any], document: Document, known: Set[tuple[str | int, ...]] = frozenset()
 ) -> list[Complaint]:
-    """What is still missing, or cannot be run, once all is merged. Places in `known` have their complaint."""
+    """What is missing or cannot be run once everything is merged. Paths in `known` already have a complaint."""
     found: list[Complaint] = []
 
     def complain(message: str, *path: str | int) -> None:
@@ -297,13 +296,13 @@ def incomplete(
         complain("is required: the command that trains, such as python3 train.py", "entrypoint")
     storage = config.get("checkpoint_storage")
     if storage is None or (isinstance(storage, Mapping) and storage.get("type") is None):
-        complain("is required: neither the file nor the master's configuration says it", "checkpoint_storage")
+        complain("is required: neither the file nor the master's configuration sets it", "checkpoint_storage")
     elif isinstance(storage, Mapping):
         for key, message in incomplete_storage(storage):
             complain(message, "checkpoint_storage", *key)
     retention = config.get("retention_policy")
     if isinstance(retention, Mapping) and retention.get("log_retention_days") is None:
-        complain("is required: how many days task logs stay, -1 for ever", "retention_policy", "log_retention_days")
+        complain("is required: how many days task logs are kept, -1 for ever", "retention_policy", "log_retention_days")
     searcher = config.get("searcher")
     if searcher is None:
         complain("is required, such as {name: single, metric: validation_loss}", "searcher")

@@ -1,4 +1,4 @@
-"""The `hyperparameters` section: typed values, nested groups, and literals as constants."""
+"""Models the `hyperparameters` section: typed values, nested groups, and literals as constants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Const(Section):
 
 
 class Int(Section):
-    """An integer between both ends, both included."""
+    """An integer from minval to maxval, both included."""
 
     type: Literal["int"]
     minval: Whole
@@ -40,7 +40,7 @@ class Int(Section):
 
 
 class Double(Section):
-    """A number between both ends."""
+    """A number between minval and maxval."""
 
     type: Literal["double"]
     minval: float

@@ -1,6 +1,6 @@
-"""How a configuration file is complained about: file, line, key, what is wrong, what was probably meant.
+"""Errors of configuration files: each names the file, line and key, what is wrong, and the probable correction.
 
-ConfigError    everything that is wrong with one file, as a list of `Complaint`
+ConfigError    all errors of one file, as a list of `Complaint`
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Complaint:
-    """One thing that is wrong. Lines and columns count from 1; None where the file lacks the place."""
+    """One error in a configuration. Lines and columns count from 1; None for a key that is not in the file."""
 
     path: Path
     message: str
@@ -32,7 +32,7 @@ class Complaint:
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. `complaints` is in the order of the file and never empty."""
+    """A configuration that cannot be used. `complaints` is never empty, and in the order of the file."""
 
     def __init__(self, complaints: Sequence[Complaint], source: str) -> None:
         self.complaints = list(complaints)
@@ -49,14 +49,14 @@ def key_path(path: Path) -> str:
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
-    """The valid word that `word` was probably meant to be."""
+    """The valid word that is most similar to `word`; None if none is similar."""
     folded = {candidate.lower(): candidate for candidate in valid}
     close = difflib.get_close_matches(word.lower(), folded, 1)
     return folded[close[0]] if close else None
 
 
 def in_words(value: Any) -> str:
-    """What was found, for the end of a sentence."""
+    """Describes a value for an error message: its kind, and short values themselves."""
     match value:
         case None:
             return "nothing"

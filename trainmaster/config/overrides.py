@@ -1,4 +1,4 @@
-"""Overrides on the command line: `searcher.max_trials=4`, the right side read as YAML, `a,b` as a list."""
+"""Applies overrides of the command line such as `searcher.max_trials=4`; values are YAML, and `a,b` is a list."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .source import Document, read_value
 
 
 def override(document: Document, overrides: Sequence[str]) -> None:
-    """Set each key in the document and note where it came from. Raises ConfigError with all that is wrong."""
+    """Set each key in the document and record its origin. Raises ConfigError with all errors."""
     complaints = []
     for text in overrides:
         origin = f"--config {text}"

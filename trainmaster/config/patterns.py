@@ -1,7 +1,7 @@
-"""Regular expressions that users write and the master runs over every log line.
+"""Compiles users' regular expressions, which the master runs over every log line.
 
-RE2, which Determined uses too: its time grows with the line only, whatever the pattern; Python's own module can be kept
-busy for hours by a pattern of ten characters.
+It uses RE2, as Determined does: RE2's time is linear in the length of the line for every pattern, whereas a pattern of
+ten characters can keep Python's own module busy for hours.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _OPTIONS.never_capture = True
 
 
 class BadPattern(ValueError):
-    """What is wrong with a pattern."""
+    """A pattern that cannot be compiled; the message says why."""
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str) -> Any:
-    """Its `search(text)` says whether a line matches. Raises BadPattern."""
+    """The compiled pattern; its `search(text)` returns whether a line matches. Raises BadPattern."""
     try:
         return re2.compile(pattern, _OPTIONS)
     except re2.error as error:

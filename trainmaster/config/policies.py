@@ -1,7 +1,7 @@
-"""Configuration policies: what an administrator has all configurations of a workspace, or of the whole site, hold.
+"""Configuration policies: settings that an administrator forces on the configurations of a workspace or the whole site.
 
-An invariant is a part of a configuration that goes before what the user wrote, by the rules of `merge`. A constraint
-refuses. Where both the site and the workspace say something, the site goes first.
+An invariant is a part of a configuration that takes precedence over the user's, by the rules of `merge`. A constraint
+refuses configurations. Policies of the site take precedence over those of a workspace.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SOURCE = "the configuration policies"
 
 class ResourceConstraints(Section):
     max_slots: Natural | None = None
-    """Slots that an experiment or a task may hold at once."""
+    """Slots that an experiment or a task may use at the same time."""
 
 
 class Constraints(Section):
-    """What is refused."""
+    """Limits; configurations beyond them are refused."""
 
     resources: ResourceConstraints = ResourceConstraints()
     priority_limit: Whole | None = None
-    """The smallest number (the highest priority) that may be asked for."""
+    """The smallest number (the highest priority) that a configuration may have."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,14 @@ class Policy:
 
 
 def parse_policy(text: str, *, experiments: bool = True) -> Policy:
-    """A policy file. `experiments`: it is about experiments and not about commands, notebooks and the like.
+    """Parse a policy file.
+
+    Args:
+        text: YAML.
+        experiments: Whether it applies to experiments; else to commands, notebooks, shells and TensorBoards.
 
     Raises:
-        ConfigError: with everything that is wrong, in the order of the file.
+        ConfigError: All errors, in the order of the file.
     """
     document = read(text, SOURCE)
     complaints = [
@@ -78,10 +82,10 @@ def parse_policy(text: str, *, experiments: bool = True) -> Policy:
 
 
 def governed(config: C, policies: Sequence[Policy]) -> C:
-    """A complete configuration with the invariants in it; `policies` with the most important first.
+    """A complete configuration with the invariants merged in; `policies` is ordered with the most important first.
 
     Raises:
-        ConfigError: an invariant does not fit into this configuration, or a constraint refuses it.
+        ConfigError: An invariant does not fit this configuration, or a constraint refuses it.
     """
     model = type(config)
     wanted = config.to_json()
@@ -107,7 +111,7 @@ def governed(config: C, policies: Sequence[Policy]) -> C:
 
 
 def refusals(config: Mapping[str, Any], policies: Sequence[Policy]) -> list[str]:
-    """Why a complete configuration must not be, a sentence each."""
+    """Why the policies refuse a complete configuration, a sentence each; empty if they do not."""
     return [word for policy in policies for word in _refused(policy, config)]
 
 
@@ -142,7 +146,7 @@ def _places(policies: Sequence[Policy]) -> str:
 
 
 def _part(document: Document, key: str) -> Document:
-    """A section as a document of its own, with its lines."""
+    """A section as a document that keeps its lines."""
     inner = {path[1:]: mark for path, mark in document.marks.items() if path[:1] == (key,)}
     return Document(document.source, document.data[key], inner)
 

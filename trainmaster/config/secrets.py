@@ -1,11 +1,10 @@
-"""Which values of a configuration are secrets, and how a configuration is shown without them.
+"""Masks the secrets of configurations where they are shown, and restores them in configurations that were copied.
 
-A value is a secret when the name of its key says so (`password`, `secret_key`, `auth`, ...), as is the value of an
-environment variable with such a name, and what stands for a password in an address (`https://ada:PASSWORD@host`,
-`?sig=...`). Hyperparameters are no secrets, whatever they are called. Secrets are stored and go where they are used;
-whoever looks at a configuration of an experiment, a task, a template, a policy, a workspace or of the master sees a
-mask in their places. A configuration that was copied from there, to fork an experiment or change a template, gets the
-original's back.
+A value is a secret if its key has a name such as `password`, `secret_key` or `auth`; the same holds for environment
+variables, and for the password in an address (`https://ada:PASSWORD@host`, `?sig=...`). Hyperparameters are never
+secrets, whatever their names. Secrets are stored and passed on to where they are used, but a user who reads a
+configuration of an experiment, a task, a template, a policy, a workspace or the master sees a mask instead. A
+configuration that was copied from there, to fork an experiment or change a template, gets the original's secrets back.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NAMED = re.compile(
     r"(password|passwd|passphrase|secret|token|credentials?|(api|access|secret|private|signing|account|storage)_?key"
     r"|connection_string)$|^auth$"
 )
-# The same words anywhere in a text, and `:...@` of an address: most texts have none and need not be read.
+# The same words anywhere in a text, and `:...@` of an address: most texts have none and need not be parsed.
 _HINT = re.compile(
     r"password|passwd|passphrase|secret|token(?![a-z])|credential|_?key|connection_string|auth|://[^/\s]*:[^/\s]*@"
     r"|sig=",
@@ -36,23 +35,23 @@ _IN_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _NO_SECRETS = ("hyperparameters",)
-# Where a secret beside them is sent to: with another one it must be written anew, or whoever may change a
-# configuration would have it sent to himself.
+# Keys that name where a secret beside them is sent. If one changes, the secret must be given again; otherwise a user
+# who may change a configuration could have the secret sent to a host of their own.
 _SENT_TO = ("endpoint_url", "account_url", "server", "serveraddress", "host", "pachd", "proxy")
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as it may be shown."""
+    """The configuration with masks for its secrets."""
     return {key: value if key in _NO_SECRETS else _shown(str(key), value) for key, value in config.items()}
 
 
 def masked_text(text: str) -> str:
-    """A configuration as its author wrote it, as it may be shown; without comments where it holds a secret."""
+    """The text of a configuration with masks for its secrets; comments are lost if it has any secret."""
     return _masked_text(text) if _HINT.search(text) else text
 
 
 def masked_address(url: str) -> str:
-    """An address without the passwords in it."""
+    """An address with masks for its passwords."""
     return _IN_ADDRESS.sub(lambda found: f"{found['before'] or found['name']}{MASK}", url)
 
 
@@ -64,7 +63,7 @@ def without_path(url: str) -> str:
 
 
 def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration as the job gets it: it need not know how to log in at the registry of its own image."""
+    """The configuration for a job: without the login for the registry of its image, which a job does not need."""
     environment = config.get("environment")
     login = environment.get("registry_auth") if isinstance(environment, Mapping) else None
     if not isinstance(environment, Mapping) or not isinstance(login, Mapping):
@@ -73,13 +72,13 @@ def for_job(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unmasked(config: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with the secrets of the one that it was copied from, where it holds their masks; not of a section that
-    names another place to send them to."""
+    """`config` with each mask replaced by the secret of the original that it was copied from, except in sections that
+    send the secret to another place."""
     return dict(_restored("", config, original))
 
 
 def masks(config: Mapping[str, Any]) -> list[str]:
-    """Where the configuration holds a mask instead of a secret: keys, with dots between them."""
+    """Keys (joined by dots) of the masks in a configuration."""
     return list(_masks(config, ""))
 
 
@@ -101,13 +100,13 @@ def _shown(key: str, value: Any) -> Any:
 
 
 def _name_in(mapping: Mapping[str, Any], key: str) -> str:
-    """What names a value of a mapping: its key, or beside `name: X` of a Kubernetes variable that name."""
+    """The name of a value in a mapping: its key, or X for the `value` beside `name: X` of a Kubernetes variable."""
     named = mapping.get("name")
     return named if key == "value" and isinstance(named, str) else key
 
 
 def _name_in_list(item: Any) -> str:
-    """What names an item of a list: only the variables among them (`NAME=VALUE`) have a name."""
+    """The name of an item in a list: NAME for a variable `NAME=VALUE`, else empty."""
     return item.partition("=")[0] if isinstance(item, str) and "=" in item else ""
 
 
@@ -148,7 +147,7 @@ def _masks(value: Any, path: str) -> Iterator[str]:
         yield path
 
 
-@lru_cache(maxsize=256)  # many experiments of a list are of one text
+@lru_cache(maxsize=256)  # many experiments of a list have the same text
 def _masked_text(text: str) -> str:
     try:
         data = read(text, "experiment.yaml").data

@@ -1,11 +1,11 @@
-"""YAML text to plain JSON-like data, with the line of every key.
+"""Parses YAML text to JSON-like data, with the line of every key.
 
-Plain scalars are read by YAML 1.2's core schema, as Determined's client does: `1e-3` is a number, `yes` and
-`12:30` are texts. Anchors, aliases and merge keys work; what they expand to is limited. Refused, with the
-line: duplicate keys, control characters (also escaped ones), tags of programming languages, NaN, infinities.
+Plain scalars are read by YAML 1.2's core schema, as in Determined's client: `1e-3` is a number, `yes` and `12:30` are
+texts. Anchors, aliases and merge keys work; the size of their expansion is limited. Refused, with the line: duplicate
+keys, control characters (also escaped ones), tags of programming languages, NaN, infinities.
 
-What a text may make the reader do is counted while it is done: its bytes before anything, its nodes while they are
-composed, and what aliases and merge keys expand to while they expand.
+The work that a text causes is limited at each stage: bytes before parsing, nodes while they are composed, and the
+expansion of aliases and merge keys while it happens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .limits import in_force
 from .messages import Complaint, ConfigError, Path
 
 MAX_DEPTH = 100
-MOST_COMPLAINTS = 50  # nobody reads more, and a text may be wrong in every line
+MOST_COMPLAINTS = 50  # a text may be wrong in every line, and users read no more
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 _ESCAPED_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -35,15 +35,15 @@ _WORDS = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_PLAIN = "plain"  # the tag that we give to scalars without quotes and without a tag of their own
+_PLAIN = "plain"  # our tag for scalars without quotes and without a tag
 _CORE = "tag:yaml.org,2002:"
-_SHORT = 64 * 2**10  # characters that the slow parser may take
-_MAX_DIGITS = 4000  # CPython refuses longer texts of digits
+_SHORT = 64 * 2**10  # characters of a text that may be parsed with the slow parser
+_MAX_DIGITS = 4000  # CPython refuses to parse longer integers
 
 
 @dataclass
 class Document:
-    """The data of one file and where each part of it stands."""
+    """The data of one file, with the position of each part."""
 
     source: str
     data: dict[str, Any]
@@ -51,7 +51,7 @@ class Document:
     origins: dict[Path, str] = field(default_factory=dict)  # path -> the override it came from
 
     def complain(self, path: Path, message: str, suggestion: str | None = None) -> Complaint:
-        """A complaint about `path`, with the line of it or of the nearest key around it."""
+        """A complaint about `path`, with its line or that of the nearest enclosing key."""
         for length in range(len(path), 0, -1):
             if origin := self.origins.get(path[:length]):
                 return Complaint(path, message, None, None, suggestion, origin)
@@ -61,7 +61,7 @@ class Document:
 
 
 def read(text: str, source: str) -> Document:
-    """Parse one YAML document whose root is a mapping (nothing is an empty mapping). Raises ConfigError."""
+    """Parse one YAML document whose root is a mapping (an empty text is an empty mapping). Raises ConfigError."""
     _refuse_long(text, source)
     _refuse_control_characters(text, source)
     try:
@@ -94,7 +94,7 @@ def read_value(text: str, source: str) -> Any:
 
 
 def plain(text: str) -> Any:
-    """The value of a scalar without quotes. Raises ValueError for what JSON has no number for."""
+    """The value of a scalar without quotes. Raises ValueError for numbers that JSON does not have."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -120,12 +120,12 @@ class _Tags(yaml.resolver.BaseResolver):
         return super().resolve(kind, value, implicit)  # type: ignore[no-untyped-call]
 
 
-# libyaml's parser is ten times as fast. It is asked for one event at a time: between two of them other threads get on.
+# libyaml's parser is ten times as fast. It is called for one event at a time, so that other threads can run in between.
 _Parser: Any = getattr(getattr(yaml, "cyaml", None), "CParser", None)
 
 
 class _Composer(yaml.composer.Composer, _Tags):
-    """Stops before there are too many nodes, and before the recursion gets deep."""
+    """Composes nodes, and stops if they are too many or nested too deeply."""
 
     _depth = 0
     _nodes = 0
@@ -143,7 +143,7 @@ class _Composer(yaml.composer.Composer, _Tags):
 
 
 class _PlainLoader(_Composer, yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
-    """Where PyYAML was built without libyaml."""
+    """A loader for PyYAML without libyaml."""
 
     def __init__(self, stream: str) -> None:
         yaml.reader.Reader.__init__(self, stream)
@@ -171,7 +171,7 @@ def _compose(text: str) -> yaml.Node | None:
     except yaml.MarkedYAMLError:
         if len(text) > _SHORT:
             raise
-        node = _PlainLoader(text).get_single_node()  # whose words say more
+        node = _PlainLoader(text).get_single_node()  # its messages are more precise
     return node
 
 
@@ -183,13 +183,15 @@ def _too_many(verb: str) -> str:
 
 
 def check_size(data: object, source: str) -> None:
-    """Hold what came as JSON to what texts are held to. Raises ConfigError."""
+    """Apply the limits for texts to data that arrived as JSON. Raises ConfigError."""
     left, level = in_force().config_values, [data]
     for _ in range(MAX_DEPTH):
         level = [
             inner
-            for one in level
-            for inner in (one.values() if isinstance(one, Mapping) else one if isinstance(one, list | tuple) else ())
+            for outer in level
+            for inner in (
+                outer.values() if isinstance(outer, Mapping) else outer if isinstance(outer, list | tuple) else ()
+            )
         ]
         left -= len(level)
         if not level:
@@ -226,7 +228,7 @@ def _code(character: str) -> str:
 
 
 class _Reader:
-    """Walks the nodes of one file."""
+    """Converts the nodes of one file to data."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -283,7 +285,7 @@ class _Reader:
         return result
 
     def _pairs(self, node: yaml.Node, path: Path) -> list[tuple[yaml.Node, yaml.Node]]:
-        """Key and value nodes with merge keys (`<<`) resolved: what the mapping says itself wins."""
+        """Key and value nodes with merge keys (`<<`) resolved; the mapping's own keys take precedence."""
         own = [pair for pair in node.value if not _is_merge(pair[0])]
         seen = {key.value for key, _ in own if isinstance(key, yaml.ScalarNode)}
         for key, value in node.value:
@@ -312,7 +314,7 @@ class _Reader:
         if not isinstance(node, yaml.ScalarNode):
             self._complain(node, path, "a key must be a text, not a list or a mapping")
             return None
-        # One that holds such characters is in no path of a complaint: nobody could write that down.
+        # A key with control characters must not appear in the path of a complaint.
         return str(node.value) if self._check_characters(node, path) else None
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
@@ -359,7 +361,7 @@ def _kind(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes every text that `plain` would take for something else."""
+    """Quotes every text that `plain` would read as another value."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
@@ -377,6 +379,6 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write(data: Mapping[str, Any]) -> str:
-    """YAML text that `read` reads back as `data`, keys in their order."""
+    """YAML text that `read` parses to `data`, with the keys in their order."""
     text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
     return text

@@ -1,8 +1,7 @@
-"""The `checkpoint_storage` section: where checkpoints live, and how many of them stay.
+"""Models the `checkpoint_storage` section: where checkpoints are stored, and how many of them are kept.
 
-What a file leaves open the site's defaults may say, so that nothing beside the type is required of a part: `incomplete`
-judges the whole.
-"""
+The site's defaults may set what a file does not, so a part requires nothing but the type; `incomplete` checks the
+merged section."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ class _Common(Section):
 
 
 class Kept(_Common):
-    """Only how many checkpoints stay, for the storage that the site's defaults name."""
+    """Only how many checkpoints are kept, for the storage of the site's defaults."""
 
     type: None = None
 
 
 class SharedFs(_Common):
-    """A folder that all nodes see under the same path."""
+    """A folder that all nodes mount under the same path."""
 
     type: Literal["shared_fs"]
     host_path: AbsolutePath | None = None
@@ -56,14 +55,14 @@ class SharedFs(_Common):
 
 
 class Directory(_Common):
-    """A path that is there in every container without our doing."""
+    """A path that exists in every container without a mount of ours."""
 
     type: Literal["directory"]
     container_path: Name | None = None
 
 
 class S3(_Common):
-    """A bucket of Amazon S3 or of what speaks its protocol."""
+    """A bucket of Amazon S3 or a compatible service."""
 
     type: Literal["s3"]
     bucket: Name | None = None
@@ -98,16 +97,16 @@ class Azure(_Common):
 
 
 _REQUIRED = {
-    "shared_fs": ("host_path", "the folder that all nodes see"),
-    "directory": ("container_path", "the folder that is there in every container"),
-    "s3": ("bucket", "the bucket that holds the checkpoints"),
-    "gcs": ("bucket", "the bucket that holds the checkpoints"),
-    "azure": ("container", "the blob container that holds the checkpoints"),
+    "shared_fs": ("host_path", "the folder that all nodes mount"),
+    "directory": ("container_path", "the folder that exists in every container"),
+    "s3": ("bucket", "the bucket for the checkpoints"),
+    "gcs": ("bucket", "the bucket for the checkpoints"),
+    "azure": ("container", "the blob container for the checkpoints"),
 }
 
 
 def incomplete(storage: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What a section that nothing is merged into any more lacks: the key below it, and a sentence."""
+    """What a completely merged section lacks: yields the path of the key below it, and a message."""
     kind = str(storage.get("type"))
     if kind not in _REQUIRED:
         return

@@ -1,4 +1,5 @@
-"""The configuration of tasks that are no experiments: commands, notebooks, shells, TensorBoards and generic tasks."""
+"""Parses and models the configurations of standalone tasks: commands, notebooks, shells, TensorBoards, generic
+tasks."""
 
 from __future__ import annotations
 
@@ -22,12 +23,12 @@ _DURATION = re.compile(r"(?=.)(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(
 
 
 def seconds_of(duration: str | float) -> float:
-    """Seconds of a duration as Go writes them (`1h30m`, `45s`) or of a number of seconds. Raises ValueError."""
+    """Seconds of a duration in Go's notation (`1h30m`, `45s`), or a number of seconds. Raises ValueError."""
     if isinstance(duration, int | float) and not isinstance(duration, bool):
         return float(duration)
     found = _DURATION.fullmatch(str(duration).strip())
     if not found:
-        raise ValueError(f"{duration!r} is no duration")
+        raise ValueError(f"{duration!r} is not a duration")
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
 
@@ -45,7 +46,7 @@ Duration = Annotated[str | float, BeforeValidator(_duration)]
 
 
 def _program(value: Any) -> Any:
-    """As in experiments, or no word at all: such a command starts and ends at once."""
+    """As in experiments, or an empty list: such a command starts and ends at once."""
     return value if value == [] else entrypoint_of(value)
 
 
@@ -67,25 +68,25 @@ class TaskResources(Section):
 
 
 class TaskConfig(WithUserOptions):
-    """A whole configuration. Fields that are None were not set and have no default."""
+    """A task's configuration. Fields that are None were not set and have no default."""
 
     ignored: ClassVar[frozenset[str]] = frozenset({"internal", "debug"})
 
     description: Text | None = None
     entrypoint: Annotated[Any, BeforeValidator(_program)] = None
-    """A text or a single word for `sh -c`, or the argument list."""
+    """Text for `sh -c`, or a list of arguments."""
     workspace: Line = ""
     project: Line = ""
     resources: TaskResources = TaskResources()
     environment: Environment = Environment()
     bind_mounts: list[BindMount] = Field(default_factory=list)
     work_dir: Line | None = None
-    """Where it starts; `$DET_USER` and `$AGENT_USER` in it stand for the owner's name and for the job's account."""
+    """The working folder; `$DET_USER` and `$AGENT_USER` in it become the owner's name and the job's account."""
     idle_timeout: Duration | None = None
     notebook_idle_type: Literal["kernels_or_terminals", "kernel_connections", "activity"] = "kernels_or_terminals"
     tensorboard_args: list[Line] = Field(default_factory=list)
     preemption_timeout: Natural | None = None
-    """Seconds between the request to leave and the kill, for tasks that can be paused."""
+    """Seconds between the preemption request and the kill (the grace), for tasks that can be paused."""
     slurm: Slurm = Slurm()
     pbs: Pbs = Pbs()
 
@@ -95,11 +96,11 @@ class TaskConfig(WithUserOptions):
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> TaskConfig:
-        """A configuration that `to_json` made and someone stored."""
+        """A configuration from a stored result of `to_json`."""
         return cls.model_validate(stored)
 
     def given(self) -> dict[str, Any]:
-        """Only what was set, normalised: what `merge` takes."""
+        """Only the fields that were set, normalised; the input of `merge`."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -107,12 +108,12 @@ def parse_task(given: str | Mapping[str, Any], *, defaults: Sequence[Mapping[str
     """The complete configuration of a task.
 
     Args:
-        given: YAML text, or what a client has read of it.
-        defaults: partial configurations that fill what it leaves open, the most important first; what in them is for
-            experiments alone is left out.
+        given: YAML text, or the mapping that a client has parsed from it.
+        defaults: Partial configurations for keys that it does not set, most important first; keys that only experiments
+            have are skipped.
 
     Raises:
-        ConfigError: with everything that is wrong, in the order of the text.
+        ConfigError: All errors, in the order of the text.
     """
     if not isinstance(given, str):
         check_size(given, SOURCE)

@@ -1,4 +1,4 @@
-"""`task_container_defaults`: what the administrator gives to every job, to a partition's or to a pool's."""
+"""Models `task_container_defaults`: the administrator's settings for all jobs, or those of a partition or pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .user_options import Pbs, Slurm, WithUserOptions
 
 SHM_SIZE = 4 * 2**30
 PREEMPTION_TIMEOUT = 3600
-"""Seconds between the request to leave and the kill, where nobody says otherwise."""
+"""Seconds between the preemption request and the kill (the grace), unless set otherwise."""
 
 BUILT_IN: dict[str, Any] = {
     "preemption_timeout": PREEMPTION_TIMEOUT,
@@ -22,11 +22,11 @@ BUILT_IN: dict[str, Any] = {
         {"name": "ECC Error", "pattern": ".*uncorrectable ECC error encountered.*"},
     ],
 }
-"""The experiment defaults that hold when no administrator has set any."""
+"""Defaults of experiments where the administrator has set none."""
 
 
 class TaskContainerDefaults(WithUserOptions):
-    """One such section. Nothing has a default here, so that an inner section undoes only what it names."""
+    """One section. No field has a default, so that an inner section overrides only what it sets."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"cpu_pod_spec", "gpu_pod_spec", "checkpoint_gc_pod_spec", "kubernetes"}
@@ -53,7 +53,7 @@ class TaskContainerDefaults(WithUserOptions):
     preemption_timeout: Natural | None = None
 
     def fragment(self) -> dict[str, Any]:
-        """What it says about an experiment's configuration, in that configuration's shape."""
+        """The part that belongs to an experiment's configuration, in that configuration's shape."""
         given = self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
         top_level = (*_TOP_LEVEL, *self.sections_of_plugins())
         fragment = {key: given[key] for key in top_level if key in given}
@@ -78,14 +78,14 @@ _RESOURCES = {"devices": "devices", "shm_size_bytes": "shm_size"}
 
 
 class ContainerSettings(Section):
-    """What an administrator sets about a job's container that is no part of an experiment's configuration."""
+    """The administrator's settings for a job's container that are not part of an experiment's configuration."""
 
     dtrain_network_interface: Line = ""
     nccl_port_range: Line = ""
     gloo_port_range: Line = ""
     shm_size_bytes: Bytes = SHM_SIZE
     network_mode: Line = ""
-    """Empty: as the resource manager has it."""
+    """Empty: the resource manager's setting."""
     work_dir: Line = ""
     startup_hooks: list[Text] = Field(default_factory=list)
     """Shell scripts that run before the user's own, the master's first."""
@@ -103,8 +103,7 @@ class ContainerSettings(Section):
         return cls(**found, startup_hooks=hooks)
 
     def variables(self) -> dict[str, str]:
-        """What of it reaches a job as environment variables, under the names that Determined's harness, NCCL and Gloo
-        read."""
+        """Environment variables for jobs, with the names that Determined's harness, NCCL and Gloo read."""
         named = {
             "DET_INTER_NODE_NETWORK_INTERFACE": self.dtrain_network_interface,
             "NCCL_SOCKET_IFNAME": self.dtrain_network_interface,
