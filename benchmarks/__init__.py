@@ -1,1 +1,1 @@
-"""What we claim about speed, measured beside what people would use otherwise. Run with `bash scripts/bench`."""
+"""Benchmarks of the project's claims, each compared with the usual alternative. Run with `bash scripts/bench`."""

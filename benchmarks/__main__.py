@@ -1,4 +1,4 @@
-"""`python -m benchmarks [SECTION ...]`: all sections, or those named."""
+"""`python -m benchmarks [SECTION ...]`: runs all sections, or the named ones."""
 
 from __future__ import annotations
 

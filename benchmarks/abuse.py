@@ -1,4 +1,4 @@
-"""What one user's worst hour costs another: the other's light requests without and with every attack at once."""
+"""Measures the latency of one user's light requests, without and with all load attacks of another user at once."""
 
 from __future__ import annotations
 

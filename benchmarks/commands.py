@@ -1,4 +1,4 @@
-"""How long the smallest commands take, beside the published client of Determined 0.38.1."""
+"""Measures how long the smallest commands take, compared with the published client of Determined 0.38.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processor time of the imports that every trial pays for: core's in each rank, the runtime's on each node."""
+"""Measures the CPU time of the imports of every trial: core in each rank, the runtime on each node."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Metric reports through the real endpoint, durable before the answer, beside the same rows through psycopg2 alone, and
-beside MLflow's tracking server."""
+"""Measures metric reports per second through the real endpoint, durable before the answer, compared with the same rows
+through psycopg2 alone and with MLflow's tracking server."""
 
 from __future__ import annotations
 

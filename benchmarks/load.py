@@ -1,4 +1,4 @@
-"""Many clients in one thread: each has a connection of its own and one request under way at a time.
+"""Load generator: many clients in one thread, each with its own connection and one request at a time.
 
 The clients share the machine with what is measured. Threads, or a library's client, would cost a fifth of the machine;
 this costs a twentieth, and asks no less: real HTTP/1.1, every answer read to its end and checked.
@@ -24,7 +24,7 @@ _BLOCK = 1 << 18
 
 
 class Refused(RuntimeError):
-    """An answer says anything else than that all is well, or does not come; the message has it."""
+    """An answer was an error or did not arrive; the message has the details."""
 
 
 class Talker(Protocol):

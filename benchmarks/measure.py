@@ -1,4 +1,4 @@
-"""Clocks, medians, and one line a claim."""
+"""Clocks, medians, and the printed line of each claim."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A trial of a minute that reports each second, beside the same loop in a bare job of sbatch: how long each holds its
-slot. Both run at the same time, on the same cluster, without containers."""
+"""Measures how long a one-minute trial that reports each second holds its slot, compared with the same loop in a bare
+sbatch job. Both run at the same time, on the same cluster, without containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists, series and logs of a full database through HTTP, beside the cheapest request there is."""
+"""Measures lists, series and logs of a full database through HTTP, compared with the cheapest request."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a report costs the training's loop, in a real job: with its master, without it, and with a disk that is full or
-hangs."""
+"""Measures what a report costs the training loop in a real job: with the master, without it, and with a disk that is
+full or hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many jobs: 500 one-second trials beside a bare sbatch loop and submitit, and 5,000 that wait.
+"""Measures many jobs: 500 one-second trials, compared with a bare sbatch loop and submitit, and 5,000 waiting jobs.
 
 The same script on the same cluster of its own, without containers; no rate limit but the scheduler's own.
 """

@@ -1,4 +1,4 @@
-"""Our gang scheduler in simulated time: thousands of agents and jobs, real seconds counted."""
+"""Measures our gang scheduler in simulated time, with thousands of agents and jobs, in real seconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEAN_HOURS = 2.0
 LOAD = 1.3  # of what the agents can do: a queue builds up
 GROUPS = 120
 PRIORITIES = (10, 42, 42, 42, 60)
-LEAVES_IN = 120.0  # simulated seconds from the wish that a job leaves to its end
+LEAVES_IN = 120.0  # simulated seconds from a preemption request to the job's end
 
 POLICIES = {
     "priority": SchedulingPolicy(),

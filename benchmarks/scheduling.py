@@ -1,7 +1,7 @@
-"""What going through the master costs on real Slurm: seconds to the first line of a script, samples a second, and
-questions to slurmctld.
+"""Measures the overhead of the master on real Slurm: seconds to a script's first line, samples per second, and RPCs to
+slurmctld.
 
-Measured on a cluster of its own, so that nobody else's jobs and questions are counted.
+It uses its own cluster, so that no other jobs and RPCs are counted.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How fast one model trains on two nodes with the Core API and the torchrun launcher, beside the same loop under plain
-torchrun in a job of sbatch: the same nodes, container image and number of workers, one after the other in turns."""
+"""Measures the speed of one model on two nodes with the Core API and the torchrun launcher, compared with the same loop
+under plain torchrun in an sbatch job: same nodes, container image and number of workers, in alternation."""
 
 from __future__ import annotations
 

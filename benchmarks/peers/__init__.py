@@ -1,1 +1,1 @@
-"""What others would use instead, brought up to be measured beside ours."""
+"""Alternatives to trainmaster, set up for comparison."""

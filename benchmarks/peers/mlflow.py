@@ -1,4 +1,4 @@
-"""MLflow's tracking server as its documentation starts it, with a PostgreSQL like ours, in its own environment."""
+"""Runs MLflow's tracking server as in its documentation, with a PostgreSQL like ours, in its own environment."""
 
 from __future__ import annotations
 

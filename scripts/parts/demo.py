@@ -1,4 +1,4 @@
-"""What `scripts/demo` runs once its environment stands."""
+"""The program of `scripts/demo`: runs a search on a local master and prints a table of its trials."""
 
 from __future__ import annotations
 

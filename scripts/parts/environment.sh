@@ -25,7 +25,7 @@ find_python() {
 make_environment() { # NAME EXTRAS: the packages of requirements/NAME.txt, and this checkout with those extras
     local name=$1 extras=$2 base mark folder
     base=$(find_python) || exit 1
-    # What decides the content decides the name: a changed lock makes a new environment, the old one stays usable.
+    # The name is a hash of what determines the content: a changed lock makes a new environment, and the old one stays.
     mark=$(cat "$root/pyproject.toml" "$root/requirements/$name.txt" "$root/scripts/parts/environment.sh" <(printf '%s' "$base $root") | sha256sum | cut -c1-12)
     folder=$cache/$name-$mark
     PYTHON=$folder/bin/python

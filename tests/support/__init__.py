@@ -1,1 +1,1 @@
-"""What tests share: masters, clusters and other real parts to run against, and programs for them to run."""
+"""Support code for tests: masters, clusters and other real parts to run against, and programs to run on them."""

@@ -1,4 +1,4 @@
-"""Attempts in a real database, without anybody who acts on them."""
+"""Creates attempts in a real database, without a controller that acts on them."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Attempts:
 
 
 def waits(store: Store) -> bool:
-    """Whether somebody waits for a row that somebody else has locked."""
+    """Whether a transaction waits for a row that another has locked."""
     with store.autocommit() as session:  # one look each: within a transaction the answer would stay the same
         query = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('transactionid', 'tuple')")
         return bool(session.execute(query).scalar_one())

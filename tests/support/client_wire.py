@@ -1,5 +1,5 @@
-"""`trainmaster/client/wire.py` is written from the master's own OpenAPI document, so that both have one source: the
-shapes in `trainmaster/master/api`. `python -m tests.support.client_wire` writes it anew."""
+"""Generates `trainmaster/client/wire.py` from the master's OpenAPI document, so that both have one source: the shapes
+in `trainmaster/master/api`. `python -m tests.support.client_wire` writes it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The tables of `docs/compatibility.md`: every endpoint and every command of Determined 0.38.1, and what becomes of it.
+"""Generates the tables of `docs/compatibility.md`: every endpoint and command of Determined 0.38.1, and whether it
+works.
 
-By hand: `python -m tests.support.compatibility` writes them anew.
+`python -m tests.support.compatibility` writes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a `start.sh` with a program in the place of the container runtime's that records how it was called."""
+"""Runs a `start.sh` with a program in place of the container runtime that records its calls."""
 
 from __future__ import annotations
 

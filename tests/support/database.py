@@ -1,4 +1,4 @@
-"""PostgreSQL for tests that call the services themselves: one private server a test run, a database for each test.
+"""PostgreSQL for tests that call services directly: one private server per test run, a database for each test.
 
 The schema is made once, in a template from which PostgreSQL copies each database.
 """

@@ -1,4 +1,4 @@
-"""A person's shell with `det` in it: an environment of its own, with and without a terminal."""
+"""Runs `det` as a user does: in its own environment, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class Shell:
     def at_terminal(
         self, *arguments: str, typed: dict[str, str] | None = None, once: dict[str, Callable[[], object]] | None = None
     ) -> Done:
-        """On a terminal where somebody answers each prompt with what is `typed` for it. What is in `once` is called
-        when its words are first shown."""
+        """Run on a terminal, and answer each prompt with the text that `typed` has for it. The functions of `once` are
+        called when their words first appear."""
         answers, calls = dict(typed or {}), dict(once or {})
         ours, theirs = pty.openpty()
         with subprocess.Popen(

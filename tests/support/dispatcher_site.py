@@ -1,4 +1,4 @@
-"""Submit small jobs to a dispatcher and wait for what becomes of them."""
+"""Submits small jobs to a dispatcher and waits for their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master on real Slurm behind commands that misbehave, and the one question that is asked after every fault."""
+"""A master on real Slurm whose commands misbehave, and the check after every fault that nothing is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""A third-party dispatcher for tests: this machine, but while a file called `broken` lies in its job root, jobs are
-lost before they begin; so many of them as it says, if it says a number. It is announced as an installed plugin would
-be."""
+"""A third-party dispatcher for tests: runs jobs on this machine, but loses jobs before they begin while its job root
+has a file `broken`; a number in the file limits how many. It is found by its entry point, as an installed plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which frameworks are trained with in jobs of which clusters, and a record of what came of it.
+"""Trains with each framework in jobs of each cluster, and records the results.
 
 `docs/frameworks.md` has a table made from the record (`python -m tests.support.frameworks_page`). A training that ran
 is compared with it; where something has changed, TRAINMASTER_RECORD=1 in the environment writes it anew.

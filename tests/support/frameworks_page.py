@@ -1,4 +1,4 @@
-"""The table of `docs/frameworks.md`: which frameworks the tests trained with, in which versions, and where.
+"""Generates the table of `docs/frameworks.md`: the frameworks that the tests trained with, their versions and clusters.
 
 By hand: `python -m tests.support.frameworks_page` writes it anew from what the tests recorded
 (tests/support/frameworks.py).

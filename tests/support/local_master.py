@@ -1,4 +1,4 @@
-"""A master reduced to its dispatcher, to be killed: submits what it is told, then stays.
+"""A program with only a master's dispatcher, for tests that kill it: submits the jobs of its arguments, then waits.
 
 python local_master.py ROOT SLOTS [TOKEN:SLOTS:PROGRAM ...]
 """

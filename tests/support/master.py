@@ -1,4 +1,4 @@
-"""A real master process for tests: started, killed, started again on the same folder and port."""
+"""Runs real master processes for tests: starts, kills and restarts them on the same folder and port."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """A free port of 127.0.0.1."""
     for port in random.sample(PORTS, 100):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -43,8 +43,8 @@ def free_port() -> int:
 
 
 def wait_for(look: Callable[[], T | None], what: str, deadline: float = 60.0, every: float = 0.1) -> T:
-    """What `look` finds; an AssertionError that says what was waited for when it finds nothing in time. `every`:
-    seconds between two looks, once the first few have not found it."""
+    """Poll until `look` returns a true value, and return it; raises AssertionError with `what` after the deadline.
+    `every`: seconds between two calls, after the first few."""
     until = time.monotonic() + deadline
     pause = min(0.01, every)
     while True:
@@ -232,7 +232,7 @@ def end_everything(master: Master, deadline: float = 60.0) -> None:
 
 
 def tasks_of(master: Master) -> list[QueuedJob]:
-    """What waits or runs and is of no experiment: a service would run for ever."""
+    """Standalone tasks that wait or run; a service would run for ever."""
     return [job for job in master.jobs() if job.type != "EXPERIMENT"]
 
 

@@ -1,4 +1,4 @@
-"""The fenced examples of the documentation, read as a person who follows a page from top to bottom would.
+"""Reads the fenced examples of the documentation, in the order of the page.
 
 A yaml or python example whose first line is `# NAME` is a file of that name, which the commands after it use.
 """

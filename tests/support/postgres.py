@@ -1,4 +1,4 @@
-"""A PostgreSQL that a test may stop, hang and start again, as a site has one: TCP, a password, its own account."""
+"""A PostgreSQL server like a site's (TCP, password, its own account) that a test may stop, freeze and restart."""
 
 from __future__ import annotations
 

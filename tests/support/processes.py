@@ -1,4 +1,4 @@
-"""Several real processes that run one script with different ranks."""
+"""Runs one script in several processes with different ranks."""
 
 from __future__ import annotations
 

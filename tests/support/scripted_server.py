@@ -1,4 +1,4 @@
-"""A real HTTP server that answers what a test tells it to: a master cannot be asked to fail in a chosen way."""
+"""A real HTTP server whose answers a test sets, as a master cannot be made to fail in a chosen way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services in jobs, as a user's browser reaches them through the master."""
+"""Requests to services in jobs, through the master, as a browser makes them."""
 
 from __future__ import annotations
 

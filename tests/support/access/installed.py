@@ -1,4 +1,4 @@
-"""The helper installed as its page says, for a service account and the two people of the test cluster."""
+"""Installs the helper as its page describes, for a service account and the two users of the test cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SUDOERS = Path("/etc/sudoers.d/trainmaster-tests")
 
 
 class Installed:
-    """Made once; `allow` writes the policy of a test. Raises Unavailable where it cannot be done."""
+    """One installation; `allow` writes the policy of a test. Raises Unavailable where it cannot be installed."""
 
     def __init__(self) -> None:
         if os.geteuid() != 0:

@@ -1,4 +1,5 @@
-"""A real OpenSSH server on 127.0.0.1 with keys of its own, that a test may stop, freeze and cut."""
+"""A real OpenSSH server on 127.0.0.1 with its own keys, which a test may stop and freeze, and whose connections it may
+cut."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Sshd:
             self.start()
 
     def stop(self) -> None:
-        """The server and every connection end at once, as by a power cut; what runs in sessions goes on."""
+        """End the server and all connections at once, as in a power cut; programs in sessions continue."""
         if self._process is None:
             return
         for pid in [*self.connections(), self._process.pid]:
@@ -101,14 +102,14 @@ class Sshd:
         self._process = None
 
     def cut(self) -> None:
-        """Every connection ends; new ones are possible."""
+        """End all connections; new ones are possible."""
         for pid in self.connections():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
-        """Nothing of the server runs: connections stay open and silent."""
+        """Freeze the server inside the block: connections stay open without an answer."""
         assert self._process is not None
         pids = [self._process.pid, *self.connections()]
         for pid in pids:

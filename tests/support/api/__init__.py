@@ -1,1 +1,1 @@
-"""Calls of the REST API, and jobs and people that tests play."""
+"""Clients of the REST API, and simulated jobs and users."""

@@ -1,5 +1,5 @@
-"""A browser, as far as it matters to a server: it keeps cookies by their paths, follows redirects, fills in the log-in
-form, and says where a request comes from."""
+"""A minimal browser: keeps cookies by path, follows redirects, fills in the log-in form, and sends the origin of
+requests."""
 
 from __future__ import annotations
 

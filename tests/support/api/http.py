@@ -1,4 +1,4 @@
-"""HTTP as any program speaks it: `http.client`, nothing of ours in between."""
+"""Plain HTTP client for tests of the API: `http.client`, without our own client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answer:
 
 
 class Api:
-    """A caller of one master. A connection a call: calls may come from several threads."""
+    """Calls one master, with a new connection for each call, so that several threads may use it."""
 
     def __init__(self, url: str, token: str = "") -> None:
         self.url, self.token = url, token
@@ -69,7 +69,7 @@ class Api:
         return self.call("POST", path, {} if body is None else body)
 
     def lines(self, path: str, **query: Any) -> Iterator[Json]:
-        """The messages of a stream, as they come."""
+        """Yields the messages of a stream as they arrive."""
         connection = self._connect()
         try:
             self._send(connection, "GET", path, None, query, None, None)

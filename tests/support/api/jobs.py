@@ -1,4 +1,4 @@
-"""The part of a job, played by the test: its batch job waits in the queue behind one that holds all slots."""
+"""Simulates a job's calls to the master; the real batch job waits in the queue behind one that uses all slots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def config(**keys: Any) -> str:
 
 
 def kept_in(root: Path, **keys: Any) -> str:
-    """The same, with its checkpoints in a folder."""
+    """Like `config`, with the checkpoints in a folder."""
     return config(checkpoint_storage={"type": "shared_fs", "host_path": str(root)}, **keys)
 
 
@@ -37,7 +37,7 @@ def create(api: Api, yaml: str | None = None, **body: Any) -> int:
 
 @dataclass
 class Job:
-    """One attempt of one trial; `api` speaks with its session token."""
+    """One attempt of one trial; `api` uses its session token."""
 
     api: Api
     allocation_id: str

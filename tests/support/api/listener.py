@@ -1,4 +1,4 @@
-"""An address that webhooks tell things: keeps what it hears, and answers what it is told to."""
+"""A receiver for webhooks: records requests, and answers with the statuses that a test sets."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Listener:
     heard: list[Heard] = field(default_factory=list)
 
     def wait(self, count: int = 1) -> list[Heard]:
-        """What was heard, once it is that much."""
+        """Wait for that many requests, and return all."""
         return wait_for(lambda: self.heard if len(self.heard) >= count else None, f"{count} messages to a webhook")
 
     def of(self, experiment: int) -> list[Heard]:
-        """What was heard of one experiment's end: those of other tests end too."""
+        """The requests about one experiment's end, as other tests' experiments end too."""
         told = [(heard, heard.json.get("event_data", {}).get("experiment", {})) for heard in self.heard]
         return [heard for heard, about in told if about.get("id") == experiment]
 
     def wait_of(self, experiment: int, count: int = 1) -> list[Heard]:
-        """`of`, once it is that much."""
+        """Wait for that many requests of `of`, and return them."""
         return wait_for(
             lambda: found if len(found := self.of(experiment)) >= count else None,
             f"{count} messages about experiment {experiment}",

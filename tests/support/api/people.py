@@ -1,4 +1,4 @@
-"""Users of a test's own, and what they may."""
+"""Creates users for a test, and gives them roles and workspaces."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""JupyterLab and TensorBoard for tests: small servers that take the same arguments and speak the same protocol at the
-outermost edge, or the real ones in an environment that is built once per machine (`-m ring`)."""
+"""JupyterLab and TensorBoard for tests: small servers with the same arguments and protocol, or the real ones in an
+environment that is built once per machine (`-m ring`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the database that only calls write: whoever was refused has changed none of it."""
+"""Digests of the tables that only API calls write, to check that a refused call has changed nothing."""
 
 from __future__ import annotations
 

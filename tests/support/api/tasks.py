@@ -1,4 +1,4 @@
-"""Tasks that belong to no experiment, as programs start and watch them."""
+"""Starts and watches standalone tasks through the API."""
 
 from __future__ import annotations
 

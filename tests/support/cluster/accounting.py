@@ -1,4 +1,4 @@
-"""The test cluster of a site that keeps accounts: slurmdbd on a private MariaDB, and limits that are enforced."""
+"""A test cluster with accounting: slurmdbd on a private MariaDB, and enforced limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scripts/cluster`: the test cluster as a command for people."""
+"""`scripts/cluster`: starts and stops the test cluster by hand."""
 
 from __future__ import annotations
 

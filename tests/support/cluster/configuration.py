@@ -14,7 +14,7 @@ GPU_DEVICES = tuple(f"/dev/fakegpu{number}" for number in range(GPUS_PER_NODE))
 
 @dataclass(frozen=True)
 class Profile:
-    """What sites decide differently. The default profile: no accounting, no preemption, three partitions."""
+    """Settings that differ between sites. The default profile has no accounting, no preemption and three partitions."""
 
     settings: Mapping[str, str | None] = field(default_factory=dict)  # in place of the default's; None: left out
     lines: tuple[str, ...] = ()  # that stand beside the default's; `{nodes}` stands for all nodes

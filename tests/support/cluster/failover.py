@@ -1,4 +1,4 @@
-"""The test cluster of a site with a spare controller."""
+"""A test cluster with a backup controller."""
 
 from __future__ import annotations
 

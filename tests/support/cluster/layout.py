@@ -1,4 +1,4 @@
-"""Where the test cluster lives, and the numbers it uses. Every place can be moved by an environment variable.
+"""Paths, ports and names of the test cluster. Environment variables change them.
 
 * ``TRAINMASTER_CLUSTER_RUN``: state of the running cluster (/var/lib/trainmaster-cluster)
 * ``TRAINMASTER_CLUSTER_PORT``: first TCP port on 127.0.0.1 (18000); one for the controller, one for each node

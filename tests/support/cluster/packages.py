@@ -1,4 +1,4 @@
-"""Install the Debian packages that the parts need, when they are not there yet."""
+"""Installs the Debian packages that the tests need, if they are missing."""
 
 from __future__ import annotations
 

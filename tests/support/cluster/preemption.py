@@ -1,4 +1,4 @@
-"""The test cluster of a site whose urgent jobs take the resources of others."""
+"""A test cluster with preemption: urgent jobs take the resources of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another release of Slurm, from another suite of Debian, in a chroot of its own: `scripts/cluster release SUITE up`.
+"""A test cluster with another release of Slurm, from a suite of Debian in a chroot: `scripts/cluster release SUITE up`.
 
 The chroot is made once (debootstrap, a minute). Every daemon and command enters it in a mount namespace of its own, so
 that nothing stays mounted. The cluster's run folder is seen inside under the same path; munged runs outside.

@@ -1,4 +1,4 @@
-"""The two ordinary people of the test cluster, and running commands as one of them."""
+"""The two ordinary users of the test cluster, and commands that run as one of them."""
 
 from __future__ import annotations
 

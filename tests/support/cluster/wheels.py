@@ -1,4 +1,4 @@
-"""Wheels that no registry has, built once from their sources into the cache.
+"""Builds wheels that no registry has, once, from their sources into the cache.
 
 Each is built in an environment of its own, which is removed afterwards. What fails says so in one line; the compiler's
 words are kept beside the wheel.

@@ -1,4 +1,4 @@
-"""A Docker daemon of the tests' own, with a socket and a data root of its own, and an image with Python in it.
+"""A Docker daemon for tests, with its own socket and data root, and an image that contains Python.
 
     from tests.support.docker.engine import docker_engine
 

@@ -1,4 +1,4 @@
-"""Docker hosts for tests: `trainmaster agent` in a process of its own, and the smallest master it can talk to."""
+"""Docker hosts for tests: `trainmaster agent` in its own process, and a minimal master for it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class AgentProcess:
 
 
 class HubServer:
-    """The agents' part of the master's API on a port of its own."""
+    """A server with the agents' part of the master's API."""
 
     def __init__(self, dispatcher: DockerDispatcher, folder: Path) -> None:
         self._wakeups, self._folder = Wakeups(), folder

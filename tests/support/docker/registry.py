@@ -1,4 +1,4 @@
-"""A registry of images that asks who one is: Debian's docker-registry on a port of its own, with one account."""
+"""An image registry that requires a login: Debian's docker-registry on its own port, with one account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hub, an agent on a real Docker daemon, and a dispatcher between them."""
+"""A hub, agents on a real Docker daemon, and a dispatcher for them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""GPUs that are not there: an NVML of our own, compiled, and a tree of files as amdgpu shows it in /sys."""
+"""Simulated GPUs: a compiled NVML library, and a tree of files like amdgpu's in /sys."""

@@ -1,4 +1,4 @@
-"""A file system as a node with AMD's GPUs shows it."""
+"""Creates a tree of files like /sys on a node with AMD GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The library of `nvml.c`, compiled."""
+"""Compiles the NVML library of `nvml.c`."""
 
 from __future__ import annotations
 

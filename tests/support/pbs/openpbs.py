@@ -1,4 +1,4 @@
-"""Bring up an OpenPBS that is installed and not configured: a server and two hosts on this machine, as root.
+"""Starts an OpenPBS that is installed but not configured: a server and two hosts on this machine, as root.
 
     python -m tests.support.pbs up|down
 

@@ -1,4 +1,4 @@
-"""What a real OpenPBS printed, kept under tests/data."""
+"""Recorded output of a real OpenPBS, from tests/data."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The PBS that this machine has, as an ordinary user sees it. Nothing is assumed of its paths, queues or hosts.
+"""Finds this machine's PBS, as an ordinary user; makes no assumptions on its paths, queues or hosts.
 
-The tests take what they find; the environment may say otherwise:
+The environment may override what it finds:
 
     TRAINMASTER_PBS_BIN     folder of PBS's commands
     TRAINMASTER_PBS_CONF    PBS_CONF_FILE for the commands and the jobs

@@ -1,4 +1,4 @@
-"""PBS's commands behind scripts of ours that misbehave when they are told to.
+"""Wrapper scripts for PBS's commands that misbehave on request.
 
 The words of a fault are bash; `$REAL` in them is the real command.
 """

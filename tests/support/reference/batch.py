@@ -1,4 +1,4 @@
-"""Many commands of the published `det` in one process: its start alone takes a second."""
+"""Runs many commands of the published `det` in one process, as its start alone takes a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the published SDK's methods the tests' programs call: they themselves, not what they call."""
+"""Records which methods of the published SDK the tests' programs call directly."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A master of the in-job protocol, in this process: the outermost edge of the runtime's tests.
+"""A master for tests of the runtime: the in-job protocol, served in this process.
 
-It keeps what it is told, honestly (records only in order, each once), and can refuse, vanish and come back
-under the same port, answer slowly, decide on early stopping, and say that an allocation is gone.
+It stores reports as the master does (records only in order, each once), and can refuse, disappear and return on the
+same port, answer slowly, stop a trial early, and report that an allocation is gone.
 """
 
 from __future__ import annotations

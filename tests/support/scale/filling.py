@@ -1,4 +1,4 @@
-"""A database as a busy site has it after some months, made by SQL in seconds."""
+"""Fills a database with the rows of a busy site after some months, by SQL in seconds."""
 
 from __future__ import annotations
 

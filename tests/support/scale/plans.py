@@ -1,4 +1,4 @@
-"""What a piece of code asks of the database: its statements, and how many rows each of them reads."""
+"""Records the SQL statements of a piece of code, and counts the rows that each reads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Attacks, and what they are aimed at."""
+"""Attacks, and their targets."""

@@ -1,4 +1,4 @@
-"""Everything that one user can do to be a burden to all, at once and again and again, until it is told to stop."""
+"""Load attacks of one user on the master: all kinds at once, repeated until stopped."""
 
 from __future__ import annotations
 

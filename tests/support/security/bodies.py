@@ -1,4 +1,4 @@
-"""What the walk over all addresses sends, about somebody else's things."""
+"""Request bodies for calling every endpoint on another user's objects."""
 
 from __future__ import annotations
 

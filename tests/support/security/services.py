@@ -1,4 +1,4 @@
-"""A service in a job that plays against its visitors: it shows what reaches it, and says what it is told to."""
+"""A hostile service in a job: shows the requests that reach it, and answers with chosen headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of everything that belongs to somebody, and a fingerprint of it in the database."""
+"""Creates one object of every kind for a user, and computes digests of their rows in the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record what another release's commands print: `python -m tests.support.slurm.record SUITE` (as root).
+"""Records the output of another Slurm release's commands: `python -m tests.support.slurm.record SUITE` (as root).
 
 Writes tests/data/slurm-VERSION for the parser tests that run everywhere.
 """

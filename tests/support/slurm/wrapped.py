@@ -1,4 +1,4 @@
-"""Slurm's commands behind scripts of ours that misbehave when they are told to."""
+"""Wrapper scripts for Slurm's commands that misbehave on request."""
 
 from __future__ import annotations
 
