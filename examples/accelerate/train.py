@@ -19,7 +19,7 @@ def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
     set_seed(info.trial.trial_seed % 2**32 if info else 0)
-    # Finds the other workers by what torchrun sets; without GPUs only when it is told so.
+    # Finds the other workers by torchrun's variables; without GPUs only if it is told to use CPUs.
     accelerator = Accelerator(cpu=not torch.cuda.is_available())
     distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 
@@ -36,7 +36,7 @@ def main() -> None:
 
     with core.init(distributed=distributed) as context:
         done = 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 accelerator.load_state(str(path))
                 done = context.checkpoint.get_metadata(info.latest_checkpoint)["epochs"]
@@ -59,7 +59,7 @@ def main() -> None:
             context.train.report_progress(epoch / hparams["epochs"])
             accelerator.print(f"epoch {epoch}: validation error {error:.3f}")
 
-            leave = context.preempt.should_preempt()  # every worker hears the same
+            leave = context.preempt.should_preempt()  # all workers get the same answer
             if leave or epoch == hparams["epochs"]:
                 # Each worker brings its part: Accelerate saves the random state of every one.
                 metadata = {"steps_completed": steps, "epochs": epoch}

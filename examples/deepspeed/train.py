@@ -20,9 +20,9 @@ def main() -> None:
     torch.manual_seed(info.trial.trial_seed if info else 0)
     distributed = core.DistributedContext.from_deepspeed() if "RANK" in os.environ else None
     if not distributed:
-        os.environ.update(ALONE)  # DeepSpeed wants a group, even of one
+        os.environ.update(ALONE)  # DeepSpeed needs a process group, even of one worker
     if not torch.cuda.is_available():
-        # On CPUs DeepSpeed would compile an operation of its own for collectives; gloo needs no compiler.
+        # On CPUs DeepSpeed would compile its own operation for collectives; gloo needs no compiler.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.init_distributed()  # nccl with GPUs, else gloo
 
@@ -43,7 +43,7 @@ def main() -> None:
 
     with core.init(distributed=distributed) as context:
         done = 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 _, state = engine.load_checkpoint(str(path))
             done = state["epoch"]
@@ -64,7 +64,7 @@ def main() -> None:
             if engine.global_rank == 0:
                 print(f"epoch {epoch}: validation error {error:.3f}", flush=True)
 
-            leave = context.preempt.should_preempt()  # every worker hears the same
+            leave = context.preempt.should_preempt()  # all workers get the same answer
             if leave or epoch == hparams["epochs"]:
                 # Each worker writes its part of the optimizer's state.
                 with context.checkpoint.store_path({"steps_completed": steps}, shard=True) as (path, _):

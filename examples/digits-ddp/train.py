@@ -22,7 +22,7 @@ def main() -> None:
     seed = info.trial.trial_seed if info else 0
     torch.manual_seed(seed)
     distributed = None
-    if "RANK" in os.environ:  # torchrun's word
+    if "RANK" in os.environ:  # set by torchrun
         dist.init_process_group("gloo")
         distributed = core.DistributedContext.from_torch_distributed()
     with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
@@ -66,7 +66,7 @@ def train(context, info, hparams, seed) -> None:
             context.train.report_training_metrics(steps, {"loss": sum(losses) / len(losses), "workers": len(losses)})
             context.train.report_validation_metrics(steps, {"validation_error": error, "epochs": epoch})
             context.train.report_progress(epoch / hparams["epochs"])
-        leave = context.preempt.should_preempt()  # every worker hears the same
+        leave = context.preempt.should_preempt()  # all workers get the same answer
         if rank == 0 and (leave or epoch == hparams["epochs"]):
             with context.checkpoint.store_path({"steps_completed": steps}) as (path, _):
                 torch.save({"network": network.state_dict(), "epoch": epoch}, path / "model.pt")

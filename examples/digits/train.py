@@ -1,6 +1,6 @@
-"""A multi-layer perceptron on scikit-learn's digits: what a training script needs to be searched over.
+"""Trains a multi-layer perceptron on scikit-learn's digits: shows what a training script needs for a search.
 
-It reports after every epoch, leaves when it is asked to, and goes on from its latest checkpoint when it comes back.
+It reports after every epoch, saves a checkpoint and exits when it is preempted, and resumes from its latest checkpoint.
 """
 
 import pickle

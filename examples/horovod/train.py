@@ -11,7 +11,7 @@ BATCH = 16  # of each worker
 
 
 class Reporter(tf.keras.callbacks.Callback):
-    """Reports after each epoch, and saves the model when the training ends or is asked to leave."""
+    """Reports after each epoch, and saves the model when the training ends or is preempted."""
 
     def __init__(self, context: core.Context, saved: tf.train.Checkpoint, steps: int, epochs: int) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Reporter(tf.keras.callbacks.Callback):
         error = 1.0 - logs["val_accuracy"]
         self.context.train.report_validation_metrics(steps, {"validation_error": error, "epochs": done})
         self.context.train.report_progress(done / self.epochs)
-        leave = self.context.preempt.should_preempt()  # every worker hears the same
+        leave = self.context.preempt.should_preempt()  # all workers get the same answer
         if hvd.rank() == 0 and (leave or done == self.epochs):
             with self.context.checkpoint.store_path({"steps_completed": steps, "epochs": done}) as (path, _):
                 self.saved.write(str(path / "model"))
@@ -54,7 +54,7 @@ def main() -> None:
     distributed = core.DistributedContext.from_horovod(hvd)
     with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
         done = 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 optimizer.build(model.trainable_variables)
                 saved.read(str(path / "model")).assert_existing_objects_matched()
@@ -68,7 +68,7 @@ def main() -> None:
             epochs=hparams["epochs"],
             verbose=2 if hvd.rank() == 0 else 0,
             callbacks=[
-                hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # all begin with the chief's weights
+                hvd.callbacks.BroadcastGlobalVariablesCallback(0),  # all workers begin with the chief's weights
                 hvd.callbacks.MetricAverageCallback(),
                 Reporter(context, saved, batches, hparams["epochs"]),
             ],

@@ -25,7 +25,7 @@ def loss(params, x, y):
 
 @jax.jit
 def step(params, learning_rate, x, y):
-    """One step of gradient descent. `x` and `y` lie on all workers: the mean of the loss is over all of them."""
+    """One step of gradient descent. `x` and `y` are spread over all workers, and the loss is the mean over all."""
     value, gradients = jax.value_and_grad(loss)(params, x, y)
     return jax.tree.map(lambda p, g: p - learning_rate * g, params, gradients), value
 
@@ -39,7 +39,7 @@ def initial(hidden: int, random: np.random.Generator) -> dict:
 def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
-    # The launcher says who else is there, in the words of torchrun, and where JAX's first process listens.
+    # The launcher sets torchrun's variables, and the address of JAX's first process.
     distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
     if distributed:
         jax.distributed.initialize(num_processes=distributed.size, process_id=distributed.rank)
@@ -53,7 +53,7 @@ def main() -> None:
     params, done = initial(hparams["hidden"], np.random.default_rng(seed)), 0
 
     with core.init(distributed=distributed) as context:
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path, np.load(path / "params.npz") as saved:
                 params = dict(saved)
             done = context.checkpoint.get_metadata(info.latest_checkpoint)["epochs"]
@@ -76,7 +76,7 @@ def main() -> None:
             if rank == 0:
                 print(f"epoch {epoch}: validation error {error:.3f}", flush=True)
 
-            leave = context.preempt.should_preempt()  # every worker hears the same
+            leave = context.preempt.should_preempt()  # all workers get the same answer
             if rank == 0 and (leave or epoch == hparams["epochs"]):
                 with context.checkpoint.store_path({"steps_completed": steps, "epochs": epoch}) as (path, _):
                     np.savez(path / "params.npz", **here)

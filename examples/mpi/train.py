@@ -15,7 +15,7 @@ def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
     world = MPI.COMM_WORLD
-    # The launcher speaks PMI to MPI, and says who else is there in the words of torchrun.
+    # The launcher connects MPI's ranks by PMI, and sets torchrun's variables.
     distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
 
     data = load_breast_cancer()
@@ -27,7 +27,7 @@ def main() -> None:
     weights, done = np.zeros(x.shape[1]), 0
 
     with core.init(distributed=distributed) as context:
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 weights = np.load(path / "weights.npy")
             done = context.checkpoint.get_metadata(info.latest_checkpoint)["steps_completed"]
@@ -44,7 +44,7 @@ def main() -> None:
             context.train.report_validation_metrics(epoch, {"validation_error": error})
             context.train.report_progress(epoch / hparams["epochs"])
 
-            leave = context.preempt.should_preempt()  # every rank hears the same
+            leave = context.preempt.should_preempt()  # all ranks get the same answer
             if world.rank == 0 and (leave or epoch == hparams["epochs"]):
                 print(f"epoch {epoch}: validation error {error:.3f}", flush=True)
                 with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):

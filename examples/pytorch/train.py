@@ -30,7 +30,7 @@ def main() -> None:
 
     with core.init() as context:
         done = 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 saved = torch.load(path / "state.pt", map_location=device, weights_only=True)
             model.load_state_dict(saved["model"])

@@ -22,7 +22,7 @@ def main() -> None:
 
     with core.init() as context:
         model = GradientBoostingClassifier(n_estimators=0, warm_start=True, random_state=seed, **hparams)
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 model = pickle.loads((path / "model.pkl").read_bytes())  # written by this trial itself
 

@@ -10,7 +10,7 @@ BATCH = 32  # of all workers together
 
 
 class Reporter(tf.keras.callbacks.Callback):
-    """Reports after each epoch, and saves the model when the training ends or is asked to leave."""
+    """Reports after each epoch, and saves the model when the training ends or is preempted."""
 
     def __init__(self, context: core.Context, saved: tf.train.Checkpoint, steps: int, epochs: int) -> None:
         super().__init__()
@@ -24,9 +24,9 @@ class Reporter(tf.keras.callbacks.Callback):
         error = 1.0 - logs["val_accuracy"]
         self.context.train.report_validation_metrics(steps, {"validation_error": error, "epochs": done})
         self.context.train.report_progress(done / self.epochs)
-        leave = self.context.preempt.should_preempt()  # every worker hears the same
+        leave = self.context.preempt.should_preempt()  # all workers get the same answer
         if leave or done == self.epochs:
-            # TensorFlow wants all workers to save; they hold the same, so that one file is read again.
+            # TensorFlow requires all workers to save; their content is the same, so one file is read again.
             metadata = {"steps_completed": steps, "epochs": done}
             with self.context.checkpoint.store_path(metadata, shard=True) as (path, _):
                 self.saved.write(str(path / f"worker{rank}"))
@@ -36,7 +36,7 @@ class Reporter(tf.keras.callbacks.Callback):
 def main() -> None:
     info = core.get_cluster_info()  # None outside of a job
     hparams = info.trial.hparams if info else DEFAULTS
-    # By TF_CONFIG, which the launcher sets: alone, or with the workers of the other nodes.
+    # Reads TF_CONFIG, which the launcher sets: one worker alone, or with those of the other nodes.
     distributed, strategy = core.DistributedContext.from_tf_config()
     tf.keras.utils.set_random_seed(info.trial.trial_seed % 2**32 if info else 0)
 
@@ -58,7 +58,7 @@ def main() -> None:
 
     with core.init(distributed=distributed, tensorboard_mode=core.TensorboardMode.MANUAL) as context:
         done = 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path, strategy.scope():
                 optimizer.build(model.trainable_variables)
                 saved.read(str(path / "worker0")).assert_existing_objects_matched()

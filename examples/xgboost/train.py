@@ -1,4 +1,4 @@
-"""XGBoost on scikit-learn's breast cancer data: a callback reports each round, and saves when it is to leave."""
+"""XGBoost on scikit-learn's breast cancer data: a callback reports each round, and saves the model at a preemption."""
 
 import xgboost
 from sklearn.datasets import load_breast_cancer
@@ -10,14 +10,14 @@ DEFAULTS = {"max_depth": 3, "eta": 0.1, "rounds": 30}
 
 
 class Reporter(xgboost.callback.TrainingCallback):
-    """Reports after each round, and saves the model when the training ends or is asked to leave."""
+    """Reports after each round, and saves the model when the training ends or is preempted."""
 
     def __init__(self, context: core.Context, rounds: int) -> None:
         super().__init__()
         self.context, self.rounds = context, rounds
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: dict) -> bool:  # noqa: ARG002
-        """True ends the training. `epoch` begins anew in a training that goes on."""
+        """Returns whether to end the training. `epoch` starts at 0 again in a resumed training."""
         done = model.num_boosted_rounds()
         last = {name: values[-1] for name, values in evals_log["test"].items()}
         self.context.train.report_training_metrics(done, {"loss": evals_log["train"]["logloss"][-1]})
@@ -41,7 +41,7 @@ def main() -> None:
 
     with core.init() as context:
         model, done = None, 0
-        if info and info.latest_checkpoint:  # this trial ran before: go on where it was
+        if info and info.latest_checkpoint:  # this trial ran before: resume from its checkpoint
             with context.checkpoint.restore_path(info.latest_checkpoint) as path:
                 model = xgboost.Booster(model_file=path / "model.json")
             done = model.num_boosted_rounds()
