@@ -40,7 +40,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("-f", "--follow-first-trial", action="store_true", help="print the first trial's log until it ends")
     p.add_argument("--json", action="store_true", help="print the new experiment as JSON")
     p = verbs.add("list", _list, "list experiments", "det experiment list --json", ["ls"])
-    p.add_argument("-a", "--all", action="store_true", help="everybody's, archived ones too")
+    p.add_argument("-a", "--all", action="store_true", help="those of all users, archived ones too")
     p.add_argument("--show_project", action="store_true", help="with workspace and project")
     add_paging(p, 200)
     render.add_format_options(p)

@@ -41,7 +41,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p.add_argument("--json", action="store_true", help="print JSON")
     text = "set it (administrators)"
     p = message.add("set", _set_message, text, "det master cluster-message set -m 'Back at noon' -d 2h")
-    p.add_argument("-m", "--message", required=True, help="what it says")
+    p.add_argument("-m", "--message", required=True, help="its text")
     p.add_argument("-s", "--start", metavar="TIME", help="RFC 3339 time (default: now)")
     end = p.add_mutually_exclusive_group()
     end.add_argument("-e", "--end", metavar="TIME", help="RFC 3339 time (default: until it is cleared)")

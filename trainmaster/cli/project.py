@@ -22,7 +22,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "list-experiments", _list_experiments, "list its experiments", "det project list-experiments vision cats"
     )
     _add_names(p)
-    p.add_argument("-a", "--all", action="store_true", help="everybody's, archived ones too")
+    p.add_argument("-a", "--all", action="store_true", help="those of all users, archived ones too")
     add_paging(p, 200)
     render.add_format_options(p)
     p = verbs.add("create", _create, "create a project", "det project create vision cats --key CAT")

@@ -79,7 +79,7 @@ class Policies(Resource):
         """Set the banner. For administrators.
 
         Args:
-            text: What it says.
+            text: Its text.
             start: From when it is shown, RFC 3339.
             end: Until when it is shown, RFC 3339.
             duration: How long it is shown, such as 2w, 1d or 2h30m; instead of `end`. With neither it stays.

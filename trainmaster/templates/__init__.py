@@ -1,4 +1,4 @@
-"""Job scripts and container starts as Jinja templates, and the one place that renders them."""
+"""Jinja templates of job scripts and container starts, and the one function that renders them."""
 
 from trainmaster.templates.render import ControlCharacter, render, shell_words, template_names
 

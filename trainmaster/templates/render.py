@@ -1,8 +1,8 @@
-"""Render the `*.j2` files of this folder. Every value passes the one quoting filter, `sh`.
+"""Renders the `*.j2` files of this folder. Every value passes through one quoting filter, `sh`.
 
-Values are data: whatever a value holds, it arrives in the script as literal words. A test walks the syntax tree of
-every template and refuses an output without the filter. Control characters never get through, because a line end
-inside a word could add a directive that a scheduler reads (`#SBATCH` inside a string is honoured).
+Values are data: any value arrives in the script as literal words. A test walks the syntax tree of every template and
+fails for an output without the filter. Control characters are refused, because a line end inside a word could add a
+directive for the scheduler (`#SBATCH` inside a string has effect).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 
 
 class ControlCharacter(ValueError):
-    """A value for a script holds a control character such as a line end."""
+    """A value for a script contains a control character such as a line end."""
 
 
 def shell_words(value: object) -> str:
@@ -39,7 +39,7 @@ def shell_words(value: object) -> str:
 
 
 def render(template: str, **values: object) -> str:
-    """The text of a script. Raises ControlCharacter, jinja2.UndefinedError for a value that is not given."""
+    """The text of a script. Raises ControlCharacter, and jinja2.UndefinedError for a missing value."""
     return environment().get_template(template).render(values)
 
 
