@@ -1,4 +1,4 @@
-"""One master for all tests of `det`, with one finished search that reading verbs look at."""
+"""One master for all tests of `det`, with one finished search for the verbs that only read."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def process() -> Iterator[MasterProcess]:
 
 @pytest.fixture(scope="package")
 def ruled() -> Iterator[MasterProcess]:
-    """A master on which roles say who may do what."""
+    """A master with roles (`authz: rbac`)."""
     with serving(f"security: {{authz: {{type: rbac}}}}\n{CONFIG}") as process:
         yield process
 
 
 @pytest.fixture(scope="package")
 def api(process: MasterProcess) -> Master:
-    """The second way to look at what `det` did."""
+    """A client to check what `det` did."""
     return process.client()
 
 

@@ -1,4 +1,4 @@
-"""`det user`, `det user-group`, `det rbac` and `det token`: what they say, and what they bring about."""
+"""`det user`, `det user-group`, `det rbac` and `det token`: their output and their effects."""
 
 from __future__ import annotations
 

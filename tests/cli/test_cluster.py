@@ -1,4 +1,4 @@
-"""`det resources`, `det task`, and what `det master` says of the master itself."""
+"""`det resources`, `det task`, and the verbs of `det master` about the master itself."""
 
 from __future__ import annotations
 

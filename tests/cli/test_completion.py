@@ -1,4 +1,4 @@
-"""A person's bash completes `det`: typed into a real one, on a terminal."""
+"""Completion of `det` in a real bash on a terminal."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_file_is_the_program_itself() -> None:
     assert show("file") == helper_client.own_source().decode()
 
 
-def test_the_policy_holds_what_the_configuration_says(tmp_path: Path) -> None:
+def test_the_policy_has_the_values_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "master.yaml").write_text(CONFIG)
     policy = helper.HelperPolicy(**json.loads(show("policy", "--config", str(tmp_path / "master.yaml"))))
     assert (policy.job_roots, policy.storage_roots) == (["/shared/jobs"], ["/shared/checkpoints"])

@@ -1,4 +1,4 @@
-"""`det workspace`, `det project` and `det resource-pool`: what they say, and what they bring about."""
+"""`det workspace`, `det project` and `det resource-pool`: their output and their effects."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_workspaces_and_projects(shell: Shell, organisation: Organisation) -> No
     shell.det("workspace", "edit", name, "--name", f"{name}2", "--default-compute-pool", "default")
     name = f"{name}2"
     assert organisation.workspace(name)["defaultComputePool"] == "default"
-    for verb, said in (("archive", "Archived"), ("unarchive", "Unarchived"), ("pin", "Pinned"), ("unpin", "Unpinned")):
-        assert shell.det("workspace", verb, name).out == f"{said} workspace {name}\n"
+    for verb, done in (("archive", "Archived"), ("unarchive", "Unarchived"), ("pin", "Pinned"), ("unpin", "Unpinned")):
+        assert shell.det("workspace", verb, name).out == f"{done} workspace {name}\n"
     shell.det("project", "create", name, "cats", "--description", "of the house")
     assert [row["Name"] for row in shell.det("project", "list", name, "--csv").csv()] == ["cats"]
     assert "name: cats" in shell.det("project", "describe", name, "cats", "--yaml").out

@@ -1,4 +1,4 @@
-"""Verbs that only look: the same facts as a table, as JSON and as CSV, and as the API tells them."""
+"""Verbs that only read: tables, JSON and CSV agree with each other and with the API."""
 
 from __future__ import annotations
 
@@ -133,27 +133,27 @@ def test_trial_logs_and_their_ends(shell: Shell, api: Master, finished: Finished
 
 def test_trial_logs_can_be_narrowed(shell: Shell, finished: Finished) -> None:
     number = str(finished.trials[0].id)
-    told = [json.loads(x) for x in shell.det("trial", "logs", number, "--json").out.splitlines()]
+    printed = [json.loads(x) for x in shell.det("trial", "logs", number, "--json").out.splitlines()]
 
     def only(*options: str) -> list[str]:
         return [json.loads(x)["id"] for x in shell.det("trial", "logs", number, "--json", *options).out.splitlines()]
 
-    assert only("--source", "task") == [x["id"] for x in told if x["source"] == "task"] != []
-    assert only("--stdtype", "stdout") == [x["id"] for x in told if x.get("stdtype") == "stdout"] != []
+    assert only("--source", "task") == [x["id"] for x in printed if x["source"] == "task"] != []
+    assert only("--stdtype", "stdout") == [x["id"] for x in printed if x.get("stdtype") == "stdout"] != []
     assert only("--agent-id", "nowhere") == []
     assert only("--level", "error") == []
-    assert only("--rank-id", "0") == [x["id"] for x in told if x.get("rankId") == 0]
+    assert only("--rank-id", "0") == [x["id"] for x in printed if x.get("rankId") == 0]
     assert only("--timestamp-after", "2100-01-01T00:00:00Z") == []
-    assert only("--timestamp-before", "2100-01-01T00:00:00Z") == [x["id"] for x in told]
+    assert only("--timestamp-before", "2100-01-01T00:00:00Z") == [x["id"] for x in printed]
 
 
 def test_trial_story(shell: Shell, api: Master, finished: Finished) -> None:
     trial = finished.trials[0]
     events = api.story(trial.id)
-    told = shell.det("trial", "story", str(trial.id))
-    assert "The searcher created this trial: " in told.out
-    assert "The trial was created\n    -> attempt 1 is to start\n" in told.out
-    assert "(now COMPLETED)\n    -> the trial ends as COMPLETED: " in told.out
+    printed = shell.det("trial", "story", str(trial.id))
+    assert "The searcher created this trial: " in printed.out
+    assert "The trial was created\n    -> attempt 1 is to start\n" in printed.out
+    assert "(now COMPLETED)\n    -> the trial ends as COMPLETED: " in printed.out
     raw = shell.det("trial", "story", str(trial.id), "--json").json()
     assert [(e["event"], e["why"]) for e in raw] == [(e.event, e.why) for e in events]
     csv = shell.det("trial", "story", str(trial.id), "--csv").csv()

@@ -49,4 +49,4 @@ def test_templates(shell: Shell, api: Master) -> None:
     api.steer(made["id"], "kill")
     shell.det("template", "rm", name)
     refused = shell.run("template", "create", name, "wrong.yaml")
-    assert (refused.status, "no mapping" in refused.sentence) == (1, True)
+    assert (refused.status, "not a mapping" in refused.sentence) == (1, True)

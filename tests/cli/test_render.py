@@ -1,4 +1,4 @@
-"""Cells in words for people and in full for programs."""
+"""Formats of cells: readable for people, exact for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in and out: who one is, from what, and what is kept."""
+"""Logging in and out: where the user and the password come from, and what is stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainmaster.client.transport import Transport
 
 
 @pytest.fixture
-def nobody(shell: Shell) -> Shell:
+def logged_out(shell: Shell) -> Shell:
     return shell.with_(DET_USER=None, DET_PASS=None)
 
 
@@ -26,19 +26,19 @@ def store(shell: Shell) -> dict[str, object]:
     return found
 
 
-def test_login_at_a_terminal_lasts(nobody: Shell, process: MasterProcess) -> None:
-    done = nobody.at_terminal(
+def test_login_at_a_terminal_lasts(logged_out: Shell, process: MasterProcess) -> None:
+    done = logged_out.at_terminal(
         "user", "login", "determined", typed={"Password for user 'determined': ": process.password}
     )
     assert done.status == 0
     assert "Logged in as user 'determined'" in done.out
     assert process.password not in done.out
-    assert nobody.det("user", "whoami").out == "You are logged in as user 'determined'\n"
-    assert store(nobody)[process.url]["active_user"] == "determined"  # type: ignore[index]
+    assert logged_out.det("user", "whoami").out == "You are logged in as user 'determined'\n"
+    assert store(logged_out)[process.url]["active_user"] == "determined"  # type: ignore[index]
 
 
-def test_nobody_is_told_how_to_log_in(nobody: Shell) -> None:
-    done = nobody.run("experiment", "list")
+def test_a_user_without_a_session_learns_how_to_log_in(logged_out: Shell) -> None:
+    done = logged_out.run("experiment", "list")
     assert (done.status, done.sentence) == (
         1,
         "det: You are not logged in as determined. Run `det user login determined` at a terminal, "
@@ -46,11 +46,13 @@ def test_nobody_is_told_how_to_log_in(nobody: Shell) -> None:
     )
 
 
-def test_a_command_at_a_terminal_asks(nobody: Shell, process: MasterProcess) -> None:
-    done = nobody.at_terminal("-u", "admin", "user", "whoami", typed={"Password for user 'admin': ": process.password})
+def test_a_command_at_a_terminal_asks(logged_out: Shell, process: MasterProcess) -> None:
+    done = logged_out.at_terminal(
+        "-u", "admin", "user", "whoami", typed={"Password for user 'admin': ": process.password}
+    )
     assert (done.status, "You are logged in as user 'admin'" in done.out) == (0, True)
-    assert nobody.det("-u", "admin", "user", "whoami").out == "You are logged in as user 'admin'\n"
-    assert "active_user" not in store(nobody)[process.url]  # type: ignore[operator]
+    assert logged_out.det("-u", "admin", "user", "whoami").out == "You are logged in as user 'admin'\n"
+    assert "active_user" not in store(logged_out)[process.url]  # type: ignore[operator]
 
 
 def test_a_wrong_password_is_one_sentence(shell: Shell) -> None:
@@ -111,7 +113,7 @@ def test_a_session_that_ended_is_renewed_with_the_password(
     assert store(shell)[process.url]["tokens"]["determined"] != token  # type: ignore[index]
 
 
-def test_a_session_that_ended_is_said_where_there_is_no_password(shell: Shell, process: MasterProcess) -> None:
+def test_a_session_that_ended_is_reported_without_a_password(shell: Shell, process: MasterProcess) -> None:
     shell.det("user", "login")
     http = Transport(process.url, store(shell)[process.url]["tokens"]["determined"])  # type: ignore[index]
     Master(http).logout()
@@ -122,11 +124,11 @@ def test_a_session_that_ended_is_said_where_there_is_no_password(shell: Shell, p
     assert shell.det("user", "logout").out == "Logged out user 'determined'\n"
 
 
-def test_a_token_from_the_environment(nobody: Shell, process: MasterProcess) -> None:
+def test_a_token_from_the_environment(logged_out: Shell, process: MasterProcess) -> None:
     http = Transport(process.url)
     token = Master(http).login("admin", process.password)
     http.close()
-    shell = nobody.with_(DET_USER="admin", DET_USER_TOKEN=token)
+    shell = logged_out.with_(DET_USER="admin", DET_USER_TOKEN=token)
     assert shell.det("user", "whoami").out == "You are logged in as user 'admin'\n"
     assert store(shell) == {}
     assert shell.run("-u", "determined", "user", "whoami").status == 1
@@ -158,20 +160,20 @@ def test_users(shell: Shell) -> None:
     assert shell.det("user", "ls", "--json").json()[0]["username"] == "admin"
 
 
-def test_the_store_is_shared_with_determineds_client(nobody: Shell, process: MasterProcess) -> None:
+def test_the_store_is_shared_with_determineds_client(logged_out: Shell, process: MasterProcess) -> None:
     try:
         theirs = reference.environment() / "bin" / "det"
     except reference.NoReference as reason:
         pytest.skip(f"no reference client: {reason}")
 
     def their_det(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**nobody.environment, **variables}
+        environment = {**logged_out.environment, **variables}
         return subprocess.run([str(theirs), *arguments], env=environment, capture_output=True, text=True, check=True)
 
-    nobody.with_(DET_PASS=process.password).det("user", "login", "determined")
+    logged_out.with_(DET_PASS=process.password).det("user", "login", "determined")
     assert "logged in as user 'determined'" in their_det("user", "whoami").stdout
     their_det("user", "whoami", DET_USER="admin", DET_PASS=process.password)
-    assert "logged in as user 'admin'" in nobody.det("-u", "admin", "user", "whoami").out
-    nobody.det("user", "logout")
+    assert "logged in as user 'admin'" in logged_out.det("-u", "admin", "user", "whoami").out
+    logged_out.det("user", "logout")
     assert "logged in as user 'admin'" in their_det("-u", "admin", "user", "whoami").stdout
-    assert nobody.run("user", "whoami").status == 1
+    assert logged_out.run("user", "whoami").status == 1

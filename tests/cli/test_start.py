@@ -1,4 +1,4 @@
-"""Starting `det`: fast, and exact about what it did not understand."""
+"""Starting `det`: it is fast, and its messages about wrong arguments are exact."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_the_version_needs_no_master(shell: Shell) -> None:
 def test_versions_of_both_sides(shell: Shell, process: MasterProcess) -> None:
     import yaml
 
-    told = yaml.safe_load(shell.det("version").out)
-    assert told["client"] == {"version": VERSION}
-    assert told["master"]["version"] == VERSION
-    assert told["master"]["api_version"] == "0.38.1"
-    assert len(told["master"]["cluster_id"]) == 36
-    assert told["master_address"] == process.url
+    printed = yaml.safe_load(shell.det("version").out)
+    assert printed["client"] == {"version": VERSION}
+    assert printed["master"]["version"] == VERSION
+    assert printed["master"]["api_version"] == "0.38.1"
+    assert len(printed["master"]["cluster_id"]) == 36
+    assert printed["master_address"] == process.url
 
 
 def test_a_master_that_is_away_is_one_sentence(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Verbs that change something: the change is looked for through the API."""
+"""Verbs that change something; the API confirms the change."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_interrupted_following_leaves_the_experiment_alone(shell: Shell, api: Ma
         ("just text\n", [], ["e.yaml:1: "]),
     ],
 )
-def test_a_wrong_file_is_told_with_its_lines_and_creates_nothing(
+def test_errors_of_a_file_have_lines_and_nothing_is_created(
     shell: Shell, api: Master, text: str, overrides: list[str], complaints: list[str]
 ) -> None:
     before = [e.id for e in api.experiments(archived=None)]

@@ -68,7 +68,7 @@ def test_commands_are_listed_and_killed(shell: Shell, api: Master) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "expected"),
     [
         (["run"], 2, "give the program to run"),
         (["run", "-v", "/data", "true"], 2, "'/data' is not HOST_PATH:CONTAINER_PATH"),
@@ -79,9 +79,9 @@ def test_commands_are_listed_and_killed(shell: Shell, api: Master) -> None:
         (["set", "priority", "00000000-0000-0000-0000-000000000000", "5"], 1, "There is no command"),
     ],
 )
-def test_what_is_refused(shell: Shell, arguments: list[str], status: int, said: str) -> None:
+def test_what_is_refused(shell: Shell, arguments: list[str], status: int, expected: str) -> None:
     done = shell.run("command", *arguments)
-    assert (done.status, said in done.err) == (status, True), done
+    assert (done.status, expected in done.err) == (status, True), done
 
 
 def test_a_generic_task_and_its_family(shell: Shell, api: Master) -> None:

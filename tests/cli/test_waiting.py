@@ -48,7 +48,7 @@ def test_off_a_terminal_lines_stay_few(shell: Shell, api: Master, tmp_path: Path
     assert lines[-1].startswith(f"experiment {number} COMPLETED")
 
 
-def test_a_failure_is_told_with_its_reason(shell: Shell, api: Master) -> None:
+def test_a_failure_is_reported_with_its_reason(shell: Shell, api: Master) -> None:
     text = trainings.experiment(epochs=2, fail_at=1, fail_with=3)
     number = api.create_experiment(text, files(train__py=trainings.COUNTING)).id
     done = shell.run("experiment", "wait", str(number))

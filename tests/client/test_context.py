@@ -1,4 +1,4 @@
-"""What travels with an experiment, and what `.detignore` keeps at home."""
+"""The files that are sent with an experiment, and those that `.detignore` excludes."""
 
 from __future__ import annotations
 

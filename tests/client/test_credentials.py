@@ -103,7 +103,7 @@ def test_a_store_that_is_not_understood_is_left_as_it_is(store: Path, text: str)
     assert store.read_text() == text
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path / "file"))
     with pytest.raises(ClientError, match=r"token store in .*file cannot be written"):

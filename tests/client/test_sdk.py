@@ -1,4 +1,4 @@
-"""What programs do with a master, against a real one; `docs/sdk.md` shows the rest."""
+"""The Python SDK against a real master; the examples of `docs/sdk.md` cover the rest."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def process() -> Iterator[MasterProcess]:
 
 
 @pytest.fixture(autouse=True)
-def nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in SECRETS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DET_DEBUG_CONFIG_PATH", str(tmp_path / "kept"))
 
 
 @pytest.fixture
-def master(process: MasterProcess, nobodys: None) -> Master:
+def master(process: MasterProcess, no_session: None) -> Master:
     return connect(process.url, user="determined", password=process.password)
 
 
@@ -144,8 +144,8 @@ def test_checkpoints_are_copied_whole(experiment: Experiment, tmp_path: Path) ->
     through = checkpoint.download(tmp_path / "through", Way.MASTER)
     assert (through / "state.json").read_bytes() == (target / "state.json").read_bytes()
     assert sorted(os.listdir(through)) == sorted(os.listdir(target))
-    told = checkpoint.edit_metadata(quality="good", steps_completed=None)
-    assert (told.metadata["quality"], "steps_completed" in told.metadata) == ("good", False)
+    changed = checkpoint.edit_metadata(quality="good", steps_completed=None)
+    assert (changed.metadata["quality"], "steps_completed" in changed.metadata) == ("good", False)
     checkpoint.edit_metadata(quality=None, steps_completed=3)
 
 
@@ -257,7 +257,7 @@ def test_a_large_context_is_never_in_memory(process: MasterProcess, master: Mast
         assert member.read() == content
 
 
-def test_a_file_that_changes_while_it_is_sent_is_told(master: Master, tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_sent_is_an_error(master: Master, tmp_path: Path) -> None:
     from trainmaster.client.context import collect
 
     config = {"entrypoint": "true", "searcher": {"name": "single", "metric": "loss"}}

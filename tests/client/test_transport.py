@@ -1,4 +1,4 @@
-"""HTTP as the client speaks it."""
+"""The client's HTTP: retries, streams and errors."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_master_that_is_not_ready_is_asked_again() -> None:
         assert len(server.requests) == 3
 
 
-def test_a_master_that_stays_away_is_told_in_its_own_words() -> None:
+def test_the_message_of_a_master_that_is_not_ready_is_kept() -> None:
     with serving([UNAVAILABLE]) as server, transport(server.url) as http:
         with pytest.raises(MasterUnreachable, match="The database does not answer now"):
             http.request("GET", "/x")
@@ -95,7 +95,7 @@ def test_a_refused_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) ->
         assert len(pauses) == 2
 
 
-def test_nobody_there_is_said_with_address_and_advice() -> None:
+def test_an_unreachable_master_is_reported_with_address_and_advice() -> None:
     port = free_port()
     with transport(f"http://127.0.0.1:{port}") as http, pytest.raises(MasterUnreachable) as caught:
         http.request("GET", "/x", retry=False)

@@ -63,7 +63,7 @@ def test_a_pools_defaults_reach_its_experiments() -> None:
         ("resource_manager: {type: docker, agent_timeout: 0}", "agent_timeout"),
     ],
 )
-def test_what_is_wrong_is_told(text: str, says: str) -> None:
+def test_errors_are_reported(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_master(text)
     assert says in "\n".join(map(str, caught.value.complaints))

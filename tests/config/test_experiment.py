@@ -1,6 +1,6 @@
 """The experiment configuration: defaults, normal forms, checks."""
 
-# ruff: noqa: E501 - tables of texts and what is said about them
+# ruff: noqa: E501 - tables of texts and the errors about them
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ BAD: list[tuple[str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("more", "expected"), BAD)
-def test_what_is_wrong_is_said_with_line_key_and_nearest_word(more: str, expected: list[str]) -> None:
+def test_errors_have_line_key_and_nearest_word(more: str, expected: list[str]) -> None:
     assert complaints(MINIMAL + more) == expected
 
 
@@ -378,7 +378,7 @@ def test_an_empty_file_lacks_three_things() -> None:
     ]
 
 
-def test_everything_that_is_wrong_is_said_at_once_in_the_order_of_the_file() -> None:
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file() -> None:
     text = "debug: 1\nsearcher:\n  name: grid\n  max_concurrent_trials: -1\nhyperparameters:\n  a: {type: int, minval: 1, maxval: 9}\nxyz: 1\n"
     found = complaints(text)
     assert [complaint.partition(": ")[0] for complaint in found] == [":1", ":2", ":4", ":6", ":7", "", ""]
@@ -464,7 +464,7 @@ def test_a_part_that_is_wrong_in_the_whole_is_refused_where_it_stands() -> None:
         parse_experiment(text, defaults=[{"checkpoint_storage": {"type": "shared_fs", "host_path": "/c"}}])
 
 
-def test_keys_without_effect_are_told() -> None:
+def test_keys_without_effect_are_reported() -> None:
     text = MINIMAL + "resources: {slots: 2, slots_per_trial: 1}\ndata_layer: {type: shared_fs}\nsecurity: null\n"
     assert parse_experiment(text).resources.slots_per_trial == 1
     assert without_effect(text) == [

@@ -1,6 +1,6 @@
 """The master configuration and what it gives to experiments."""
 
-# ruff: noqa: E501 - tables of texts and what is said about them
+# ruff: noqa: E501 - tables of texts and the errors about them
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
         ("log: {level: loud}", ["1: log.level: must be one of trace, debug, info, warn, warning, error, fatal; found the text 'loud'"]),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(text: str, expected: list[str]) -> None:
+def test_errors_are_reported_with_their_lines(text: str, expected: list[str]) -> None:
     assert complaints(text) == expected
 
 
@@ -245,7 +245,7 @@ def test_startup_hooks_run_from_the_site_to_the_pool() -> None:
     assert settings.work_dir == "/w"
 
 
-def test_what_holds_when_nobody_says_anything() -> None:
+def test_the_defaults_without_any_configuration() -> None:
     (only,) = task_container_fragments(parse_master(""), "any")
     found = parse_experiment(EXPERIMENT + "checkpoint_storage: {type: shared_fs, host_path: /c}\n", defaults=[only])
     assert found.preemption_timeout == 3600

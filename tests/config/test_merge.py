@@ -1,4 +1,4 @@
-"""How defaults fill what an experiment leaves open."""
+"""Merging an experiment's configuration with defaults."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def test_a_stored_configuration_comes_back(config: dict[str, Any]) -> None:
 
 @settings(deadline=None)
 @given(configs, configs)
-def test_what_the_user_says_stands_whatever_the_defaults(config: dict[str, Any], site: dict[str, Any]) -> None:
+def test_the_users_values_take_precedence_over_all_defaults(config: dict[str, Any], site: dict[str, Any]) -> None:
     alone, merged = parsed(config).given(), parsed(config, site).to_json()
     for key in ("entrypoint", "name", "max_restarts"):
         assert key not in alone or merged[key] == alone[key]

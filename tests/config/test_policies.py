@@ -1,4 +1,4 @@
-"""Policies and configurations: what goes first, and what is refused."""
+"""Configuration policies: precedence, and what they refuse."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_invariant_of_variables_wins_when_the_job_runs() -> None:
     assert shown == ["A=user", "A=site"], "the last one counts"
 
 
-def test_a_limit_of_slots_holds_also_where_the_user_says_none() -> None:
+def test_a_limit_of_slots_holds_also_if_the_user_sets_none() -> None:
     site = Policy("the site", constraints={"resources": {"max_slots": 8}})
     assert governed(config(), [site]).resources.max_slots == 8
     less = Policy("the workspace 'w'", constraints={"resources": {"max_slots": 4}})
@@ -71,7 +71,7 @@ def test_the_limit_itself_may_be_asked_for() -> None:
     assert governed(config(), [Policy("the site", constraints=limits)]).resources.priority == 50
 
 
-def test_an_invariant_that_does_not_fit_is_told() -> None:
+def test_an_invariant_that_does_not_fit_is_an_error() -> None:
     """A grid needs counts, which this space has not."""
     space = Policy("the site", {"profiling": {"begin_on_batch": 9}})
     text = TEXT + "profiling: {enabled: true, begin_on_batch: 1, end_after_batch: 5}\n"

@@ -1,4 +1,4 @@
-"""What an administrator says of a pool's jobs reaches them."""
+"""The administrator's settings for a pool's jobs reach the jobs."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ task_container_defaults: {startup_hook: umask 077}
         ("", ()),
     ],
 )
-def test_what_the_scheduler_is_told_for_its_accounts(source: str, words: tuple[str, ...]) -> None:
+def test_the_labels_that_the_scheduler_gets_for_its_accounts(source: str, words: tuple[str, ...]) -> None:
     config = {"project": "vision/2", "workspace": "lab", "labels": ["fast", "acct:b", "acct:a"]}
     assert labels(source, config) == words

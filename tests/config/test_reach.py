@@ -1,4 +1,4 @@
-"""The keys that say how a cluster is reached and as whom its jobs run."""
+"""The keys for reaching a cluster, and for the account that its jobs run as."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_is_configured_reaches_the_dispatcher() -> None:
         ("helper: helper", ":3: resource_manager.helper: must be an absolute path"),
     ],
 )
-def test_what_cannot_work_is_told_with_its_line(keys: str, words: str) -> None:
+def test_what_cannot_work_is_reported_with_its_line(keys: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_master(f"resource_manager:\n  type: slurm\n  {keys}\n", source="master.yaml")
     assert any(words in str(complaint) for complaint in caught.value.complaints), list(

@@ -1,4 +1,4 @@
-"""What of a configuration is not shown."""
+"""Masks for secrets in configurations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Reading YAML: values, lines and what is refused."""
 
-# ruff: noqa: E501 - tables of texts and what is said about them
+# ruff: noqa: E501 - tables of texts and the errors about them
 
 from __future__ import annotations
 

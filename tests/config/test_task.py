@@ -1,4 +1,4 @@
-"""Configurations of tasks that are no experiments."""
+"""Configurations of standalone tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_defaults_of_determined() -> None:
     assert TaskConfig.from_json(config).to_json() == config
 
 
-def test_the_first_who_says_it_counts_and_what_is_for_experiments_is_left_out() -> None:
+def test_the_first_default_counts_and_keys_of_experiments_are_left_out() -> None:
     given = {"resources": {"slots": 2}, "bind_mounts": [{"host_path": "/a", "container_path": "/data"}]}
     template = {"resources": {"slots": 5, "priority": 3}, "max_restarts": 4, "searcher": {"name": "single"}}
     site = {
@@ -57,7 +57,7 @@ def test_the_first_who_says_it_counts_and_what_is_for_experiments_is_left_out() 
         ("tensorboard_args: --x", "a list is wanted"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(text: str, words: str) -> None:
+def test_errors_have_their_line(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_task(text)
     assert words in str(caught.value)

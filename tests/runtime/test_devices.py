@@ -22,7 +22,9 @@ from trainmaster.runtime.devices import check_devices
 from trainmaster.runtime.facts import read_facts
 from trainmaster.runtime.job import JobDescription
 root, slots, slot_type = sys.argv[1:]
-job = JobDescription("/job", "a", "t", "tok", "c", "http://x", None, "slurm", "slurm-job", "main", int(slots), slot_type)
+name = "http://x"
+kind = ("slurm", "slurm-job", "main", int(slots), slot_type)
+job = JobDescription("/job", "a", "t", "tok", "c", name, None, *kind)
 finding = check_devices(job, read_facts(os.environ, job), os.environ, root)
 print(json.dumps([finding.missing, finding.warning]))
 """
