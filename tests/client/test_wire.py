@@ -1,3 +1,5 @@
+"""The generated types of the client match the master's OpenAPI document, and its import is light."""
+
 from __future__ import annotations
 
 import subprocess

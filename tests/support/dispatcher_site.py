@@ -62,7 +62,7 @@ class Bench:
         return found[0]
 
     def ready(self, ref: JobRef, files: int = 1) -> None:
-        """Wait until the job's program (of `files` nodes) has said that it runs."""
+        """Wait until the job's program (on `files` nodes) has reported that it runs."""
         with self._told_by_the_scheduler(ref):
             wait(lambda: len(list(self.folder(ref).glob("ready*"))) == files, f"the start of {ref.token}")
 

@@ -18,7 +18,7 @@ from tests.support.slurm.site import USER, make_slurm_master
 from tests.support.slurm.wrapped import Wrapped
 from trainmaster.client.master import Master
 
-# Every job says that it runs, where nobody but the test reads it.
+# Every job records that it runs, in a file that only the test reads.
 MARKED = """
 import os
 from trainmaster import core as marked
@@ -27,7 +27,7 @@ told = marked.get_cluster_info()
 with open(told.trial.hparams["marks"], "a") as marks:
     marks.write(f"{os.environ['SLURM_JOB_ID']} {told.allocation_id}\\n")
 """ + trainings.COUNTING  # fmt: skip
-# What users and sites leave in the environment that a master is started from.
+# Variables of users and sites that may be in the environment of a master.
 POISON = {
     "SQUEUE_FORMAT": "%i",
     "SQUEUE_FORMAT2": "JobID",
@@ -47,7 +47,7 @@ POISON = {
 
 
 class Site:
-    """One master, its spoiled commands, and its trials."""
+    """One master, its misbehaving commands, and its trials."""
 
     def __init__(self, folder: Path, cluster: Cluster, *, poll: float = 0.5, job_root: Path | None = None) -> None:
         self.cluster = cluster
@@ -101,7 +101,7 @@ class Site:
         }
 
     def reports(self, master: Master, number: int, trials: int, steps: int = 1) -> None:
-        """Wait until all trials of an experiment have come so far."""
+        """Wait until all trials of an experiment have reported that many steps."""
         wait_for(
             lambda: sum(trial.batches >= steps for trial in master.trials(number)) >= trials,
             f"step {steps} of {trials} trials",

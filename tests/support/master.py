@@ -69,7 +69,7 @@ class MasterProcess:
         python: str = sys.executable,
         certificate: Path | None = None,
     ) -> None:
-        """`certificate`: what to trust of a master whose configuration has TLS."""
+        """`certificate`: the file to trust if the master's configuration has TLS."""
         self.folder, self.user, self.certificate = folder, user, certificate
         self.data = folder / "data"
         self.port = free_port()
@@ -178,11 +178,11 @@ class MasterProcess:
         self.stop()
 
     def errors(self) -> list[str]:
-        """The lines of the master's log that are errors: bugs show here."""
+        """Lines of the master's log with errors, which are bugs."""
         return _errors_in(self.log.read_text())
 
     def new_errors(self) -> list[str]:
-        """Those since the last call."""
+        """Errors since the last call."""
         if not self.log.exists() or self.log.stat().st_size == self._looked_at:
             return []
         with self.log.open("rb") as log:
@@ -196,13 +196,13 @@ def _errors_in(log: str) -> list[str]:
     return [line for line in log.splitlines() if " ERROR " in line or line.startswith("Traceback")]
 
 
-# Masters that serve several tests, whose logs are looked at after each test (tests/conftest.py).
+# Masters that serve several tests; tests/conftest.py checks their logs after each test.
 SERVING: list[MasterProcess] = []
 
 
 @contextlib.contextmanager
 def serving(config: str) -> Iterator[MasterProcess]:
-    """A master in a folder of its own that serves inside the block. Errors in its log fail the test that runs then."""
+    """Run a master in its own folder inside the block. Errors in its log fail the test that runs at that time."""
     folder = make_folder()
     process = MasterProcess(folder, config)
     SERVING.append(process)
@@ -245,7 +245,7 @@ def end_task(master: Master, job: QueuedJob) -> None:
 
 
 def make_folder() -> Path:
-    """Short and reachable by other accounts: Unix sockets and a database that runs as another user need both."""
+    """A folder with a short path that other accounts can reach, for Unix sockets and a database of another user."""
     folder = Path(tempfile.mkdtemp(prefix="tm-e2e-", dir="/var/tmp"))
     folder.chmod(0o711)
     return folder
@@ -276,7 +276,7 @@ def wait_ended(master: Master, experiment_id: int, deadline: float = 120.0) -> E
 
 
 def ended_as(master: Master, experiment_id: int, state: str, deadline: float = 120.0) -> None:
-    """Wait for the end and check how it ended; the logs are in the message when it is another one."""
+    """Wait for the end and check the final state; the error message contains the logs."""
     found = wait_ended(master, experiment_id, deadline)
     if found.state != state:
         trials = master.trials(experiment_id)

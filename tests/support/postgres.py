@@ -88,7 +88,7 @@ class Postgres:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Inside the block no process of it does anything: it takes connections and answers nothing."""
+        """Freeze its processes inside the block: it accepts connections and does not answer."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGSTOP)
         stopped = [self._process.pid]
@@ -109,7 +109,7 @@ class Postgres:
         ]
 
     def stop(self) -> None:
-        """At once, as when its machine loses power: what it did not write down it recovers from its log."""
+        """Stop it at once, as in a power cut; it recovers from its write-ahead log."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(DEADLINE)

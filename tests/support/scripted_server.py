@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Answer:
-    """`close`: hang up instead of answering. `length`: claim that many bytes, whatever is sent."""
+    """`close`: close the connection instead of answering. `length`: the Content-Length to send."""
 
     status: int = 200
     body: bytes = b"{}"

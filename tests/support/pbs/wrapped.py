@@ -43,7 +43,7 @@ class SpoiledCommands:
 
     @contextlib.contextmanager
     def spoiled(self, fault: str, *names: str) -> Iterator[None]:
-        """Inside, these commands do `fault` first; when it does not leave, the real command follows."""
+        """Inside the block, these commands run `fault` first, and then the real command unless the fault exits."""
         faults = [self._folder / f"{name}.fault" for name in names]
         for path in faults:
             path.write_text(fault)

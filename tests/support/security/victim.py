@@ -135,7 +135,7 @@ _ROWS = (
 
 
 def fingerprint(engine: Engine, victim: Victim) -> dict[str, str]:
-    """Each kind of thing with a digest of the victim's rows; empty where there are none."""
+    """A digest of the victim's rows for each kind of object; empty if there are none."""
     with engine.connect() as connection:
         found = {query: connection.execute(text(query), victim.things).one() for query in _ROWS}
     digests = {kind: digest for kind, digest in found.values()}

@@ -112,7 +112,8 @@ class Wrapped:
 
     @contextlib.contextmanager
     def spoiled(self, how: str, value: str = "") -> Iterator[None]:
-        """Inside, all commands are noisy or slow (seconds), sbatch is unanswered, or squeue has another fault."""
+        """Inside the block, all commands are noisy or slow (seconds), sbatch does not answer, or squeue has another
+        fault."""
         mark = self.folder / how
         if how not in ("noisy", "slow"):
             mark = self.folder / f"now.{'sbatch' if how == 'unanswered' else 'squeue'}"
@@ -135,7 +136,7 @@ class Wrapped:
         draft.replace(mark)
 
     def plan(self, program: str, faults: Sequence[str]) -> None:
-        """One fault a call, in this order; "ok" is none."""
+        """Set one fault for each call, in this order; "ok" is none."""
         path = self.folder / f"plan.{program}"
         path.write_text("".join(f"{'' if fault == 'ok' else fault}\n" for fault in faults))
         path.chmod(0o666)
