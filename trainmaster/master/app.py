@@ -1,4 +1,4 @@
-"""The application: which routers there are, what starts and stops with it."""
+"""Builds the FastAPI application: its routers, middleware, and what starts and stops with it."""
 
 from __future__ import annotations
 

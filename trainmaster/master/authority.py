@@ -1,8 +1,8 @@
 """A small certificate authority for sites without one: `trainmaster tls init`.
 
-In a folder of its own, mode 0700: `ca.crt` (what clients and jobs trust, 10 years) and `ca.key`, `master.crt` (the
-master's, 397 days, as browsers take it at most, then the authority's) and `master.key`. The master makes its own anew a
-month before it ends; whoever trusts `ca.crt` notices nothing.
+It keeps in a folder of its own, mode 0700: `ca.crt` (which clients and jobs trust, 10 years) and `ca.key`, `master.crt`
+(the master's certificate, 397 days, the most that browsers accept, followed by the authority's) and `master.key`. The
+master renews its own certificate a month before it expires; clients that trust `ca.crt` need no change.
 """
 
 from __future__ import annotations

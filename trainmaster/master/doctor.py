@@ -1,4 +1,4 @@
-"""`trainmaster doctor`: looks at everything a trial will need, says what is wrong and how to mend it."""
+"""`trainmaster doctor`: checks everything that a trial will need, and reports what is wrong and how to fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `trainmaster doctor` says about a master that more is open to than its administrator may think.
+"""Checks of `trainmaster doctor` for settings that expose more than an administrator may expect.
 
 Everything here works as configured; each finding names who could do what because of it, and the key that closes it.
 """

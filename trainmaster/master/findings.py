@@ -1,4 +1,4 @@
-"""What `trainmaster doctor` finds."""
+"""The findings that `trainmaster doctor` reports."""
 
 from __future__ import annotations
 

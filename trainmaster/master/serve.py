@@ -1,4 +1,4 @@
-"""Running a master: from a configuration to an address that answers, and back down again."""
+"""Runs a master: from a configuration to an address that serves requests, and an orderly stop."""
 
 from __future__ import annotations
 

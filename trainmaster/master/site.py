@@ -1,7 +1,7 @@
-"""What the administrator's file makes of this master: its clusters and its defaults, and how both change on SIGHUP.
+"""Applies the administrator's configuration file: clusters and defaults, and their reload on SIGHUP.
 
 A reload is all or nothing: a file that is wrong, or that would leave live jobs without their cluster, changes nothing
-and is told in the log. Loops are not told either; the controller compares what it runs with what `Clusters` holds.
+and is logged. Loops need no notification either; the controller compares the clusters it runs with those in `Clusters`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The certificate that the master answers TLS with: checked before it is used, taken over when its files change.
+"""The certificate that the master serves TLS with: checked before it is used, and reloaded when its files change.
 
-A new pair of files counts once it is whole: it is read into a context of its own first, so that half a file that
-somebody is just writing, or a key of another certificate, changes nothing. Connections that are open go on with what
+A new pair of files takes effect once it is complete: it is loaded into a context of its own first, so that a file that
+is still being written, or a key of another certificate, changes nothing. Open connections keep the certificate that
 they began with.
 """
 

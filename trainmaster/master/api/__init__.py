@@ -1,1 +1,2 @@
-"""The REST surface: one router per resource; parse, authorise, call a service, shape the answer."""
+"""The REST API: one router per resource. A router parses the request, checks permission, calls a service and shapes the
+response."""

@@ -1,4 +1,4 @@
-"""Agents on Docker hosts: their own calls under /api/x1, and Determined's view of them under /api/v1."""
+"""Endpoints for agents on Docker hosts: their calls under /api/x1, and Determined's list of them under /api/v1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logging in and out, and who one is."""
+"""Endpoints to log in, log out and show the current user."""
 
 from __future__ import annotations
 

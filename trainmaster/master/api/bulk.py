@@ -1,4 +1,4 @@
-"""One command for many experiments of a project."""
+"""Endpoints that act on many experiments of a project at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cancels the statements of a request whose client has gone."""
+"""Cancels the database statements of a request whose client has disconnected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint's files, for those who do not see its storage. Outside of `/api/v1`, as Determined has it."""
+"""Download of a checkpoint's files for users who cannot reach its storage. Outside of `/api/v1`, as in Determined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints after they were written."""
+"""Endpoints for existing checkpoints: get them, change their metadata, remove their files."""
 
 from __future__ import annotations
 

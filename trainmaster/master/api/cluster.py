@@ -1,4 +1,4 @@
-"""The master as a whole: its configuration and log, its tasks, what its slots were used for."""
+"""Endpoints about the master as a whole: configuration, log, running tasks, and slot usage."""
 
 from __future__ import annotations
 

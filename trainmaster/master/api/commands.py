@@ -1,4 +1,4 @@
-"""Commands, notebooks, shells and TensorBoards."""
+"""Endpoints for commands, notebooks, shells and TensorBoards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Limits how many connections an address or a user may hold to the master, and how long silent ones stay.
+"""Limits the number of connections per address and per user, and closes connections that stay silent too long.
 
-uvicorn waits for ever for the rest of a request and takes any number of connections. Here the head of a request, and
-every 64 KB of its body, have a deadline; an address may hold only so many connections on which no request has named
-its user yet, and a user only so many; and before the process has no descriptors left, new connections are told so.
+uvicorn waits for ever for the rest of a request and accepts any number of connections. Here the head of a request, and
+every 64 KB of its body, have a deadline. An address may hold only so many connections on which no request has named
+its user yet, and a user only so many. Before the process runs out of file descriptors, new connections are refused
+with a message.
 """
 
 from __future__ import annotations

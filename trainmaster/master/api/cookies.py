@@ -1,4 +1,4 @@
-"""The master's cookies: which there are, and keeping them apart from those of services in jobs."""
+"""The master's cookies, and how they are kept apart from the cookies of services in jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every router needs: the services, and who calls."""
+"""Dependencies that every router needs: the services, and the authenticated caller."""
 
 from __future__ import annotations
 

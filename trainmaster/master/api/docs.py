@@ -1,4 +1,4 @@
-"""The API's own page at `/docs`, whole without the internet: cluster networks seldom let a browser out.
+"""Serves the API's documentation page at `/docs` without internet access: browsers in cluster networks seldom have it.
 
 FastAPI's page loads Swagger UI from a CDN. The package fastapi-offline brings the same files; only they are used.
 """

@@ -1,4 +1,4 @@
-"""The numbers of Determined's enums in query parameters: a word's place is its number, `-` is one that is not given."""
+"""Maps the numbers of Determined's enums in query parameters to words: a word's place is its number, `-` is unused."""
 
 from __future__ import annotations
 

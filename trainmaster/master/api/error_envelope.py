@@ -1,4 +1,4 @@
-"""How errors leave the API: Determined's envelope, whatever went wrong."""
+"""Turns every error into Determined's JSON error envelope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What owners change about their experiments."""
+"""Endpoints with which owners edit their experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding experiments, and what they have measured."""
+"""Endpoints that search experiments and list the metrics that they have reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments."""
+"""Endpoints to create, list, get, steer and delete experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The users' files on their way out, a piece at a time."""
+"""Streams users' files to clients piece by piece."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Reads requests as grpc-gateway, which Determined answers with, reads them: before FastAPI sees them.
+"""Rewrites requests to what grpc-gateway, Determined's front end, would read, before FastAPI sees them.
 
 A query parameter is known by its name in the protocol (`user_ids`) and by its name in JSON (`userIds`), at each of its
 levels; of a parameter that is no list, the first value counts. Where a message is expected, an empty body is an empty
-one: clients send no body for requests in which nothing is set. A body is JSON whatever its Content-Type says: here that
-is so for what `curl -d` sends, as long as no browser can have sent it with its user's cookie.
+message: clients send no body for requests in which nothing is set. A body is JSON whatever its Content-Type says: here
+that holds for what `curl -d` sends, as long as no browser can have sent it with its user's cookie.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generic tasks: started, paused, let go on and ended, with what they have started themselves."""
+"""Endpoints to start, pause, resume and end generic tasks, together with the tasks that they started."""
 
 from __future__ import annotations
 

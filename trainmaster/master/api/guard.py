@@ -1,6 +1,6 @@
-"""Ends what stays open (followed logs, proxied connections, shells) when the session or the user behind it ends.
+"""Closes long-lived responses (followed logs, proxied connections, shells) when their session or user becomes invalid.
 
-One question to the database for all of them, a few seconds apart, or as soon as sessions change.
+One database query serves all of them: every few seconds, and as soon as sessions change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Determined's harness in a container calls, beside what our own runtime does."""
+"""Endpoints that only Determined's harness in a container calls; our own runtime does not need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Determined's client sends browsers: `det notebook open`, `det tensorboard open`."""
+"""Redirects browsers that Determined's client opens: `det notebook open`, `det tensorboard open`."""
 
 from __future__ import annotations
 

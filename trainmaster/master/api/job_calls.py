@@ -1,4 +1,4 @@
-"""What all jobs ask all the time, taken in by group commits: their tokens, leases, reports and exits."""
+"""Group commits of the calls that all jobs make frequently: tokens, leases, reports and exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What our runtime calls in every job: leases, reports and exits."""
+"""Endpoints that our runtime calls in every job: leases, reports and exits."""
 
 from __future__ import annotations
 

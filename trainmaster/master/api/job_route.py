@@ -1,4 +1,4 @@
-"""The route of the calls that all jobs make all the time."""
+"""The FastAPI route class of the calls that all jobs make frequently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of a job wait for: each other, and the wish that they leave."""
+"""Long polls of the nodes of a job: barriers with the other nodes, and preemption requests."""
 
 from __future__ import annotations
 

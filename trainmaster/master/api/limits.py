@@ -1,4 +1,4 @@
-"""How much one request may bring, and from whom: more is refused before anything of it is parsed or kept."""
+"""Limits size and shape of request bodies per kind of caller; larger ones are refused before they are parsed or stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the master is, its pools and its queue."""
+"""Endpoints about the master itself, its resource pools and its job queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The model registry."""
+"""Endpoints of the model registry."""
 
 from __future__ import annotations
 

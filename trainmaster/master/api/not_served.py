@@ -1,6 +1,6 @@
-"""What Determined's API has and this master does not serve: the one table. Each answers 501 with a sentence.
+"""The table of endpoints that Determined has and this master does not serve. Each answers 501 with a reason.
 
-They ask nobody to log in: there is nothing behind them to protect.
+They require no log-in: there is nothing behind them to protect.
 """
 
 from __future__ import annotations

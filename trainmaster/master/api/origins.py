@@ -1,5 +1,5 @@
-"""Before any application: where a request comes from when reverse proxies stand in front, and which of the master's
-two origins it is for."""
+"""Finds out, before any application runs, where a request comes from when reverse proxies stand in front, and which of
+the master's two origins it is for."""
 
 from __future__ import annotations
 

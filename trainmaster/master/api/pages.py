@@ -1,8 +1,8 @@
-"""How a browser gets and loses its session, and tickets for what takes no header.
+"""Browser log-in and log-out, and tickets for connections that cannot carry an authorization header.
 
-`/login` is a form without scripts, for whoever comes with a browser and no session; `/session` is for the page, which
-never sees a token. Both set the cookie without a path: a browser then scopes it to the master's root, under whatever
-prefix a portal has put it.
+`/login` is a form without scripts, for a browser that has no session. `/session` is for the web page, which never sees
+a token. Both set the cookie without a path: a browser then scopes it to the master's root, under whatever prefix a
+portal has put it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Query parameters that several lists share. Enums are taken by their full name, their bare word or their number."""
+"""Query parameters that several lists share. Enums are accepted by their full name, their bare word or their number."""
 
 from __future__ import annotations
 

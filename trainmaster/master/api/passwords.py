@@ -1,4 +1,4 @@
-"""New passwords, for pages and for our `det`: whoever sets one says the present one."""
+"""Endpoints to change a password, for web pages and for our `det`. The present password is required."""
 
 from __future__ import annotations
 

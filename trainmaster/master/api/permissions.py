@@ -1,4 +1,4 @@
-"""Who may call what: the one table. An endpoint without an entry is refused to everybody."""
+"""The table of permissions: who may call which endpoint. An endpoint without an entry is refused to everybody."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration policies, and the banner."""
+"""Endpoints for configuration policies and the maintenance message."""
 
 from __future__ import annotations
 

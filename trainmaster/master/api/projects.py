@@ -1,4 +1,4 @@
-"""Projects."""
+"""Endpoints for projects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/proxy/<task>/...`: HTTP and WebSockets from users to the services in their jobs.
+"""Reverse proxy at `/proxy/<task>/...`: HTTP and WebSockets from users to the services in their jobs.
 
-What the caller shows to the master stays here: a job never sees a user's token or cookie, and sets no cookie that the
-master takes for its own.
+Credentials stay here: a job never sees a user's token or cookie, and cannot set a cookie that the master accepts as
+its own.
 """
 
 from __future__ import annotations

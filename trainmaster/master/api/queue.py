@@ -1,4 +1,4 @@
-"""Changing the job queue."""
+"""Endpoint that changes the job queue."""
 
 from __future__ import annotations
 

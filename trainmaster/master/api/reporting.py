@@ -1,4 +1,4 @@
-"""What a training reports call by call: Determined's harness in a job, or a program that runs elsewhere."""
+"""Endpoints for reports made call by call: by Determined's harness in a job, or by a training that runs elsewhere."""
 
 from __future__ import annotations
 

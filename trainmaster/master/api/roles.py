@@ -1,4 +1,4 @@
-"""Groups, and roles of users and groups."""
+"""Endpoints for groups, and for the roles of users and groups."""
 
 from __future__ import annotations
 

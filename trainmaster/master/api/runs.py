@@ -1,4 +1,4 @@
-"""Runs: trials as a list of their own; and what a project's table can show."""
+"""Endpoints for runs (trials as a list of their own), and for the columns of a project's table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds the headers that protect browsers to every answer, and ends answers whose caller's session has ended."""
+"""Adds security headers to every response, and ends responses whose caller's session has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series of metrics for plots, and the files of an experiment for reading."""
+"""Endpoints for metric series as plots need them, and for reading the files of an experiment."""
 
 from __future__ import annotations
 

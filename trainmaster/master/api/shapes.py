@@ -1,4 +1,4 @@
-"""Determined's entities as JSON: camelCase, 64-bit integers as strings, RFC 3339 times, null for what there is not."""
+"""Determined's entities as JSON: camelCase, 64-bit integers as strings, RFC 3339 times, null for absent values."""
 
 from __future__ import annotations
 

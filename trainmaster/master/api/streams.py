@@ -1,4 +1,4 @@
-"""Streams of newline-delimited JSON, as grpc-gateway writes them."""
+"""Streams of newline-delimited JSON, in the format of grpc-gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: their logs, their allocations, their files."""
+"""Endpoints for tasks: their logs, allocations and files."""
 
 from __future__ import annotations
 

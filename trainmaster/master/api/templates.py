@@ -1,4 +1,4 @@
-"""Templates of configurations."""
+"""Endpoints for configuration templates."""
 
 from __future__ import annotations
 

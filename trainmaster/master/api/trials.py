@@ -1,4 +1,4 @@
-"""Trials, their metrics and checkpoints."""
+"""Endpoints for trials, their metrics and checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments and trials that run elsewhere."""
+"""Endpoints for unmanaged experiments and trials, which run outside of this master."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`/stream`: what changes about projects, models and model versions, told over a WebSocket as it happens.
+"""The WebSocket `/stream`: sends changes of projects, models and model versions as they happen.
 
-The follower says what it wants and what it knows; it is told `{"sync_id", "complete": false}`, all that it lacks,
-`{"sync_id", "complete": true}`, and from then on what changes, until it says something else.
+The client sends what it subscribes to and what it knows. The master answers `{"sync_id", "complete": false}`, all that
+the client lacks, `{"sync_id", "complete": true}`, and from then on each change, until the client subscribes anew.
 """
 
 from __future__ import annotations

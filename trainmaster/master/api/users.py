@@ -1,4 +1,4 @@
-"""Users, their settings, their access tokens."""
+"""Endpoints for users, their settings and their access tokens."""
 
 from __future__ import annotations
 

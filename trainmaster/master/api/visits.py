@@ -1,6 +1,6 @@
-"""Decides who may use a service in a job, and leads browsers to it.
+"""Decides who may use a service in a job, and redirects browsers to it.
 
-Programs show a token in a header. A browser shows a pass, a cookie that is good for one task's services and nothing
+Programs send a token in a header. A browser sends a pass, a cookie that is good for one task's services and nothing
 else; it gets one with the cookie of its session or, where services have an origin of their own, with a ticket.
 """
 

@@ -1,6 +1,6 @@
-"""Waiting for something to happen: long polls, and streams that follow what comes.
+"""Waits for changes on behalf of requests: long polls, and streams that follow new records.
 
-A wake-up is a hint, and may be lost: whoever waits looks once, again after each wake-up, and from time to time.
+A wake-up is a hint, and may be lost: a waiter checks once at the start, again after each wake-up, and periodically.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Webhooks, and the alerts of training code."""
+"""Endpoints for webhooks, and for alerts that training code sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspaces, and the pools that are theirs."""
+"""Endpoints for workspaces and their resource pools."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The loop that makes one cluster match the database.
 
-Level-triggered: every pass compares what should be with what is and may be run again at any time. A pass submits what
-is due, ends what must end, takes in what a look at the cluster (one bulk question) told, concludes what has ended, and
-reads what ended jobs left. What a scheduler may be slow to answer, submits and looks, runs beside the passes, so that
-a blocked `sbatch` or `squeue` holds up nothing else.
+Level-triggered: every pass compares the desired with the observed state and may run again at any time. A pass submits
+jobs that are due, ends jobs that must end, takes in the latest observation of the cluster (one bulk query), closes
+attempts that have ended, and reads the files that ended jobs left. Calls that a scheduler may be slow to answer,
+submits and status queries, run beside the passes, so that a blocked `sbatch` or `squeue` delays nothing else.
 """
 
 from __future__ import annotations

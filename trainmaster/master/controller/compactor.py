@@ -1,7 +1,7 @@
-"""The loop that condenses what is read most: series into columns, logs into blocks.
+"""The loop that compacts the records that are read most: metric series into columns, log lines into blocks.
 
-It takes at most a fifth of one processor, however much there is: after each step it rests four times as long as the
-step took. What it has not come to is read from the reports and lines themselves.
+It uses at most a fifth of one processor, however much there is to do: after each step it sleeps four times as long as
+the step took. Records that it has not reached yet are read in their original form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leads or waits: of all master processes on one database, the one that holds the advisory lock runs the loops."""
+"""Leader election: of all master processes on one database, the one that holds the advisory lock runs the loops."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The loops that remove what was asked to be removed or has had its time: experiments, checkpoints, logs, sessions,
-notebooks that nobody uses.
+"""The loops that remove what was deleted or has expired: experiments, checkpoints, logs, sessions, idle notebooks.
 
-Rows and files have a loop each: a file system that does not answer holds up no log-out. Each step and each item stands
-alone, and what fails again and again is tried ever more rarely (`services.retries`).
+Rows and files have a loop each: a file system that does not answer must not delay a log-out. Each step and each item
+is independent, and an item that fails repeatedly is retried with increasing delays (`services.retries`).
 """
 
 from __future__ import annotations

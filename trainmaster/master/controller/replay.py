@@ -1,8 +1,8 @@
-"""What a job wrote and could not deliver, read from its folder piece by piece once it has gone.
+"""Reads what an ended job wrote to its folder and could not deliver, piece by piece.
 
-A job may leave anything there. So no more than a few megabytes are in memory at a time, a replay gives up its turn
-after a moment and goes on in a later pass, only the streams of the job's own nodes are read, no record beyond those
-that its exit records count, and of all that no more than the site's limits allow. How far it is, the database knows:
+A job may leave anything there. So no more than a few megabytes are in memory at a time, a replay yields its turn
+after a moment and continues in a later pass, only the streams of the job's own nodes are read, no record beyond those
+that its exit records count, and of all that no more than the site's limits allow. The database holds the progress:
 the acknowledged number of each stream.
 """
 

@@ -1,5 +1,5 @@
-"""The loop that delivers what waits in the outbox of webhooks. A few carriers: one listener that answers slowly does
-not hold up the others."""
+"""The loop that delivers events from the outbox of webhooks. It has a few threads, so that one receiver that answers
+slowly does not delay the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups, who holds which role where, and what users have set for themselves."""
+"""Tables of groups, role assignments and users' settings."""
 
 from __future__ import annotations
 

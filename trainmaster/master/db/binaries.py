@@ -1,4 +1,4 @@
-"""Where PostgreSQL's own programs are on this machine."""
+"""Finds PostgreSQL's programs on this machine."""
 
 from __future__ import annotations
 

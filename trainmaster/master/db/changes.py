@@ -1,10 +1,9 @@
-"""Numbers for what has changed, which the database itself keeps track of.
+"""Sequence numbers of changed rows, maintained by the database, for clients that follow changes.
 
-Projects, models and model versions have a column `seq`. Triggers empty it when anything else in the row changes and say
-`stream` to all masters; whoever reads the changes numbers such rows first, one reader after the other. So numbers
-ascend in the order in which changes became visible, whoever writes waits for nobody, and nobody who remembers the
-highest number that they have seen misses a change: a number drawn by whoever writes could become visible after a higher
-one.
+Projects, models and model versions have a column `seq`. Triggers empty it when anything else in the row changes, and
+notify `stream` to all masters. A reader of changes first numbers such rows, one reader after the other. So numbers
+ascend in the order in which changes became visible, writers never wait, and a client that remembers the highest number
+it has seen misses no change. A number drawn by the writer could become visible after a higher one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The same again in a shape that is read fast: reports as columns, log lines as blocks of text.
+"""Tables of compacted copies that are read fast: metric reports as columns, log lines as blocks of text.
 
-The reports and the lines themselves stay where they are and are the truth. A loop condenses what has not changed for a
-while; what came since is read from the reports and lines. How far it is for each trial and task stands in the two
-`..._progress` tables.
+The reports and lines stay where they are and remain the source of truth. A loop compacts what has not changed for a
+while; newer records are read from the reports and lines. The two `..._progress` tables hold how far compaction is for
+each trial and task.
 """
 
 from __future__ import annotations

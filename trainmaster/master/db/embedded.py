@@ -1,9 +1,9 @@
 """The private PostgreSQL server in the master's data folder.
 
-No TCP, no passwords: a Unix socket in a folder that only its owner can enter, and peer authentication, so that the
-kernel says who connects. PostgreSQL refuses to run as root; a root master lets it run as an ordinary account and
-maps root to the database's owner. The server asks the kernel to be stopped when the master dies (fast shutdown), so
-that nothing is left behind on a login node; the next start recovers what was committed.
+It uses no TCP and no passwords: a Unix socket in a folder that only its owner can enter, and peer authentication, so
+that the kernel verifies who connects. PostgreSQL refuses to run as root; a root master lets it run as an ordinary
+account and maps root to the database's owner. The server asks the kernel to be stopped when the master dies (fast
+shutdown), so that nothing is left behind on a login node; the next start recovers what was committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections to the database, and being told when something changed."""
+"""Database connections, and notifications between masters through LISTEN and NOTIFY."""
 
 from __future__ import annotations
 

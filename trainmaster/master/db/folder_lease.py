@@ -1,8 +1,8 @@
-"""One master a data folder: a lease that also holds between machines that share a file system.
+"""Ensures one master per data folder, with a lease that also holds between machines that share a file system.
 
-On one machine `flock` decides. Between machines it may not (NFS without a lock daemon), so the holder also counts
-up a number in the file every few seconds; who finds another machine's lease watches that number for two periods
-and refuses while it moves. Clocks are not compared: login nodes' clocks differ.
+On one machine `flock` decides. Between machines it may not (NFS without a lock daemon), so the holder also increments
+a number in the file every few seconds. A master that finds another machine's lease watches that number for two periods
+and refuses to start while it changes. Clocks are not compared: login nodes' clocks differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models with their versions, configuration templates, and which checkpoint a trial came from."""
+"""Tables of models and their versions, configuration templates, and the checkpoint that each trial started from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables beside workspaces and projects: who pinned what, and which pools are kept for whom."""
+"""Tables beside workspaces and projects: pinned workspaces, and resource pools bound to workspaces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators say to everybody: configuration policies, and the banner."""
+"""Tables of what administrators set for everybody: configuration policies, and the maintenance message."""
 
 from __future__ import annotations
 

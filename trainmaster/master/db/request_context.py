@@ -1,7 +1,7 @@
-"""What a thread works for: a request, with a time limit for each statement, or the master itself.
+"""Marks what a thread works for: a request, with a time limit for each statement, or the master itself.
 
-What waits for a statement (`watchdog`) looks here four times a second: one that takes too long is cancelled on the
-server, and so is one that nobody waits for any more because the client of the request has gone.
+The loop that waits for a statement (`watchdog`) checks this four times a second. It cancels on the server a statement
+that takes too long, or whose request's client has disconnected.
 """
 
 from __future__ import annotations

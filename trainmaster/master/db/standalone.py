@@ -1,4 +1,4 @@
-"""Tasks that belong to no experiment: commands, notebooks, shells, TensorBoards and generic tasks."""
+"""Tables of standalone tasks: commands, notebooks, shells, TensorBoards and generic tasks."""
 
 from __future__ import annotations
 

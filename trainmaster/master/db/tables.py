@@ -1,4 +1,5 @@
-"""The tables. Entities are ORM classes; the hot tables (`metrics`, `task_logs`) are written with set-based statements.
+"""The database's main tables. Entities are ORM classes; the hot tables (`metrics`, `task_logs`) are written with
+set-based statements.
 
 Times are `timestamptz`. JSON columns hold exactly what the API shows, so that a list needs no second query.
 """

@@ -1,4 +1,4 @@
-"""What is still to be removed from checkpoint storage."""
+"""Table of pending removals from checkpoint storage."""
 
 from __future__ import annotations
 

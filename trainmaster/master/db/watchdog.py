@@ -1,9 +1,9 @@
-"""Whether the database answers, and an end to waiting for one that does not.
+"""Notices that the database does not answer, and cuts waits for it short.
 
-A client that waits for a statement waits for ever when the server hangs: no time limit of the server's is kept by a
-server that is stopped, and the network shows nothing. So one connection asks a small question all the time. When that
-is not answered, the statements of all others fail at once, and none is begun until it is answered again. While it is,
-a statement may take as long as its context lets it.
+A client that waits for a statement waits for ever when the server hangs: a stopped server enforces no time limit of its
+own, and the network shows nothing. So one connection sends a trivial query all the time. When that is not answered, the
+statements of all others fail at once, and none is begun until it is answered again. While it is answered, a statement
+may take as long as its context allows.
 """
 
 from __future__ import annotations

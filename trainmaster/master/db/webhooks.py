@@ -1,4 +1,4 @@
-"""Webhooks: who is to be told what, and what is still to be told."""
+"""Tables of webhooks, and of the outbox of events that are still to be delivered."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pure state machines: events go in, decisions come out. No I/O, no clock, no random."""
+"""Pure state machines of experiments, trials and tasks: events in, decisions out. No I/O, no clock, no randomness."""

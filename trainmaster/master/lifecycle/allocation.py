@@ -1,7 +1,7 @@
-"""What is known of one attempt, and what follows from it.
+"""Decides how one attempt ended, from all that is known of it.
 
-Three sources speak of a job, in this order of trust: the runtime in it, the record it left on disk, the scheduler. The
-scheduler's silence is never an end by itself: see `verdict`.
+Three sources report on a job, in this order of trust: the runtime in it, the record it left on disk, the scheduler. The
+scheduler's silence alone never ends an attempt: see `verdict`.
 """
 
 from __future__ import annotations

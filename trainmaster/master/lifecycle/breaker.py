@@ -1,7 +1,8 @@
-"""When a pool is given a rest: several jobs in a row that its cluster could not start. Pure; times are epoch seconds.
+"""Circuit breaker of a pool: opens after several jobs in a row that the cluster could not start. Pure; times are epoch
+seconds.
 
-A job counts when its cluster lost it before the runtime in it came up; a runtime that comes up closes the matter. While
-a pool rests its jobs wait, one at a time is tried, and the trials are not charged for what is not their fault.
+A job counts when its cluster lost it before its runtime came up; a runtime that comes up closes the breaker. While the
+breaker of a pool is open its jobs wait, one at a time is tried, and trials are charged no restart for these failures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the machines of trials and of other tasks decide about attempts, and how long a next one waits."""
+"""Decisions of the state machines of trials and tasks about attempts, and the delay before the next attempt."""
 
 from __future__ import annotations
 

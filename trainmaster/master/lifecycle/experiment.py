@@ -1,4 +1,4 @@
-"""The life of one experiment: what it tells its trials, and when it is over."""
+"""State machine of one experiment: what its trials must do, and when the experiment ends."""
 
 from __future__ import annotations
 

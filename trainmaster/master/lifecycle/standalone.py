@@ -1,7 +1,7 @@
-"""The life of a task that belongs to no experiment.
+"""State machine of a standalone task.
 
-It wants one live allocation while it is ACTIVE and none otherwise. Its program runs once: another attempt follows only
-when nothing of the last one ran, or when the program was asked to leave and can go on from what it saved.
+A task needs one live allocation while it is ACTIVE and none otherwise. Its program runs once: another attempt follows
+only when nothing of the last one ran, or when the program was asked to leave and can continue from what it saved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The states of experiments, trials and allocations, and which may follow which (Determined 0.38.1's tables,
+"""The states of experiments, trials and allocations, and their allowed transitions (Determined 0.38.1's tables,
 less its dead ends: a stopping experiment can always be killed)."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The life of one trial.
+"""State machine of one trial.
 
-A trial wants one live allocation while it is ACTIVE and none otherwise. Whatever happens to the allocation comes in
-as one `AllocationEnded` event; the trial decides whether to try again and whom to charge for it.
+A trial needs one live allocation while it is ACTIVE and none otherwise. Every end of an allocation arrives as one
+`AllocationEnded` event; the trial decides whether to try again, and whether that costs one of its restarts.
 """
 
 from __future__ import annotations

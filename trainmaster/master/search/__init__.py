@@ -1,7 +1,7 @@
 """The searchers: which hyperparameters to try, for how long, and when the search is over.
 
-Pure and deterministic. `Search` is what the services hold; `simulate` is its preview. A new searcher is a
-`method.Method` and a `method.Searcher` in a file of its own, announced under the entry points `trainmaster.searchers`.
+Pure and deterministic. `Search` is the interface for the services; `simulate` is its preview. A new searcher is a
+`method.Method` and a `method.Searcher` in a file of its own, registered under the entry points `trainmaster.searchers`.
 """
 
 from __future__ import annotations

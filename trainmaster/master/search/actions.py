@@ -1,6 +1,6 @@
-"""What a search can ask for, how a trial can end early, and what can be wrong with a search.
+"""Actions that a search requests, the ways in which a trial can end early, and errors of a search.
 
-SearchError    the search cannot be started or continued: a searcher that is gone, a section that is
+SearchError    the search cannot be started or continued: an unknown searcher, a section that is
                incomplete, a snapshot of another version. The message is a sentence for the user.
 """
 

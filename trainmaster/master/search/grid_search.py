@@ -1,4 +1,4 @@
-"""`grid`: every point of a grid, each to its end."""
+"""`grid`: one trial for every point of a grid, each trained to its end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a search method is: it hears how trials fare and orders trials and stops.
+"""The interface of a search method: it receives reports of trials, and creates and stops trials.
 
 Methods know trials by number (0, 1, ... in order of creation) and hold no random stream of their own;
-`ActionQueue` gives them both new trials and the means to stop one. A method never hears twice of the same fact:
-`Search` sieves repeated, late and unknown reports first.
+`ActionQueue` gives them new trials and the means to stop one. A method never receives the same report twice:
+`Search` removes repeated, late and unknown reports first.
 """
 
 from __future__ import annotations

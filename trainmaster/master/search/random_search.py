@@ -1,4 +1,4 @@
-"""`random`: independent random points, a fixed number of them, each to its end."""
+"""`random`: a fixed number of independent random points, each trained to its end."""
 
 from __future__ import annotations
 

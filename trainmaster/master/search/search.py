@@ -1,4 +1,4 @@
-"""The running search of one experiment: its random stream, its method and the books about its trials."""
+"""The running search of one experiment: its random stream, its method, and the state of its trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search would cost, before it is started."""
+"""Previews a search: how many trials it would run, and for how long, before it is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`single`: one trial, to its end."""
+"""`single`: one trial, trained to its end."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Network addresses: which one a text means, and which of them the master may be sent to.
+"""Network addresses: parses them strictly, and decides which of them the master may connect to.
 
-An address has one spelling here, the canonical one; every other (short, octal, decimal, IPv4 in IPv6, a zone behind it)
-is refused, so that no check and no connection can mean different machines by the same text.
+Only the canonical spelling of an address is accepted; every other (short, octal, decimal, IPv4 in IPv6, with a zone) is
+refused, so that a check and a connection never read different machines from the same text.
 """
 
 from __future__ import annotations

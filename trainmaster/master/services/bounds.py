@@ -1,4 +1,4 @@
-"""Checks texts, nested values, metadata and counts of what a user has against the `limits` of the configuration."""
+"""Checks texts, nested values, metadata and counts of users' entities against the `limits` of the configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that knows the time."""
+"""The only module that reads the clock."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What `series_columns` and `log_blocks` share: counting what is new, and saying who has enough of it.
+"""Decides when a trial or task has enough new records to compact; shared by `series_columns` and `log_blocks`.
 
-Rows are counted in the order of their ids, some thousands at a time, up to an id that was the newest a while ago: rows
-that young are still merged with others, and a transaction that drew a lower id may not have ended. The count only says
-when it is worth the while; what is condensed follows from the rows themselves.
+Rows are counted in the order of their ids, some thousands at a time, up to an id that was the newest a while ago: newer
+rows may still be merged with others, and a transaction that drew a lower id may still be open. The count only decides
+when compaction pays off; the rows themselves decide what is compacted.
 """
 
 from __future__ import annotations

@@ -1,23 +1,23 @@
-"""What a service may refuse, and how the API says it.
+"""The errors of services, and the HTTP status of each.
 
 ServiceError
 |-- Invalid          the request cannot be fulfilled as written     400
-|-- Unauthenticated  nobody, or nobody we know                      401
-|   `-- BadCredentials   who logs in with a wrong name or password    401
-|-- Forbidden        somebody who may not                           403
-|   |-- NotActive        whose account is switched off              403
-|   `-- AccessDenied     whom no role allows it                     403
-|-- NotFound         there is no such thing                         404
-|-- Conflict         it does not fit the state of things            409
-|   `-- AlreadyExists    something has that name                    409
+|-- Unauthenticated  the caller is not logged in or unknown         401
+|   `-- BadCredentials   a log-in with a wrong name or password     401
+|-- Forbidden        the caller may not do this                     403
+|   |-- NotActive        the caller's account is deactivated        403
+|   `-- AccessDenied     none of the caller's roles allows it       403
+|-- NotFound         there is no such entity                        404
+|-- Conflict         the entity's present state does not allow it   409
+|   `-- AlreadyExists    the name is taken                          409
 |-- NotServed        Determined has it, this master has not         501
-|-- Unavailable      something that must be asked does not answer   503
-|-- TooLarge         more than the master takes                     413
+|-- Unavailable      a system that must be asked does not answer    503
+|-- TooLarge         the request is larger than its limit           413
 |-- TooSlow          it took longer than a request may              408
-`-- Busy             its sender has too much under way              429
+`-- Busy             its sender has too many requests under way     429
 
-Scripts that were written for Determined look for some of its words in a message: a `phrase` that a message does not
-hold goes before it.
+Scripts that were written for Determined search messages for some of its words: an error's `phrase` is put before a
+message that does not contain it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sets of ids as clients of streamed updates write them: `1-3,7`."""
+"""Parses and formats sets of ids as clients of streamed updates write them: `1-3,7`."""
 
 from __future__ import annotations
 

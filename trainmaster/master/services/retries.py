@@ -1,5 +1,5 @@
-"""Work on many items, one of which may fail again and again: each stands alone, a failure is told once, and
-what fails is tried ever more rarely."""
+"""Retries of independent work items: a failed item delays no other, is logged once, and is retried with increasing
+delays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions, and telling other threads and processes about them."""
+"""Transactions, and the notification of other threads and processes after them."""
 
 from __future__ import annotations
 

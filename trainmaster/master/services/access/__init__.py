@@ -1,1 +1,1 @@
-"""Who somebody is and what they may do: users, sessions, tokens, groups, roles, and limits on their requests."""
+"""Authentication and authorization: users, sessions, tokens, groups, roles, and limits on their requests."""

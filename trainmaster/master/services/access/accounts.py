@@ -1,4 +1,4 @@
-"""Which Unix account a user's jobs run as: Determined's agent user and group."""
+"""The Unix account that a user's jobs run as: Determined's agent user and group."""
 
 from __future__ import annotations
 

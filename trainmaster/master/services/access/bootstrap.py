@@ -1,4 +1,4 @@
-"""What an empty database gets before the first request."""
+"""Fills an empty database: the identity of the master, the first users, the Uncategorized workspace and project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of users. Their members see them, and whoever may give roles or change groups."""
+"""Groups of users. Visible to their members, and to users who may assign roles or change groups."""
 
 from __future__ import annotations
 

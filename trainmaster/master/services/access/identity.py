@@ -1,4 +1,4 @@
-"""Who somebody is: users, their sessions, and the tokens of allocations."""
+"""Authentication: users, their sessions, and the tokens of allocations."""
 
 from __future__ import annotations
 

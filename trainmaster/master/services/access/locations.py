@@ -1,4 +1,4 @@
-"""In which workspace a thing stands, by the word that stands for it in an address."""
+"""Finds the workspace of an entity, given the entity's kind in a URL and its key."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Holding back those who guess passwords.
+"""Rate limit against password guessing.
 
-What is counted are attempts that did not succeed: of a name from an address, of a name from anywhere, and from an
-address under any names. Each count is free up to a number, and then doubles a wait with every attempt. The second and
-third leave alone whoever has logged in under this name from this address before.
+It counts failed attempts: for a name from an address, for a name from anywhere, and from an address under any name.
+Each count is free up to a number; beyond it every attempt doubles a wait. The second and third count never affect a
+user who has logged in under this name from this address before.
 
-An address does not tell a guesser from the person who is guessed at: a login node and a portal have one for everybody.
-So whoever has logged in gets a mark, which the client keeps and shows at the next log-in (`client_mark`); attempts with
-it are counted by themselves. Nobody else's wrong passwords hold them back, from whichever address they come.
-(OWASP: device cookies.)
+An address does not distinguish a guesser from the person whose password is guessed: a login node and a portal share
+one address among all users. So a user who has logged in gets a mark, which the client keeps and sends at the next
+log-in (`client_mark`); attempts with it are counted separately. Other people's wrong passwords do not delay them, from
+whichever address they come. (OWASP: device cookies.)
 
-The counts live in memory. A guess then costs the database nothing, and a master that is started again, or a second one
-beside it, gives a guesser a few dozen attempts more, which does not matter: good passwords take millions.
+The counts live in memory. A guess then costs the database nothing. A restart of the master, or a second master beside
+it, gives a guesser a few dozen attempts more, which does not matter: good passwords take millions.
 """
 
 from __future__ import annotations

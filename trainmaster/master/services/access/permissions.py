@@ -1,7 +1,7 @@
-"""What can be allowed, and the roles that allow it: Determined's names and numbers.
+"""The permissions, and the roles that grant them: Determined's names and numbers.
 
 A role is given to a user or a group, everywhere or in one workspace. Where roles are not used (`security.authz.type`
-is `basic`), everybody may do everything but what is for administrators, and change only what is theirs.
+is `basic`), everybody may do everything except what is reserved for administrators, and change only their own things.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Limits how many requests of one user the master works on at the same time; more of them wait for these.
+"""Limits how many requests of one user the master works on at the same time; further ones wait for these.
 
-The master has forty threads for requests and as many connections to its database. Without shares one user's forty slow
-requests are everybody's wait. And it has one interpreter: whoever has kept it busy for long waits, while others are
-there, so that in the long run the work for one user takes a THIRD of its time, request by request.
+The master has forty threads for requests and as many connections to its database. Without limits, forty slow requests
+of one user block everybody. It also has one interpreter: a user who has kept it busy for long waits while others
+have requests, so that in the long run the work for one user takes a THIRD of its time, request by request.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Who holds which role where, and what follows from it.
+"""Role assignments, and the permissions that follow from them.
 
-Nobody gives or takes more than they hold themselves: whoever assigns a role needs, there, all that it allows.
+Nobody assigns or revokes more than they hold themselves: assigning a role in a place requires all of its permissions
+there.
 """
 
 from __future__ import annotations

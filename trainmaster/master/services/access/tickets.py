@@ -1,5 +1,5 @@
-"""What admits a browser without showing its session: tickets, good once and for seconds, and passes to one task's
-services."""
+"""Tickets and passes for browsers, which replace the session's token: a ticket is good once and for seconds, a pass for
+one task's services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access tokens: for programs, with a description and an end of their own."""
+"""Access tokens: for programs, with a description and an expiry time."""
 
 from __future__ import annotations
 

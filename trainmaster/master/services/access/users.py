@@ -1,4 +1,4 @@
-"""Users: made, changed, listed; and what they have set for themselves."""
+"""Creates, changes and lists users, and stores their settings."""
 
 from __future__ import annotations
 

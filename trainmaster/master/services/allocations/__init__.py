@@ -1,1 +1,1 @@
-"""What jobs say to the master: leases, reports, barriers, log lines and exits; and how allocations end."""
+"""Calls of jobs to the master (leases, reports, barriers, log lines, exits), and how allocations end."""

@@ -1,4 +1,4 @@
-"""Where the nodes of a job wait for each other: the rendezvous, and whatever else Determined's harness gathers."""
+"""Barriers between the nodes of a job: the rendezvous, and whatever else Determined's harness gathers."""
 
 from __future__ import annotations
 

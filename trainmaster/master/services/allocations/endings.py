@@ -1,4 +1,4 @@
-"""How attempts end: which may be over, what they left, how they are closed, and what must be made to end."""
+"""Ends attempts: finds those that may be over, reads what they left, closes them, and ends jobs by force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's node says last: how it ended, with what was left of its report streams.
+"""Takes in the exit of a job's node: how it ended, with the rest of its report streams.
 
 Jobs that are started together end together. Those that end at the same time share a transaction, at the price of six
 statements for all instead of six for each.

@@ -1,4 +1,4 @@
-"""What the runtime of a node says of its end, made safe: the record may come from a file that a user could write."""
+"""Validates the exit record of a node's runtime, which may come from a file that a user could write."""
 
 from __future__ import annotations
 

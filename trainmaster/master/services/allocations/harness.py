@@ -1,4 +1,4 @@
-"""What Determined's harness in a container tells of itself and asks for, beside what our own runtime does."""
+"""Reports and queries of Determined's harness in a container that our own runtime does not make."""
 
 from __future__ import annotations
 

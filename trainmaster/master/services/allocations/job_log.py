@@ -1,4 +1,4 @@
-"""What the nodes of a job write into its task's log, as streams of numbered records."""
+"""Takes in log lines of the nodes of a job, as streams of numbered records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jobs say to the master while they run: preemption, reports."""
+"""Takes in reports of running jobs, one stream of numbered records at a time; serves preemption requests to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lease: which job, and which run of it, may do an attempt's work."""
+"""Leases: decides which job, and which run of it, may do an attempt's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass of the controller finds to do: one question for the steps that most passes need not take."""
+"""Finds in one query which steps a pass of the controller has work for; most passes need few of them."""
 
 from __future__ import annotations
 

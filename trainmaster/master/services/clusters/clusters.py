@@ -1,4 +1,4 @@
-"""The clusters this master drives, as services see them: which pools there are, and who serves which."""
+"""The clusters that this master drives, for other services: the pools that exist, and which cluster serves which."""
 
 from __future__ import annotations
 

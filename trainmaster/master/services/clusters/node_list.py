@@ -1,5 +1,5 @@
-"""Lists the nodes of batch schedulers, and this machine, as Determined lists its agents. They come with the pools: the
-scheduler gets no further request."""
+"""Lists the nodes of batch schedulers, and this machine, in the form of Determined's agents. The nodes come with the
+pools: the scheduler gets no further request."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What lines in a task's log lead to: log policies of the experiment, and webhooks that wait for a pattern.
+"""Acts on lines of a task's log: log policies of the experiment, and webhooks with a pattern.
 
-It happens before the lines themselves are stored, in a transaction of its own, and only where something matches: the
-locks of a trial must not be taken after those of its log. So whoever stores lines asks for what is waited for along
-with what they ask anyway (`waiting`), and where `heard` finds it, starts anew after `act`. A master that ends in
-between is told the same lines again, and everything here can be done twice.
+It acts before the lines themselves are stored, in a transaction of its own, and only where something matches: the
+locks of a trial must not be taken after those of its log. So the code that stores lines fetches the patterns along with
+its own query (`waiting`), and where `heard` finds a match, it starts anew after `act`. A master that crashes in
+between receives the same lines again, and everything here is idempotent.
 """
 
 from __future__ import annotations

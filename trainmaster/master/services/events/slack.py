@@ -1,5 +1,5 @@
-"""Messages for Slack's incoming webhooks, laid out as Determined 0.38.1 lays them out: a line of text, and below it an
-attachment in the colour of the state. https://api.slack.com/reference/block-kit"""
+"""Formats messages for Slack's incoming webhooks as Determined 0.38.1 does: a line of text, and below it an attachment
+in the colour of the state. https://api.slack.com/reference/block-kit"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What somebody who follows projects, models and model versions must be told.
+"""Computes the updates that a follower of projects, models and model versions must receive.
 
-Nothing is kept of what happened: what a follower knows is compared with what is there for them now. So a connection
-that broke, a row that left what they may see and one that came into it need no care of their own.
+No history of changes is kept: what a follower knows is compared with what they may see now. So a broken connection, a
+row that left what they may see and a row that entered it need no special handling.
 """
 
 from __future__ import annotations

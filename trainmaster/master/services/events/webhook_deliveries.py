@@ -1,4 +1,4 @@
-"""From the outbox to those who listen: each attempt is counted before it is made, so that none is made twice."""
+"""Delivers events from the outbox to webhooks: an attempt is counted before it is made, so that none is made twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One command for many experiments; each succeeds or fails on its own."""
+"""Applies one action to many experiments; each succeeds or fails independently."""
 
 from __future__ import annotations
 

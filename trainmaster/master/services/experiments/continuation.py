@@ -1,4 +1,5 @@
-"""Going on with an experiment that has ended: its one trial, or what of a random or grid search has not completed."""
+"""Continues an experiment that has ended: its one trial, or those trials of a random or grid search that did not
+complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating experiments: from a user's file to rows that the controller acts on."""
+"""Creates experiments: from a user's file to rows that the controller acts on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an experiment's owner changes about it: words, numbers, where it stands."""
+"""Changes that an experiment's owner makes: name, notes, labels, limits, archiving, and its project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding experiments by a tree of conditions, as Determined's web page and scripts write it.
+"""Searches experiments by a tree of conditions, in the format of Determined's web page and scripts.
 
 A filter is `{"filterGroup": {"kind": "group", "conjunction": "and" | "or", "children": [...]}, "showArchived": bool}`;
 a child is a group again or `{"kind": "field", "columnName", "location", "type", "operator", "value"}`. A sort is

@@ -1,4 +1,4 @@
-"""Experiments: look at, steer, delete. `creation` makes them."""
+"""Lists, gets, steers and deletes experiments. `creation` creates them."""
 
 from __future__ import annotations
 

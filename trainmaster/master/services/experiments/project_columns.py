@@ -1,4 +1,4 @@
-"""What the experiments and runs of a project can be shown, sorted and filtered by."""
+"""Lists the columns by which experiments and runs of a project can be shown, sorted and filtered."""
 
 from __future__ import annotations
 

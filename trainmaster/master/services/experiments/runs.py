@@ -1,7 +1,7 @@
 """Runs: trials as a list of their own, across the experiments of a project.
 
-A run of an experiment with one trial and its experiment are one thing to a user: what is done to the run is done to the
-experiment. A trial of a search can only be killed by itself.
+To a user, a run of an experiment with one trial and that experiment are the same thing: an action on the run is done to
+the experiment. A trial of a search can only be killed by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks how large a search is before anything of it is made."""
+"""Checks the size of a search before any part of it is created."""
 
 from __future__ import annotations
 

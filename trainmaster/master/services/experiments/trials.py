@@ -1,4 +1,4 @@
-"""Trials and their checkpoints: look at, kill."""
+"""Lists, gets and kills trials, and lists their checkpoints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Experiments and trials that somebody runs elsewhere, and only tells us of.
+"""Unmanaged experiments and trials: they run outside of this master and only report to it.
 
-They go through the same life as ours, without a search and without allocations: their own word, or their silence, is
-what ends them. A sign of life brings back what had been given up for its silence.
+They have the same life cycle as managed ones, without a search and without allocations: their own report, or their
+silence, ends them. A heartbeat revives a trial that had been given up for its silence.
 """
 
 from __future__ import annotations

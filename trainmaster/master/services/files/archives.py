@@ -1,7 +1,7 @@
-"""The users' files in the database: a gzipped tar for each experiment, and for each task that belongs to none.
+"""Stores users' files in the database: a gzipped tar for each experiment and each standalone task.
 
 They are written and read in pieces: psycopg2 writes a value out in hexadecimal and holds that several times, so that
-94 MB in one statement took 750 MB; and every node of every attempt asks for them.
+94 MB in one statement took 750 MB; and every node of every attempt requests them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user's files: from what the client sends to the archive a job unpacks."""
+"""Builds the archive that a job unpacks from the files that a client sends."""
 
 from __future__ import annotations
 

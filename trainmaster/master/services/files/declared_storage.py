@@ -1,4 +1,4 @@
-"""Which checkpoint storage is believed: that of the experiment's checked configuration, whoever names it."""
+"""Decides which checkpoint storage is trusted: the one in the experiment's checked configuration."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Where TensorBoard's event files of experiments and trials lie: beside the checkpoints, in storage that is a file
-system."""
+"""Finds TensorBoard event files of experiments and trials: beside the checkpoints, in storage that is a file system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that came with an experiment, looked at one by one."""
+"""Lists and reads single files of an experiment's context."""
 
 from __future__ import annotations
 

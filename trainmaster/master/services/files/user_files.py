@@ -1,6 +1,6 @@
-"""Files of users in checkpoint storage: where the master looks for them, whose they must be, and what it does there.
+"""Access to users' files in checkpoint storage: where they are, who must own them, and what the master does with them.
 
-What the database says of a checkpoint came from a job or a caller, so it is compared with the experiment's checked
+What the database holds of a checkpoint came from a job or a caller, so it is compared with the experiment's checked
 configuration each time it is used. The work is done by `jobfolder.trees`, which follows no link: in this process, or by
 the helper as the job's user where the jobs of a cluster run elsewhere or as others.
 """

@@ -1,11 +1,11 @@
-"""Log lines once more, as blocks of text in which PostgreSQL searches: a million lines are a thousand rows.
+"""Compacted copies of log lines, as blocks of text in which PostgreSQL searches: a million lines are a thousand rows.
 
-A block holds the lines of a task in a range of ids, in lower case, and what values there are of each column that lines
-are filtered by. It says only that there may be lines in its range that are looked for: these are then read, so that
-what is found is what would be found without. Lines never change, and those of one task become visible in the order of
-their ids; so a block is right for ever, or until its lines are removed.
+A block holds the lines of a task in a range of ids, in lower case, and the distinct values of each column that lines
+are filtered by. It only shows that its range may contain matching lines: these lines are then read, so that the result
+is the same as without blocks. Lines never change, and those of one task become visible in the order of their ids; so a
+block stays valid for ever, or until its lines are removed.
 
-Trigrams (pg_trgm) were the other choice: an index of all lines, paid by whoever writes them, in an extension that a
+Trigrams (pg_trgm) were the other choice: an index of all lines, whose cost every write bears, in an extension that a
 site's server may not have.
 """
 

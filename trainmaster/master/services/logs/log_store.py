@@ -1,4 +1,4 @@
-"""Task logs: taken in batches, read forwards or backwards, followed."""
+"""Stores task logs in batches, reads them forwards or backwards, and follows them."""
 
 from __future__ import annotations
 

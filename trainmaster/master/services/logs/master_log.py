@@ -1,4 +1,4 @@
-"""The master's own latest log lines, kept for who asks: this process's, as long as it lives."""
+"""Keeps the latest log lines of this master process in memory, for the API to show."""
 
 from __future__ import annotations
 

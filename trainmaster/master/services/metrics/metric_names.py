@@ -1,4 +1,4 @@
-"""Which metrics the trials of experiments have reported, and how validations went over time."""
+"""Lists which metrics the trials of experiments have reported, and the course of their validations."""
 
 from __future__ import annotations
 

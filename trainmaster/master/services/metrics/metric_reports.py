@@ -1,4 +1,4 @@
-"""Metric reports: one JSONB row a report, summaries on the trial's row in the same transaction.
+"""Metric reports: one JSONB row per report, summaries on the trial's row in the same transaction.
 
 The rules are Determined's (upstream 0.38.1): a report of a newer run puts older runs' later rows aside; reports of the
 same run, group and steps are merged; NaN and infinities travel as strings.

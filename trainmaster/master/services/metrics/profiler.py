@@ -1,4 +1,4 @@
-"""What the profiler has measured of a trial's machines, series by series."""
+"""Reads the profiler's measurements of a trial's machines, series by series."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Series of one metric: thinned out for plots, sampled over the trials of a search, cut at one number of steps.
+"""Series of one metric: downsampled for plots, sampled over the trials of a search, cut at one number of steps.
 
-A series is read as columns as far as they have been condensed (`series_columns`), and thinned here: of each stretch
-its lowest and its highest point stay, so that no spike is lost.
+The compacted part of a series is read as columns (`series_columns`). Downsampling keeps the lowest and the highest
+point of each stretch, so that no spike is lost.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
-"""Reports of a trial as columns, so that a long series is a few hundred pages instead of a page for each report.
+"""Compacts a trial's metric reports into columns, so that a long series takes few pages instead of
+one for each report.
 
-Reports of many trials arrive mixed and lie so in their table; a hundred thousand of one trial are as many places. What
-has settled is therefore kept once more: of each group the steps and times of its reports, and of each metric its
-values, as native arrays in ranges of ids. Reading takes these and the reports behind the last range, in one snapshot.
+Reports of many trials arrive mixed and are stored so in their table; a hundred thousand of one trial are as many
+places. Reports that no longer change are therefore kept in a second form: of each group the steps and times of its
+reports, and of each metric its values, as native arrays in ranges of ids. Reading takes these and the reports behind
+the last range, in one snapshot.
 
 Why a table and no cache in the master: it serves the first reader after a start, all masters, and takes no memory.
 
 Never a wrong point:
-- Ids of one trial's reports become visible in their order, since who adds some holds the trial's row (`Locks` in
+- Ids of one trial's reports become visible in their order, since a writer holds the trial's row (`Locks` in
   docs/architecture/compaction.md); so all that counts up to an id is there when a report with that id is.
-- Who changes reports drops the ranges from the lowest changed id on, by a trigger in the same transaction, and leaves
-  the id in `changed`. Who condenses empties it before reading, and keeps nothing when there is one in the range.
+- A writer that changes reports drops the ranges from the lowest changed id on, by a trigger in the same transaction,
+  and leaves the id in `changed`. Compaction empties it before reading, and keeps nothing when one is in the range.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which trials use a checkpoint, and what they measured with it."""
+"""Lists which trials use a checkpoint, and the metrics that they reported with it."""
 
 from __future__ import annotations
 

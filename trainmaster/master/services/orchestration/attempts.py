@@ -1,4 +1,4 @@
-"""What is the same for attempts of trials and of other tasks: how one is asked for, asked to leave, ended, closed."""
+"""Steps that attempts of trials and of standalone tasks share: request, preempt, end and close an allocation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a state machine decided, as a sentence for `det trial story`."""
+"""Renders a decision of a state machine as a sentence for `det trial story`."""
 
 from __future__ import annotations
 

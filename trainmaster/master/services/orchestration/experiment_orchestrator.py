@@ -1,5 +1,5 @@
-"""One experiment inside one transaction: loads it under its row lock, feeds events to the pure machines and the
-searcher, writes what they decided, and records why.
+"""Changes one experiment inside one transaction: loads it under its row lock, feeds events to the pure state machines
+and the searcher, writes their decisions, and records why.
 
 Everything that changes the state of an experiment or its trials goes through here, so that no two changes of one
 experiment ever overlap, and a crash leaves either all of a change or nothing.

@@ -1,5 +1,5 @@
-"""One task that belongs to no experiment inside one transaction: loads it under its row lock, feeds events to the pure
-machine and writes what it decided, as `experiment_orchestrator` does for experiments."""
+"""Changes one standalone task inside one transaction: loads it under its row lock, feeds events to the pure state
+machine and writes its decisions, as `experiment_orchestrator` does for experiments."""
 
 from __future__ import annotations
 

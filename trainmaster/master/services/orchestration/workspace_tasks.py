@@ -1,4 +1,4 @@
-"""The standalone tasks of a workspace: which of them are live, and how all of them are removed with the workspace."""
+"""The standalone tasks of a workspace: finds live ones, and removes all of them with the workspace."""
 
 from __future__ import annotations
 

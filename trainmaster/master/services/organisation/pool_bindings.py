@@ -1,4 +1,4 @@
-"""Which resource pools are kept for which workspaces. A pool that nobody bound serves everybody."""
+"""Bindings of resource pools to workspaces. A pool without a binding serves every workspace."""
 
 from __future__ import annotations
 

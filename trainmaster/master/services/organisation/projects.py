@@ -1,4 +1,4 @@
-"""Projects: what experiments stand in."""
+"""Projects, the folders of experiments inside a workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration policies of the site and of workspaces, and the banner that an administrator puts up."""
+"""Configuration policies of the site and of workspaces, and the maintenance message that an administrator sets."""
 
 from __future__ import annotations
 

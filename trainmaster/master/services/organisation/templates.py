@@ -1,9 +1,9 @@
 """Templates: named parts of configurations that a workspace shares.
 
-A template holds any mapping, with keys of experiments and of tasks together; what it says is judged where it is used.
+A template holds any mapping, with keys of experiments and of tasks together; its content is checked where it is used.
 
-What a template says becomes part of other people's jobs. So only its owner and administrators change it; with roles,
-and where all jobs run as the master's account, everybody whom a role lets change templates.
+A template's content becomes part of other people's jobs. So only its owner and administrators may change it; with
+roles, and where all jobs run as the master's account, every user whose role permits changing templates may.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Workspaces: what projects stand in, with the defaults that hold for them."""
+"""Workspaces, which contain projects, with the defaults that apply inside them."""
 
 from __future__ import annotations
 

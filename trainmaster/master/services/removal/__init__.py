@@ -1,1 +1,1 @@
-"""Removes for good what was deleted or has reached its time: experiments, checkpoints, logs, sessions."""
+"""Permanent removal of what was deleted or has expired: experiments, checkpoints, logs, sessions."""

@@ -1,6 +1,6 @@
-"""A checkpoint's files as an archive, for those who do not see its storage themselves.
+"""Packs a checkpoint's files into an archive, for users who cannot reach its storage themselves.
 
-No link is followed, and what is read must belong to the account whose jobs wrote it, so that nobody gets through this
+No link is followed, and files must belong to the account whose jobs wrote them, so that nobody gets through this
 master what they could not read themselves.
 """
 

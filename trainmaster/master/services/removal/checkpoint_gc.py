@@ -1,4 +1,4 @@
-"""Which checkpoints an experiment keeps when it has ended: Determined's three numbers."""
+"""Decides which checkpoints an ended experiment keeps, by Determined's three numbers."""
 
 from __future__ import annotations
 

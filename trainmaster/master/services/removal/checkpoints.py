@@ -1,7 +1,7 @@
-"""Checkpoints after they were written: their metadata, and removing them whole or in part.
+"""Existing checkpoints: changes their metadata, and removes their files whole or in part.
 
-A request leaves a row; the controller's janitor removes the files and then says so in the checkpoint's own row, so that
-what was asked for happens although the master stops in between.
+A request leaves a row; the controller's janitor removes the files and then updates the checkpoint's own row, so that
+the request is completed although the master stops in between.
 """
 
 from __future__ import annotations

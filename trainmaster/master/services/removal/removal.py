@@ -1,4 +1,4 @@
-"""Removing for good: experiments with everything they left, and sessions that have expired."""
+"""Permanently removes experiments with everything they left, and expired sessions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How long task logs stay: days after the end of the task, -1 for ever. What a trial says goes before what its
-experiment says, and that before what the site says, which alone counts for other tasks."""
+"""Retention of task logs, in days after the end of the task, -1 for ever. A trial's setting overrides its experiment's,
+which overrides the site's; standalone tasks have only the site's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agents of clusters that have some: what they say, what they should do, what administrators do with them."""
+"""Agents of clusters that have them: their reports, their orders, and administrators' actions on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job queue as users see it: experiments and other tasks with what they hold and what they wait for."""
+"""The job queue as users see it: experiments and standalone tasks, with the slots they hold and those they wait for."""
 
 from __future__ import annotations
 

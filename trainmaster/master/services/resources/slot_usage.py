@@ -1,5 +1,5 @@
-"""What slots were used for: by attempt, and by day or month. A slot counts from the lease of its job to the attempt's
-end, or until now."""
+"""Reports of slot usage: by attempt, and by day or month. A slot counts from the lease of its job to the attempt's end,
+or until now."""
 
 from __future__ import annotations
 

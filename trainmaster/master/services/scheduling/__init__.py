@@ -1,1 +1,1 @@
-"""Hands allocations to schedulers and takes in what schedulers report of them."""
+"""Submits allocations to schedulers and takes in the schedulers' observations."""

@@ -1,4 +1,4 @@
-"""Whether a pool can ever run what an experiment or a task asks for: told before anything is created or moved."""
+"""Checks whether a pool can ever run what an experiment or task requests, before anything is created or moved."""
 
 from __future__ import annotations
 

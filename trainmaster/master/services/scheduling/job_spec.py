@@ -1,4 +1,5 @@
-"""From an allocation to a job: what the dispatcher gets, and what the job is told when it has leased."""
+"""Builds the job of a trial's allocation: the specification for the dispatcher, and the work order that the job gets
+with its lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a scheduler tells, compared with what we think, and written down."""
+"""Compares observations of a scheduler with the database's state, and writes the differences down."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How far pools and nodes can be trusted at present, read from how their last jobs went. Nothing is kept beside that,
-but when an administrator said go."""
+"""Pool circuit breaker and node avoidance, derived from recent job outcomes. The only stored state is the time of the
+last manual resume."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Changing the queue: priority, weight, place and pool of experiments, and the first three of other tasks. These have a
-meaning only where we schedule ourselves; a pool can be changed anywhere."""
+"""Changes entries of the queue: priority, weight, position and pool of experiments, and the first three of standalone
+tasks. The first three take effect only where the master schedules itself; a pool can be changed anywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`resources.max_slots` where the scheduler does not heed it: what an experiment may not have yet is not submitted."""
+"""Enforces `resources.max_slots` where the scheduler does not: attempts beyond the limit are not submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing jobs to schedulers: what is due, and how each submit went."""
+"""Submission of jobs to schedulers: which are due, and how each submit went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a task that belongs to no experiment to what its job is and is told; `job_spec` says the same of trials."""
+"""Builds the job of a standalone task, and the work order that the job gets; `job_spec` does the same for trials."""
 
 from __future__ import annotations
 

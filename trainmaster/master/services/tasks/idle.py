@@ -1,4 +1,4 @@
-"""Ending notebooks and TensorBoards that nobody uses: who came through the proxy, and what notebooks say themselves."""
+"""Ends idle notebooks and TensorBoards, judged by use through the proxy and by what notebooks report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Tells whether what listens on a port of the master's machine belongs to a job, from Linux' `/proc` (proc(5)).
+"""Checks whether the process that listens on a port of the master's machine belongs to a job, from Linux' `/proc`
+(proc(5)).
 
 Jobs of the dispatcher `local` run beside the master, and so may those of a small cluster. A job that names a port of
-this machine must own what listens there: the master itself, its neighbours and other users' jobs are not its to show.
+this machine must own the listening process: it must not expose the master, its neighbours or other users' jobs.
 """
 
 from __future__ import annotations

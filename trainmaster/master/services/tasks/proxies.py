@@ -1,7 +1,7 @@
-"""The services in jobs: where they say that they listen, and who may reach them through the master.
+"""The services in jobs: the addresses that they register, and who may reach them through the master.
 
-A job names the address; it must be one from which it asked for its lease, and on the master's own machine what listens
-there must be the job's, so that nobody is led elsewhere.
+A job names the address. It must be one from which the job asked for its lease, and on the master's own machine the
+listening process must be the job's, so that nobody is led elsewhere.
 """
 
 from __future__ import annotations

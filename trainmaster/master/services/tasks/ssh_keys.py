@@ -1,4 +1,4 @@
-"""The keys of a shell: one that lets its user in, and one by which its server is known."""
+"""SSH keys of a shell: one that admits its user, and one that identifies its server."""
 
 from __future__ import annotations
 

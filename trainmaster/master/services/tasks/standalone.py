@@ -1,4 +1,4 @@
-"""Tasks that belong to no experiment: look at them, end them, pause them, let them go on."""
+"""Lists, gets, ends, pauses and resumes standalone tasks."""
 
 from __future__ import annotations
 

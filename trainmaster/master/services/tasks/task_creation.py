@@ -1,5 +1,5 @@
-"""Starting commands, notebooks, shells, TensorBoards and generic tasks: from a user's words to rows that the controller
-acts on."""
+"""Creates commands, notebooks, shells, TensorBoards and generic tasks: from a user's request to rows that the
+controller acts on."""
 
 from __future__ import annotations
 
