@@ -102,7 +102,7 @@ def test_the_database_is_upgraded_without_a_master(own_master: MasterProcess) ->
 def test_the_doctor_finds_nothing_wrong_where_nothing_is(own_master: MasterProcess) -> None:
     done = trainmaster("doctor", "--config", str(own_master.config), "--data", str(own_master.data))
     assert done.returncode == 0, done.stdout
-    assert done.stdout.endswith("Everything looks right.\n")
+    assert done.stdout.endswith("No problems found.\n")
     assert "pool default: 4 cpu slots" in done.stdout
     assert not (own_master.data / "pg").exists(), "the doctor changes nothing"
 

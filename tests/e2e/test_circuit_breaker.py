@@ -60,11 +60,11 @@ def test_a_pool_whose_jobs_do_not_start_rests_until_somebody_says_go(master: Mas
     resting = client.pools()[0]["details"]["resting"]
     assert resting["failures"] >= 5
     assert resting["why"].startswith("A node of the job failed on n7")
-    why = "Pool default rests: the cluster could not start the last "
+    why = "Pool default is paused: the cluster could not start the last "
     wait_for(lambda: [job.explanation.startswith(why) for job in client.jobs()] == [True], "the word in the queue", 90)
     # Every trial whose turn comes is told, and none of them is submitted.
     wait_for(
-        lambda: all("Pool default rests" in log_text(client, trial.id) for trial in client.trials(number)),
+        lambda: all("Pool default is paused" in log_text(client, trial.id) for trial in client.trials(number)),
         "the word in every trial's log",
         90,
     )

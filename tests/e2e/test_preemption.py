@@ -30,7 +30,7 @@ __all__ = ["preempting_cluster"]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.ring]
 EPOCHS = 12
-HELD = "The trial waits with it, and goes on in another attempt when the job is released"
+HELD = "The trial waits with it, and continues in another attempt when the job is released"
 IN_WORDS = "The scheduler takes the job's resources for a job of higher priority"
 
 

@@ -50,10 +50,10 @@ def test_a_reload_adds_and_removes_clusters_while_jobs_go_on(own_master: MasterP
     assert pools(master) == {"default": 4}
 
     namesake = TWO.replace("pool_name: small, ", "").replace("partition: small", "partition: default")
-    reload(own_master, namesake, "the configuration was read again: default, second")
+    reload(own_master, namesake, "the configuration was reloaded: default, second")
     wait_for(lambda: pools(master) == {"default": 4, "careful": 4}, "the added pools")
     assert "the pool 'default' of second has the name of one of default" in own_master.log.read_text()
-    reload(own_master, TWO, "the configuration was read again: default, second")
+    reload(own_master, TWO, "the configuration was reloaded: default, second")
     wait_for(lambda: pools(master) == {"default": 4, "small": 1, "careful": 1}, "the renamed pool")
     elsewhere = master.create_experiment(
         trainings.experiment(keys={"resources": {"resource_pool": "careful"}}), files(train__py=SAYS)
@@ -62,7 +62,7 @@ def test_a_reload_adds_and_removes_clusters_while_jobs_go_on(own_master: MasterP
     assert any("care: much" in line for line in log_lines(master, elsewhere))
 
     # Another number of slots is another dispatcher: the job that the old one started is found by the new one.
-    reload(own_master, LOCAL.replace("slots: 4", "slots: 3"), "the configuration was read again: default")
+    reload(own_master, LOCAL.replace("slots: 4", "slots: 3"), "the configuration was reloaded: default")
     wait_for(lambda: pools(master) == {"default": 3}, "the changed pool")
     saved = only_trial(master, runs).batches
     assert only_trial(master, runs).state == "ACTIVE"
@@ -99,7 +99,7 @@ def test_what_is_wrong_changes_nothing(own_master: MasterProcess, tmp_path: Path
     assert only_trial(master, runs).state == "ACTIVE"
     master.steer(runs, "kill")
     ended_as(master, runs, "CANCELED")
-    reload(own_master, LOCAL, "the configuration was read again: default")
+    reload(own_master, LOCAL, "the configuration was reloaded: default")
     gone = trainings.experiment(keys={"resources": {"resource_pool": "small"}})
     with pytest.raises(APIError, match="There is no resource pool 'small'"):
         master.create_experiment(gone, files(train__py=SAYS))

@@ -337,7 +337,7 @@ def test_doctor_finds_nothing_wrong(process: MasterProcess) -> None:
     environment = {"PYTHONPATH": str(process.folder / "source")}
     done = run_as(SERVICE, [sys.executable, *command], environment=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Everything looks right." in done.stdout
+    assert "No problems found." in done.stdout
     subprocess.run(["chmod", "go+w", str(PROGRAM)], check=True)
     try:
         done = run_as(SERVICE, [sys.executable, *command], environment=environment)

@@ -14,7 +14,7 @@ SLURM = "resource_manager: {type: slurm, job_storage_root: /shared/jobs"
 
 
 def told(text: str, data: Path) -> list[str]:
-    return [f"{finding.text} -> {finding.mend}" for finding in exposure.findings(parse_master(text), data)]
+    return [f"{finding.text} -> {finding.fix}" for finding in exposure.findings(parse_master(text), data)]
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,11 @@ def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
     bad = 0
     for finding in _findings(config, data, images):
         bad += finding.bad
-        mark = "WRONG" if finding.bad else "note " if finding.mend else "ok   "
+        mark = "WRONG" if finding.bad else "note " if finding.fix else "ok   "
         print(f"{mark}  {finding.subject}: {finding.text}")
-        if finding.mend:
-            print(f"       -> {finding.mend}")
-    print(f"{bad} thing{'s' if bad != 1 else ''} to mend." if bad else "Everything looks right.")
+        if finding.fix:
+            print(f"       -> {finding.fix}")
+    print(f"{bad} problem{'s' if bad != 1 else ''} to fix." if bad else "No problems found.")
     return 1 if bad else 0
 
 

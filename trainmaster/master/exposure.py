@@ -35,7 +35,7 @@ def _wire(config: MasterConfig) -> Iterator[Finding]:
     if not _is_loopback(config.host):
         yield Finding(
             SUBJECT,
-            f"the master listens on {config.host} without TLS: whoever is on the network reads passwords, tokens and "
+            f"the master listens on {config.host} without TLS: anybody on the network can read passwords, tokens and "
             "what jobs report",
             "Set security.tls (`trainmaster tls init` makes a certificate), or listen on 127.0.0.1 behind a reverse "
             "proxy that has one.",
@@ -43,7 +43,7 @@ def _wire(config: MasterConfig) -> Iterator[Finding]:
     elif told.scheme == "http" and not _is_loopback(told.hostname or ""):
         yield Finding(
             SUBJECT,
-            f"jobs reach the master at {config.master_url} without TLS: whoever is on the network reads their tokens",
+            f"jobs reach the master at {config.master_url} without TLS: anybody on the network can read their tokens",
             "Give the reverse proxy there a certificate, and write master_url with https.",
         )
 
@@ -60,8 +60,8 @@ def _certificate(config: MasterConfig) -> Iterator[Finding]:
         return
     left = found.ends - dt.datetime.now(dt.UTC)
     names = ", ".join(found.names) or "no name at all"
-    mend = "Renew it; the master takes the new files over by itself." if left < SOON else ""
-    yield Finding("certificate", f"for {names}; good for {left.days} more days", mend)
+    fix = "Renew it; the master takes the new files over by itself." if left < SOON else ""
+    yield Finding("certificate", f"for {names}; good for {left.days} more days", fix)
     host = urlsplit(config.master_url or "").hostname
     if host and not any(host == name or _covers(name, host) for name in found.names):
         yield Finding(
@@ -73,7 +73,7 @@ def _certificate(config: MasterConfig) -> Iterator[Finding]:
     if tls.ca is None and len(found.chain) == 1 and found.roots:
         yield Finding(
             "certificate",
-            "it vouches for itself: jobs that run when it is replaced will not believe the new one",
+            "it is self-signed: jobs that run when it is replaced will not trust the new one",
             "Use one that an authority signed (`trainmaster tls init` makes both), and name the authority's in "
             "security.tls.ca.",
         )
@@ -83,7 +83,7 @@ def _accounts(config: MasterConfig) -> Iterator[Finding]:
     if os.geteuid() == 0:
         yield Finding(
             SUBJECT,
-            "this is root: a master that runs as root gives its jobs everything, where they run as its own account",
+            "the master runs as root: its jobs have all rights of root where they run as its own account",
             "Run it as an ordinary account of its own.",
         )
     for manager in config.managers:
@@ -99,12 +99,12 @@ def _accounts(config: MasterConfig) -> Iterator[Finding]:
             )
 
 
-def _shared(name: str, mend: str) -> Finding:
+def _shared(name: str, fix: str) -> Finding:
     return Finding(
         SUBJECT,
         f"all jobs on {name} run as one account, the master's: each user's jobs can read and change what belongs to "
         "the others and to the master",
-        mend,
+        fix,
     )
 
 
@@ -133,17 +133,17 @@ def _pages(config: MasterConfig) -> Iterator[Finding]:
     if config.webhooks.allow_networks:
         yield Finding(
             SUBJECT,
-            f"webhooks reach inside ({', '.join(config.webhooks.allow_networks)}): whoever may make one can "
+            f"webhooks reach inside ({', '.join(config.webhooks.allow_networks)}): anybody who may make one can "
             "send requests there",
-            "Name only the hosts that are to be told something.",
+            "Name only the hosts that must receive events.",
         )
 
 
 def _leftovers(data: Path) -> Iterator[Finding]:
     path = data / "initial-password"
     if path.exists():
-        mend = "Change them (`det user change-password`) and remove it."
-        yield Finding(SUBJECT, f"{path} still holds the first passwords", mend)
+        fix = "Change them (`det user change-password`) and remove it."
+        yield Finding(SUBJECT, f"{path} still holds the first passwords", fix)
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """`bad`: trials will fail. Without `mend` there is nothing to do."""
+    """`bad`: trials will fail. Without `fix` there is nothing to do."""
 
     subject: str
     text: str
-    mend: str = ""
+    fix: str = ""
     bad: bool = False

@@ -310,7 +310,7 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
             try:
                 reload()
             except Exception:  # the next SIGHUP must find somebody who listens
-                log.exception("the configuration could not be read again; nothing has changed")
+                log.exception("the configuration could not be reloaded; nothing has changed")
 
     thread = threading.Thread(target=wait, name="reload", daemon=True)
     thread.start()

@@ -91,14 +91,14 @@ def reload_from(
     except ConfigError as error:
         for complaint in error.complaints:
             log.error("%s", complaint)
-        log.error("the configuration was not read again: nothing has changed")
+        log.error("the configuration was not reloaded: nothing has changed")
     except (BadSite, OSError, UnicodeDecodeError) as error:
-        log.error("the configuration was not read again, nothing has changed: %s", error)
+        log.error("the configuration was not reloaded, nothing has changed: %s", error)
     else:
         for note in (*config.warnings, *notes):
             log.warning("%s", note)
         describe(config)
-        log.info("the configuration was read again: %s", ", ".join(c.name for c in site.clusters))
+        log.info("the configuration was reloaded: %s", ", ".join(c.name for c in site.clusters))
 
 
 def dry_run(config: MasterConfig) -> list[str]:

@@ -105,7 +105,7 @@ class ServedTls:
             except (BadCertificate, OSError) as error:
                 log.error("the certificate stays as it was: %s", error)
             else:
-                log.info("the certificate was read again")
+                log.info("the certificate was reloaded")
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK):
@@ -144,7 +144,7 @@ def load(config: Tls) -> ssl.SSLContext:
         context.load_cert_chain(config.cert, config.key, password=lambda: "")
     except ssl.SSLError as error:
         raise BadCertificate(
-            f"security.tls: {config.cert} and {config.key} do not go together ({error.reason or error}). The key must "
+            f"security.tls: {config.cert} and {config.key} do not match ({error.reason or error}). The key must "
             "be that of the first certificate, in PEM, without a password."
         ) from None
     except OSError as error:

@@ -66,7 +66,7 @@ def test_later_attempts_wait_longer() -> None:
     [
         (ONCE, m.Pause("x"), "not made to be"),
         (replace(RUNNING, state=TaskState.ERROR), m.Pause("x"), "ERROR, and cannot be paused"),
-        (replace(RUNNING, state=TaskState.COMPLETED), m.Unpause(), "COMPLETED, and cannot go on"),
+        (replace(RUNNING, state=TaskState.COMPLETED), m.Unpause(), "COMPLETED, and cannot be resumed"),
     ],
 )
 def test_commands_that_do_not_fit(task: Task, event: m.Event, words: str) -> None:

@@ -53,7 +53,7 @@ def set_metadata(
 ) -> CheckpointAnswer:
     metadata = body.checkpoint.get("metadata")
     if not isinstance(metadata, dict):
-        raise Invalid("checkpoint.metadata: a JSON object is wanted.")
+        raise Invalid("checkpoint.metadata must be a JSON object.")
     checkpoints.set_metadata(services.store, caller, checkpoint_uuid, metadata)
     view = trials.get_checkpoint(services.store, checkpoint_uuid)
     return CheckpointAnswer(checkpoint=Checkpoint.of(view.row, view.trial, view.config))

@@ -296,7 +296,7 @@ def aggregated_csv(
 
 def _sums(services: UsesServices, first: dt.date | None, last: dt.date | None, monthly: bool) -> list[slot_usage.Sum]:
     if first is None or last is None:
-        raise Invalid("Say the first day and the last, as startDate=2026-01-01&endDate=2026-01-31.")
+        raise Invalid("Give the first and the last day, as startDate=2026-01-01&endDate=2026-01-31.")
     return slot_usage.aggregated(services.store, first, last, monthly=monthly)
 
 
@@ -307,7 +307,7 @@ def _monthly(period: str) -> bool:
 
 def _span(after: dt.datetime | None, before: dt.datetime | None) -> tuple[dt.datetime, dt.datetime]:
     if after is None or before is None:
-        raise Invalid("Say the time as timestampAfter and timestampBefore, two RFC 3339 times.")
+        raise Invalid("Give the time range as timestampAfter and timestampBefore, two RFC 3339 times.")
     return after, before
 
 

@@ -107,11 +107,11 @@ def _in_cookie(request: HTTPConnection) -> str:
     if not token or request.scope.get("method", "GET") in SAFE:
         return token
     if request.headers.get(PAGE[0]) != PAGE[1]:
-        raise Forbidden("A page that changes something with its user's cookie says so: X-Trainmaster: page.")
+        raise Forbidden("A page that changes something with its user's cookie must send X-Trainmaster: page.")
     has_body = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if has_body and kind != "application/json":
-        raise Forbidden("What a page sends with its user's cookie is JSON, with Content-Type: application/json.")
+        raise Forbidden("A page that uses its user's cookie must send JSON, with Content-Type: application/json.")
     return token
 
 
@@ -148,7 +148,7 @@ def admit(services: Services, connection: HTTPConnection) -> None:
     if connection.scope["path"].startswith(OF_AGENTS):
         agent_id, _, rest = connection.scope["path"].removeprefix(OF_AGENTS).partition("/")
         if rest == "enrol":
-            raise Unauthenticated("An agent that enrols sends nothing but the key.")
+            raise Unauthenticated("An agent that enrols must send only the key.")
         agents.admit(services.clusters, agent_id, bearer(connection))
     else:
         connection.scope[_KNOWN] = _known(connection, services)
@@ -214,7 +214,7 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
     endpoint = f"{request.method} {request.scope['route'].path}"
     rule = ENDPOINTS.get(endpoint)
     if rule is None:
-        raise Forbidden("Nobody may call this: it has no entry in the table of permissions.")
+        raise Forbidden("This cannot be called: it has no entry in the table of permissions.")
     if caller.inside is not None and closed_inside(endpoint):
         raise Forbidden(CLOSED_INSIDE)
     if not services.settings.roles:

@@ -88,7 +88,7 @@ class _NoNul:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and ("\0" in scope["path"] or b"%00" in scope["query_string"]):
-            await envelope(400, "The address holds a NUL character, which no name does.")(scope, receive, send)
+            await envelope(400, "The address contains a NUL character, which is not allowed.")(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
@@ -142,7 +142,9 @@ def install(app: FastAPI) -> None:
     async def database_away(request: Request, error: Exception) -> JSONResponse:
         # One that is known to be away has its line in the log.
         level = logging.DEBUG if isinstance(error, DatabaseUnavailable) else logging.WARNING
-        log.log(level, "%s %s failed for want of the database: %s", request.method, request.url.path, in_short(error))
+        log.log(
+            level, "%s %s failed, the database does not answer: %s", request.method, request.url.path, in_short(error)
+        )
         return envelope(503, DATABASE_AWAY)
 
     for kind in DATABASE_UNAVAILABLE:
@@ -155,4 +157,4 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def bug(request: Request, error: Exception) -> JSONResponse:
         log.error("a bug in %s %s", request.method, request.url.path, exc_info=error)
-        return envelope(500, "The master failed to handle this request; its log says where.")
+        return envelope(500, "The master failed to handle this request; see its log.")

@@ -64,7 +64,7 @@ class Guard:
                 except DATABASE_UNAVAILABLE:
                     pass  # nothing is known: what is open stays so until there is an answer
                 except Exception:  # the next look may go better; without one nothing would ever end
-                    log.exception("whether sessions last could not be looked up")
+                    log.exception("could not check whether sessions are still valid")
                 await turn.again()
                 await asyncio.sleep(PAUSE)
 

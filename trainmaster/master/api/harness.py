@@ -96,5 +96,5 @@ async def rendezvous(allocation_id: str, resources_id: str, services: UsesServic
 
     found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)
     if found is None:
-        return envelope(408, "Not all nodes have come yet: ask again.")
+        return envelope(408, "Not all nodes have arrived yet: try again.")
     return JSONResponse({"rendezvousInfo": {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}})

@@ -61,7 +61,7 @@ async def _barrier(
             services.store, allocation_id, kind, body.request_uuid, max(body.num_peers, 1), body.data
         )
         if found is None and trials.get_allocation(services.store, allocation_id).ended_at is not None:
-            raise Conflict(f"The attempt {allocation_id} is over; no other node will come.")
+            raise Conflict(f"The attempt {allocation_id} is over; no other node will arrive.")
         return found
 
     found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)
@@ -70,7 +70,7 @@ async def _barrier(
             barriers.missing, services.store, allocation_id, kind, body.request_uuid, body.num_peers
         )
         named = f"; missing: node {', '.join(map(str, away[:8]))}{' and more' if away[8:] else ''}" if away else ""
-        message = f"Not all {body.num_peers} peers have come yet: ask again with the same requestUuid{named}."
+        message = f"Not all {body.num_peers} peers have arrived yet: try again with the same requestUuid{named}."
         return JSONResponse({"error": {"code": 1, "reason": "Canceled", "error": message}}, 408)
     return JSONResponse({"data": found})
 

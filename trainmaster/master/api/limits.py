@@ -1,4 +1,4 @@
-"""Limits size and shape of request bodies per kind of caller; larger ones are refused before they are parsed or stored."""
+"""Limits size and shape of requests per kind of caller; larger ones are refused before they are parsed or stored."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def master(services: UsesServices) -> MasterAnswer:
 
 
 def _banner(services: Services) -> dict[str, Any] | None:
-    """None also while the database is away: who asks for the master's name shall hear it."""
+    """None also while the database does not answer: who asks for the master's name shall hear it."""
     try:
         return shown_message(site_policies.message(services.store, shown=True))
     except DATABASE_UNAVAILABLE:

@@ -12,10 +12,10 @@ from fastapi import APIRouter
 from trainmaster.master.services.errors import NotServed
 
 _KUBERNETES = (
-    "This master starts jobs on batch schedulers and agents; Kubernetes' namespaces and quotas mean nothing here."
+    "This master starts jobs on batch schedulers and agents; Kubernetes' namespaces and quotas do not exist here."
 )
-_SIGN_ON = "This master knows users by their passwords and access tokens; it takes part in no single sign-on."
-_PROFILER = "What a profiler measures is reported as metrics of the groups gpu, cpu, memory, disk and network."
+_SIGN_ON = "This master authenticates users by password or access token; it has no single sign-on."
+_PROFILER = "Profiler measurements are reported as metrics of the groups gpu, cpu, memory, disk and network."
 
 V1 = "/api/v1"
 REFUSED: Mapping[str, str] = {

@@ -70,7 +70,7 @@ class Apart:
                     await receive()
                     await send({"type": "websocket.close", "code": 1008, "reason": ""})
                 else:
-                    await envelope(404, "Only services in jobs are here.")(scope, receive, send)
+                    await envelope(404, "This address serves only services in jobs.")(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

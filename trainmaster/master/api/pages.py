@@ -78,7 +78,7 @@ class SessionAnswer(Shape):
 async def begin(request: Request, body: LoginRequest, services: UsesServices) -> Response:
     """Log a page's user in: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
-        raise Forbidden("This is for the master's own page, which says so: X-Trainmaster: page.")
+        raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
     answer = await enter(request, body, services, origin=_origin(request))
     shown = JSONResponse(SessionAnswer(user=answer.user).model_dump(mode="json", by_alias=True))
     _set_session(request, shown, answer)
@@ -148,7 +148,7 @@ async def _given(request: Request) -> dict[str, str]:
     """A small form's fields; of several with one name the first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise Invalid("This takes the form at /login; programs log in at /api/v1/auth/login.")
+        raise Invalid("This accepts only the form at /login; programs log in at /api/v1/auth/login.")
     body = b""
     async for piece in request.stream():
         body += piece
@@ -164,7 +164,7 @@ def _check_form(services: Services, request: Request, told: str) -> None:
     nonces = cookies.shown(request, cookies.FORM)
     shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), told.encode())
     if not shown or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Forbidden("This form was not shown to this browser, or too long ago: go back, load it anew, and send it.")
+        raise Forbidden("This form was not shown to this browser, or too long ago: go back, reload it, and send it.")
 
 
 def _mac(services: Services, nonce: str) -> str:

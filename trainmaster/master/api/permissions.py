@@ -13,7 +13,7 @@ class Rule(enum.Enum):
     """Who may, where no permission is asked for."""
 
     OPEN = "everybody, also without logging in"
-    ANYBODY = "everybody who has logged in; the service looks further where it is about others"
+    ANYBODY = "everybody who has logged in; the service checks further where others are concerned"
     OWN_JOB = "the job that it is about, and administrators"
     AGENT = "the agent that it is about, with its own secret; a new one with the key of agents"
     PROXY = "whoever may use the service that it leads to; some ask for credentials of their own"

@@ -72,7 +72,7 @@ class PutMessage(Body):
     @classmethod
     def _readable(cls, value: str | None) -> str | None:
         if value is not None and (not value or not _DURATION.fullmatch(value)):
-            raise ValueError(f"{value!r} is no duration; write for example 1d, 2h30m or 90s")
+            raise ValueError(f"{value!r} is not a duration; write for example 1d, 2h30m or 90s")
         return value
 
 
@@ -85,7 +85,7 @@ def get_message(services: UsesServices, caller: UserCaller) -> Json:
 @router.put("/master/cluster_message")
 def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) -> Json:
     if body.end_time is not None and body.duration is not None:
-        raise Invalid("Say when the message ends or for how long it is shown, not both.")
+        raise Invalid("Give either the message's end or its duration, not both.")
     end = body.end_time
     if body.duration is not None:
         parts = _DURATION.fullmatch(body.duration)
@@ -94,7 +94,7 @@ def put_message(body: PutMessage, services: UsesServices, caller: UserCaller) ->
         try:
             end = body.start_time + dt.timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
         except OverflowError:
-            raise Invalid(f"{body.duration!r} is longer than dates reach.") from None
+            raise Invalid(f"{body.duration!r} is too long: its end is beyond the last possible date.") from None
     site_policies.set_message(services.store, body.message, body.start_time, end)
     return {}
 

@@ -163,7 +163,7 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
     service = visit.service
     request.scope[SCOPE_KEY] = visit.behind
     if service.tcp:
-        return envelope(426, "Bytes for this service go over a WebSocket.", headers={"Upgrade": "websocket"})
+        return envelope(426, "This service sends raw bytes: use a WebSocket.", headers={"Upgrade": "websocket"})
     await run_in_threadpool(services.uses.note, services.store, service.task_id)
     asked = _request(request, service, service_id)
     import httpx  # a tenth of a second that only this needs
@@ -297,7 +297,7 @@ async def _messages_through(
             user_agent_header=None,
         )
     except InvalidStatus as error:
-        why = f"The service in the task {service.task_id} takes no WebSocket here."
+        why = f"The service in the task {service.task_id} accepts no WebSocket here."
         await socket.send_denial_response(envelope(error.response.status_code, why))
         return
     except (OSError, InvalidHandshake) as error:

@@ -47,7 +47,7 @@ def _metric(
 ) -> Named:
     named = _group(group, metricType)
     if not named:
-        raise Invalid("Say which group the metric is of, as group=validation.")
+        raise Invalid("Name the metric's group, as group=validation.")
     return Named(named, metricName)
 
 
@@ -197,7 +197,7 @@ def compare(
 def _split(metric_id: str) -> tuple[str, str]:
     group, dot, name = metric_id.partition(".")
     if not dot or not group or not name:
-        raise Invalid(f"{metric_id!r} is no metric; write GROUP.NAME, such as validation.loss.")
+        raise Invalid(f"{metric_id!r} is not a metric; write GROUP.NAME, such as validation.loss.")
     return group, name
 
 

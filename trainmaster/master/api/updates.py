@@ -100,7 +100,7 @@ class Opening(BaseModel):
 
 @router.get("/stream", include_in_schema=False)
 def without_websocket(_: UserCaller) -> None:
-    raise HTTPException(426, "Updates are told over a WebSocket; ask for one.", {"Upgrade": "websocket"})
+    raise HTTPException(426, "Updates are sent over a WebSocket; connect with one.", {"Upgrade": "websocket"})
 
 
 @router.websocket("/stream")
@@ -134,7 +134,7 @@ def _admit(services: Services, socket: WebSocket) -> Caller:
         raise Unauthenticated("Log in first: `det user login`.")
     caller = user_of(services, token)
     if caller.session_id is None:
-        raise Forbidden("What changes is told to the sessions of users, and not to what acts as one in a job.")
+        raise Forbidden("Updates are sent to sessions of users, not to programs that act as a user in a job.")
     if not in_header(socket) and not same_page(socket, services, caller):
         origin = socket.headers.get("origin")
         raise Forbidden(f"A page of {origin} may not follow this master with its visitor's cookie.")
@@ -215,9 +215,9 @@ class _Session:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"])
-            self._over = POLICY, f"What was asked does not fit: {where}: {first['msg']}"
+            self._over = POLICY, f"The subscription is not valid: {where}: {first['msg']}"
         except KeyError:
-            self._over = POLICY, "Ask in text, not in bytes."
+            self._over = POLICY, "Send text messages, not binary ones."
         except WebSocketDisconnect:
             self._over = GOING_AWAY, ""
         turn.wake()

@@ -237,7 +237,7 @@ async def set_password(user_id: int, request: Request, services: UsesServices, c
     except ValueError:
         text = None
     if not isinstance(text, str):
-        raise Invalid("The body is to be the new password, as a JSON text.")
+        raise Invalid("The body must be the new password, as a JSON string.")
     change = UserChange(password=Password(text, True))
     row = await run_in_threadpool(users.patch, services.store, caller, user_id, change, token=bearer(request))
     return UserAnswer(user=User.of(row))

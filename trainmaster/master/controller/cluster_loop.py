@@ -132,7 +132,7 @@ class ClusterLoop:
                 log.info("a pass over cluster %s waits for the database: %s", self._cluster.name, in_short(error))
                 self._stop.wait(1.0)
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
-                log.exception("a pass over cluster %s failed; it is tried again", self._cluster.name)
+                log.exception("a pass over cluster %s failed; it will be retried", self._cluster.name)
                 self._stop.wait(1.0)
             if self._wake.wait(self._pause()):
                 self._stop.wait(max(COMPANY, began + SPACING - time.monotonic()))
@@ -221,8 +221,8 @@ class ClusterLoop:
                 if not future.cancelled() and (error := future.exception()) is not None:
                     if not isinstance(error, DATABASE_UNAVAILABLE):
                         log.error("submitting %s failed", allocation_id, exc_info=error)
-                    self._unsettled[allocation_id] = f"its outcome could not be written down: {in_short(error)}"
-        self._patience.each("writing down the submit of", self._unsettled, self._settle_one)
+                    self._unsettled[allocation_id] = f"its outcome could not be stored: {in_short(error)}"
+        self._patience.each("storing the outcome of the submit of", self._unsettled, self._settle_one)
 
     def _settle_one(self, allocation_id: str) -> None:
         submission.perhaps_submitted(self._store, allocation_id, self._unsettled[allocation_id])
@@ -334,7 +334,7 @@ class ClusterLoop:
         since = {ref: self._removing.get(ref, -math.inf) for ref in unwanted}
         now_asked = [ref for ref in since if at - since[ref] >= endings.RESEND_KILL]
         for ref in now_asked:
-            log.warning("job %s under %s is not wanted and is removed", ref.job_id, ref.token)
+            log.warning("job %s under %s belongs to no live attempt and is removed", ref.job_id, ref.token)
         self._removing = since | dict.fromkeys(now_asked, at)
         self._cancel(now_asked)
 
@@ -357,7 +357,7 @@ class ClusterLoop:
             if next(in_time):
                 self._investigate(*by_id[allocation_id])
 
-        self._patience.each("looking into the end of", by_id, investigate)
+        self._patience.each("examining the end of", by_id, investigate)
         return endings.ending(self._store, self._cluster.name) if silent else found
 
     def _investigate(self, allocation_id: str, ref: JobRef, said: OutcomeKind | None) -> None:
@@ -413,7 +413,7 @@ class ClusterLoop:
             endings.end_together(self._store, self._settings, experiment_id, outcomes)
         except DATABASE_UNAVAILABLE:
             raise
-        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+        except Exception:  # a bug: logged, and the others do not wait for its fix
             log.exception("attempts of experiment %d cannot be ended: %s", experiment_id, ", ".join(outcomes))
             if len(outcomes) > 1:
                 for allocation_id, outcome in outcomes.items():
@@ -428,7 +428,7 @@ class ClusterLoop:
             endings.end(self._store, self._settings, found.allocation_id, found.outcome)
         except DATABASE_UNAVAILABLE:
             raise
-        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+        except Exception:  # a bug: logged, and the others do not wait for its fix
             log.exception("the attempt %s cannot be ended", found.allocation_id)
 
     def _for_a_while(self) -> Iterator[bool]:

@@ -51,7 +51,7 @@ class Compactor:
             except DATABASE_UNAVAILABLE as error:
                 log.info("the compactor waits for the database: %s", in_short(error))
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
-                log.exception("condensing failed; it is tried again")
+                log.exception("compaction failed; it will be retried")
             self._stop.wait(PERIOD)
 
     def _pass(self, settled: Mapping[str, int]) -> None:
@@ -74,8 +74,8 @@ class Compactor:
         while more and not self._stop.is_set():
             more = False
             self._patience.each("counting", sources, count)
-            self._patience.each("condensing the series of trial", series_columns.due(store), series)
-            self._patience.each("condensing the log of task", log_blocks.due(store), lines)
+            self._patience.each("compacting the series of trial", series_columns.due(store), series)
+            self._patience.each("compacting the log of task", log_blocks.due(store), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
         """Take a step and rest after it. False when that was the last one, or the loop is to end."""

@@ -47,7 +47,7 @@ class Janitor:
                     "applying checkpoint policies": lambda: checkpoint_gc.collect(store, retries),
                     "cleaning up logs": self._clean_up_logs,
                     "giving up silent trials": lambda: unmanaged.give_up_silent(store, settings, retries),
-                    "ending what is not used": lambda: idle.end_unused(store, settings, retries),
+                    "ending idle tasks": lambda: idle.end_unused(store, settings, retries),
                 },
             ),
             _Loop(

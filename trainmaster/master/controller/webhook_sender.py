@@ -52,7 +52,7 @@ class WebhookSender:
             except DATABASE_UNAVAILABLE as error:
                 log.info("webhooks wait for the database: %s", in_short(error))
             except Exception:  # the loop must outlive any bug or lost connection; the next pass looks anew
-                log.exception("webhooks could not be delivered; they are tried again")
+                log.exception("webhooks could not be delivered; they will be retried")
             wake.wait(pause)
 
     def _deliver(self, letter: webhook_deliveries.DeliveryAttempt) -> None:
@@ -61,5 +61,5 @@ class WebhookSender:
             webhook_deliveries.deliver(self._store, self._settings, letter)
         except DATABASE_UNAVAILABLE:
             raise
-        except Exception:  # a bug: told of, and the others are not made to wait for its mend
+        except Exception:  # a bug: logged, and the others do not wait for its fix
             log.exception("event %s for webhook %r could not be delivered", letter.event_id, letter.name)

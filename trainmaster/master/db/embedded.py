@@ -151,7 +151,7 @@ class EmbeddedServer:
             found = path.lstat()
             # Somebody else could have made it first in a shared /tmp and read what we send.
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
-                raise ServerFailed(f"{path} exists and is not ours; remove it and start again.") from None
+                raise ServerFailed(f"{path} exists and is not the master's; remove it and start again.") from None
             path.chmod(0o700)
 
     def _write_configuration(self) -> None:
@@ -274,8 +274,8 @@ def _server_account(folder: Path) -> pwd.struct_passwd | None:
             return pwd.getpwuid(owner)
         except KeyError:
             raise ServerFailed(
-                f"{existing} belongs to user {owner}, whom this machine does not know; give it to an account that "
-                "exists."
+                f"{existing} belongs to user {owner}, who does not exist on this machine; change its owner to "
+                "an account that exists."
             ) from None
     for name in ("postgres", "nobody"):
         try:

@@ -159,7 +159,7 @@ class Leadership:
             connection.close()
         except Exception as error:
             if not self._failed:
-                log.warning("cannot ask who leads, trying again: %s", in_short(error))
+                log.warning("cannot check who leads, trying again: %s", in_short(error))
             self._failed = True
             self._drop()
         return False
@@ -169,7 +169,7 @@ class Leadership:
             try:
                 self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self.KEY})
             except DATABASE_UNAVAILABLE as error:  # the lock goes with the connection
-                log.info("the lead was not handed over in order: %s", in_short(error))
+                log.info("the lead was not handed over cleanly: %s", in_short(error))
             finally:
                 self._drop()
 

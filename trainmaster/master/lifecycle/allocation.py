@@ -187,7 +187,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if attempt.kill_asked:
         return _ended_by_us(attempt, record.exit_code)
     if not record.began:
-        # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry mends.
+        # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry fixes.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
         return Outcome(kind, f"The {attempt.runs} was not started{where}: {record.message}", record.exit_code)
     if record.oom:
@@ -195,7 +195,7 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
     if record.preempted == "scheduler" and not _asked_by_us(attempt):
         # Whoever sent SIGTERM, it was not the code; what it then ends with is torchrun's 1 as often as a signal.
-        text = f"Something outside made the job leave{where}, and the scheduler does not say what"
+        text = f"Something outside ended the job{where}, and the scheduler gives no reason"
         return Outcome(OutcomeKind.INFRASTRUCTURE, text, record.exit_code)
     if attempt.preempt_reason is not None and record.signal in (9, 15):
         return Outcome(
@@ -226,19 +226,19 @@ def _named(number: int) -> str:
 
 def _from_scheduler(attempt: Attempt) -> Outcome:
     said = attempt.said or OutcomeKind.INFRASTRUCTURE
-    text = attempt.said_text.rstrip(".") or f"The scheduler says: {said.value}"
+    text = attempt.said_text.rstrip(".") or f"The scheduler reports: {said.value}"
     if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
         return _ended_by_us(attempt)
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.FAILED:
         # The runtime outlives the user's code and always says how that ended; it was itself taken down.
-        why = f"The job was taken down from outside, its runtime could not say why: {text}"
+        why = f"The job was ended from outside, and its runtime could not report why: {text}"
         return Outcome(OutcomeKind.INFRASTRUCTURE, why)
     if said is OutcomeKind.COMPLETED:
         # Status 0 without a word from the runtime: nothing says that the training was done.
         return Outcome(
-            OutcomeKind.INFRASTRUCTURE, "The scheduler says that the job ended well, but nothing in it reported how"
+            OutcomeKind.INFRASTRUCTURE, "The scheduler reports success, but nothing in the job reported how it ended"
         )
     return Outcome(said, text)
 
@@ -261,6 +261,5 @@ def _from_silence(attempt: Attempt, absent_since: float, now: float, lost_after:
         return Outcome(OutcomeKind.STOPPED, "It was withdrawn before it started")
     return Outcome(
         OutcomeKind.INFRASTRUCTURE,
-        "The job left the scheduler's queue without a trace: no exit record, and no sign of life for "
-        f"{lost_after:.0f} s",
+        f"The job left the scheduler's queue without a trace: no exit record, and no heartbeat for {lost_after:.0f} s",
     )

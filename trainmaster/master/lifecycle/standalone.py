@@ -117,7 +117,7 @@ def _pause(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
     if task.state.terminal or task.state is TaskState.STOPPING_CANCELED:
         raise NotPossible(f"it is {task.state}, and cannot be paused")
     if not task.pausable:
-        raise NotPossible("it cannot be paused: it was not made to be")
+        raise NotPossible("it was not created to be paused")
     if task.state is not TaskState.ACTIVE:
         return task, ()
     if not task.allocated:
@@ -132,7 +132,7 @@ def _unpause(task: Task) -> tuple[Task, tuple[Decision, ...]]:
         return _again(task, 0)
     if task.state is TaskState.ACTIVE:
         return task, ()
-    raise NotPossible(f"it is {task.state}, and cannot go on")
+    raise NotPossible(f"it is {task.state}, and cannot be resumed")
 
 
 def _kill(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:

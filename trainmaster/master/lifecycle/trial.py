@@ -160,7 +160,7 @@ def _ended(trial: Trial, event: AllocationEnded) -> tuple[Trial, tuple[Decision,
             return _again(replace(trial, setbacks=0), 0)
         case OutcomeKind.WALLTIME if event.saved:
             said = Say(
-                "INFO", f"{event.text}. The next attempt goes on from the latest checkpoint; no restart is charged."
+                "INFO", f"{event.text}. The next attempt continues from the latest checkpoint; no restart is charged."
             )
             after, decisions = _again(replace(trial, setbacks=0), 0)
             return after, (said, *decisions)

@@ -1,4 +1,4 @@
-"""Determined's paging: limit 0 returns everything, a negative offset counts from the end, beyond the end is an error."""
+"""Determined's paging: limit 0 is everything, a negative offset counts from the end, beyond the end is an error."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Retries:
                 work(item)
             except DATABASE_UNAVAILABLE:
                 raise
-            except Exception as error:  # a bug, or what nobody thought of: the others are not made to wait for its mend
+            except Exception as error:  # a bug or an unforeseen failure: the others do not wait for its fix
                 times = self._failed(what, item, error)
                 if give_up is not None and times >= TRIES and isinstance(error, ORDINARY):
                     give_up(item, error)
@@ -84,9 +84,9 @@ class Retries:
         if known is None or known.text != text:
             where = f"{what} {item}".strip()
             if isinstance(error, ORDINARY):
-                log.warning("%s is not done yet (%s); it is tried again, ever more rarely", where, error)
+                log.warning("%s is not done yet (%s); it is retried with increasing delays", where, error)
             else:
-                log.error("%s failed; it is tried again, ever more rarely", where, exc_info=error)
+                log.error("%s failed; it will be retried, ever more rarely", where, exc_info=error)
         with self._lock:
             self._trouble[key] = _Trouble(times, self._clock() + pause, text)
         return times

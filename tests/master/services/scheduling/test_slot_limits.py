@@ -102,7 +102,7 @@ def test_where_its_pool_rests_only_that_is_said(attempts: Attempts) -> None:
         pool_health.half_open_probes(attempts.store, cluster, resting, [number])
         slot_limits.tell(attempts.store, cluster, {number: SlotLimit(5, 4, 2)}, resting)
     (said,) = attempts.log(name)
-    assert said.startswith("Pool tired rests: the cluster could not start the last 3 jobs there (no node).")
+    assert said.startswith("Pool tired is paused: the cluster could not start the last 3 jobs there (no node).")
 
 
 def test_only_what_is_to_come_is_waited_for(attempts: Attempts) -> None:

@@ -302,7 +302,7 @@ def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
     if row is None or not hmac.compare_digest(owner_token(settings, row.id, row.token).encode(), token.encode()):
         raise Unauthenticated("The token of the job's owner is not valid.")
     if row.ended_at is not None:
-        raise Unauthenticated("The job's attempt has ended, and with it the token by which it acted as its owner.")
+        raise Unauthenticated("The job's attempt has ended, and with it the token for acting as its owner.")
     if not row.active:
         raise Unauthenticated(LOG_IN_AGAIN)
     return Caller(row.owner_id, row.username, False, inside=row.id)

@@ -122,7 +122,7 @@ def _end(settings: Settings, lifespan: str | None) -> dt.datetime:
     found = _LIFESPAN.fullmatch(lifespan)
     hours = int(found[1]) if found else 0
     if hours <= 0:
-        raise Invalid(f"lifespan: {lifespan!r} is no number of hours such as 48h, and not -1.")
+        raise Invalid(f"lifespan: {lifespan!r} is neither a number of hours such as 48h nor -1.")
     if most != -1 and hours > most * 24:
         raise Invalid(f"lifespan: access tokens live at most {most} days here.")
     return now() + dt.timedelta(hours=hours)

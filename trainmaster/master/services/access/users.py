@@ -287,4 +287,4 @@ def _end_sessions(session: Session, user_id: int, *, but: str) -> None:
 def _keep_an_administrator(session: Session) -> None:
     left = select(User.id).where(User.admin, User.active, User.password_hash.is_not(None)).limit(1)
     if session.scalar(left) is None:
-        raise Conflict("Nobody would be left who can administrate: make another user an administrator first.")
+        raise Conflict("No administrator would be left: make another user an administrator first.")

@@ -312,7 +312,7 @@ def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
 
 
 def _take_unreadable(intake: RecordContext, record: Json) -> None:
-    why = str(record.get("why") or "it is no report")[:200]
+    why = str(record.get("why") or "it is not a report")[:200]
     intake.orchestrator.say(intake.trial.task_id, f"A report could not be taken in and is left out: {why}", "WARNING")
 
 

@@ -284,7 +284,7 @@ class Clusters:
             for candidate in served:
                 if candidate.pool.name == name:
                     return candidate
-            self._refuse_while_unknown(f"Whether there is a resource pool {name!r} cannot be told now")
+            self._refuse_while_unknown(f"Whether there is a resource pool {name!r} cannot be checked now")
             names = [candidate.pool.name for candidate in served]
             close = difflib.get_close_matches(name, names, 1)
             hint = f" Did you mean {close[0]!r}?" if close else ""

@@ -36,8 +36,8 @@ class NotDelivered(Exception):
 
     def __init__(self, where: str, detail: str, *, final: bool = False) -> None:
         super().__init__(
-            f"{where} did not take the message. It must answer with a status below 300, and be on the internet or in "
-            "webhooks.allow_networks of the master's configuration; the master's log says more"
+            f"{where} did not accept the message. It must answer with a status below 300, and be on the internet or in "
+            "webhooks.allow_networks of the master's configuration; see the master's log"
         )
         self.detail, self.final = detail, final
 
@@ -102,7 +102,7 @@ def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> N
         post(settings, hook.url, webhooks.body_of(hook, webhooks.test_event(), uuid.uuid4()).encode())
     except NotDelivered as error:
         log.info("the test of webhook %r by %s failed: %s", hook.name, caller.username, error.detail)
-        raise Invalid(f"The webhook {hook.name!r} cannot be told anything: {error}.") from None
+        raise Invalid(f"The webhook {hook.name!r} cannot receive events: {error}.") from None
 
 
 def post(settings: Settings, url: str, body: bytes) -> None:

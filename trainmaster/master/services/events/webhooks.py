@@ -307,7 +307,7 @@ def _own(session: Session, caller: Caller, row: Experiment) -> None:
 def _check(wish: WebhookRequest) -> None:
     _check_url(wish.url)
     if not wish.triggers:
-        raise Invalid("A webhook needs at least one trigger, or it would never hear of anything.")
+        raise Invalid("A webhook needs at least one trigger, or it would never receive an event.")
     for trigger in wish.triggers:
         if trigger.kind == STATE_CHANGE and trigger.condition.get("state") not in STATES:
             raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
@@ -326,7 +326,7 @@ def _check_pattern(pattern: object) -> None:
     try:
         compiled(pattern)
     except BadPattern as error:
-        raise Invalid(f"{pattern!r} is no regular expression: {error}.") from None
+        raise Invalid(f"{pattern!r} is not a regular expression: {error}.") from None
 
 
 def _check_url(url: str) -> None:
@@ -336,4 +336,4 @@ def _check_url(url: str) -> None:
     except ValueError:
         fine = False
     if not fine or any(ord(c) <= 32 or ord(c) > 126 for c in url):
-        raise Invalid(f"{url!r} is no address that can be told something; write for example https://host/path.")
+        raise Invalid(f"{url!r} is not an address that can receive events; write for example https://host/path.")

@@ -69,7 +69,7 @@ def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
     if not State(row.state).terminal:
         raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
     if row.unmanaged:
-        raise Invalid(f"Experiment {row.id} runs elsewhere: whoever runs it starts it again.")
+        raise Invalid(f"Experiment {row.id} runs outside of this master: start it again there.")
     if name not in CONTINUED:
         raise Invalid(
             f"Unsupported searcher type provided: '{name}'. Only experiments with the searcher "

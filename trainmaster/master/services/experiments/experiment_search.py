@@ -109,9 +109,9 @@ def parsed(wanted: str) -> dict[str, Any]:
     try:
         tree = json.loads(wanted) if wanted else {}
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"filter: it is no JSON: {error}.") from None
+        raise Invalid(f"filter: it is not valid JSON: {error}.") from None
     if not isinstance(tree, dict) or not isinstance(tree.get("filterGroup") or {}, dict):
-        raise Invalid("filter: a JSON object with a filterGroup is wanted.")
+        raise Invalid("filter: it must be a JSON object with a filterGroup.")
     _check_width(tree)
     return tree
 
@@ -140,7 +140,7 @@ def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
         return true()
     conjunction = group.get("conjunction", "and")
     if conjunction not in ("and", "or"):
-        raise Invalid(f"filter: conjunction is and or or, not {conjunction!r}.")
+        raise Invalid(f"filter: conjunction must be and or or, not {conjunction!r}.")
     return and_(*parts) if conjunction == "and" else or_(*parts)
 
 

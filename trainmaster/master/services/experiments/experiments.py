@@ -181,8 +181,8 @@ def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int)
         if state is State.DELETING:
             return
         if not (state.terminal or state is State.DELETE_FAILED):
-            mend = "wait until it has ended" if state.stopping else "kill it"
-            raise Conflict(f"Experiment {experiment_id} is {state.value}: {mend} before deleting it.")
+            action = "wait until it has ended" if state.stopping else "kill it"
+            raise Conflict(f"Experiment {experiment_id} is {state.value}: {action} before deleting it.")
         refuse_registered(orchestrator.session, [experiment_id])
         orchestrator.story("experiment", "Delete", state, State.DELETING, f"asked by {caller.username}")
         row.state, row.reason = State.DELETING.value, ""

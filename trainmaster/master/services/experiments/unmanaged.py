@@ -33,12 +33,12 @@ from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store
 
 ENTRYPOINT = "unmanaged"  # stands where a configuration says what to run
-SILENT = "no sign of life came for"  # in the reason of a trial that was given up
+SILENT = "no heartbeat came for"  # in the reason of a trial that was given up
 LOCK_CLASS = 7303
 RUNNING = ("ACTIVE", "RUNNING", "STARTING", "PULLING", "QUEUED")
 _ENDS = {
-    "COMPLETED": (OutcomeKind.COMPLETED, "whoever runs it says that it is done"),
-    "ERROR": (OutcomeKind.REJECTED, "whoever runs it says that it failed"),
+    "COMPLETED": (OutcomeKind.COMPLETED, "its program reported that it is done"),
+    "ERROR": (OutcomeKind.REJECTED, "its program reported that it failed"),
 }
 
 
@@ -166,7 +166,7 @@ def start(store: Store, settings: Settings, caller: Caller, trial_id: int, *, re
 def say(store: Store, settings: Settings, caller: Caller, trial_id: int, state: str | None) -> None:
     """A sign of life, or of a trial's end. Raises Invalid for a state that no trial is told."""
     if state is not None and state not in (*RUNNING, *_ENDS, "CANCELED"):
-        raise Invalid(f"A trial cannot be told to be {state}; it runs, or is COMPLETED, CANCELED or ERROR.")
+        raise Invalid(f"A trial cannot be set to {state}; it runs, or is COMPLETED, CANCELED or ERROR.")
     with _conducting_trial(store, settings, caller, trial_id) as (orchestrator, trial):
         trial.heartbeat_at = now()
         if state is None or state in RUNNING:

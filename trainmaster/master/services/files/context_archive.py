@@ -106,7 +106,7 @@ def _refuse_files_as_folders(found: dict[str, tuple[bytes, ContextFile]]) -> Non
         while above and above not in seen:
             seen.add(above)
             if above in found and found[above][0] == tarfile.REGTYPE:
-                raise Invalid(f"{path} is to lie in {above}, which is a file.")
+                raise Invalid(f"{path} would lie in {above}, which is a file.")
             above = above.rpartition("/")[0]
 
 

@@ -32,7 +32,7 @@ def shown(
     """What a TensorBoard is told: the numbers, and the folder of each by its name. Raises Invalid, NotFound,
     Forbidden."""
     if not experiment_ids and not trial_ids:
-        raise Invalid("Say what to show: experimentIds or trialIds.")
+        raise Invalid("Name what to show: experimentIds or trialIds.")
     folders: dict[str, str] = {}
     unmounted: list[str] = []  # names of those that the user's own mounts bring
     for number in experiment_ids:

@@ -137,11 +137,11 @@ class UserFiles:
             owner = pwd.getpwnam(name).pw_uid if name else os.geteuid()
         except KeyError:
             raise NoPlace(
-                f"{place.folder} should belong to {name}, which is no account of the master's machine: the master "
+                f"{place.folder} should belong to {name}, which is not an account of the master's machine: the master "
                 "leaves it alone."
             ) from None
         if name and owner == 0:
-            raise NoPlace(f"{place.folder} would be a folder of root's jobs, and there are none: it is left alone.")
+            raise NoPlace(f"{place.folder} would belong to root, which runs no jobs: the master leaves it alone.")
         own = STORAGE_OF_ITS_OWN
         return trees.Rules(
             owner=owner,

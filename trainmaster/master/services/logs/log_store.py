@@ -183,7 +183,7 @@ def check(store: Store, limits: Limits, where: LogFilter) -> None:
                 session.execute(select(literal("").regexp_match(where.search_text)))
             except DataError as error:
                 why = str(error.orig).partition("\n")[0].rpartition(": ")[2]
-                raise Invalid(f"{where.search_text!r} is no regular expression: {why}.") from None
+                raise Invalid(f"{where.search_text!r} is not a regular expression: {why}.") from None
 
 
 def _check_pattern(pattern: str) -> None:
@@ -199,7 +199,7 @@ def _check_pattern(pattern: str) -> None:
     try:
         compiled(shared)
     except BadPattern as error:
-        raise Invalid(f"{pattern!r} is no regular expression: {error}.") from None
+        raise Invalid(f"{pattern!r} is not a regular expression: {error}.") from None
 
 
 _SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # what RE2 calls PostgreSQL's constraints

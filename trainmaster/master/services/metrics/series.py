@@ -155,7 +155,7 @@ def _experiment(session: Session, experiment_id: int) -> Experiment:
 def _table(metric: Named) -> tuple[Any, Any]:
     """The partition of a metric, and its value in a row as a number or NULL."""
     if not metric.name:
-        raise Invalid("Say which metric, as metricName.")
+        raise Invalid("Name the metric, as metricName.")
     table = METRICS_OF[kind_of(metric.group)]
     return table, _number(table, metric.group, metric.name)
 

@@ -83,7 +83,7 @@ class ExperimentOrchestrator:
         """Raises Conflict when a user's command does not fit the state."""
         row = self.row
         if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
-            raise Conflict(f"Experiment {row.id} runs elsewhere: whoever runs it starts and stops it.")
+            raise Conflict(f"Experiment {row.id} runs outside of this master: start and stop it there.")
         shutdown = row.shutdown or {}
         before = experiments.Experiment(
             state=State(row.state),

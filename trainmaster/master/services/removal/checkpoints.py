@@ -50,7 +50,7 @@ def remove(
     for glob in globs:
         pure = PurePosixPath(glob)
         if not glob or pure.is_absolute() or ".." in pure.parts or any(ord(c) < 32 for c in glob):
-            raise Invalid(f"{glob!r} is no pattern of files inside a checkpoint.")
+            raise Invalid(f"{glob!r} is not a pattern of files inside a checkpoint.")
     with store.transaction() as session:
         rows = _mine(session, caller, keys)
         for row in rows:

@@ -113,7 +113,7 @@ def half_open_probes(
 def _tell(notes: log_store.Notes, waiting: Iterable[Allocation], one: PoolPause) -> None:
     for allocation in waiting:
         until = from_epoch(one.until).strftime("%H:%M UTC")
-        text = f"Pool {allocation.pool} rests: {one.text}. It is tried again one job at a time, next at {until}."
+        text = f"Pool {allocation.pool} is paused: {one.text}. One job at a time is tried, next at {until}."
         explain(notes, allocation, text, level="WARNING")
 
 

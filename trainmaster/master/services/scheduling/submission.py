@@ -192,7 +192,7 @@ def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
             allocation.absent_since = None
             with _noting(session) as notes:
                 explain(
-                    notes, allocation, f"It is not known whether the scheduler took the job ({why}); looking for it."
+                    notes, allocation, f"It is not known whether the scheduler has the job ({why}); looking for it."
                 )
 
 

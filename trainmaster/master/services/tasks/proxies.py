@@ -62,7 +62,7 @@ class JobService:
 def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -> None:
     """A job says where it is reached. Raises Invalid, NotFound."""
     if not 0 <= told.port <= 65535:
-        raise Invalid(f"port: {told.port} is none.")
+        raise Invalid(f"port: {told.port} is not a valid port.")
     with store.transaction() as session:
         row = session.get(Allocation, allocation_id, with_for_update=True)
         if row is None:
@@ -78,9 +78,9 @@ def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
     is."""
     where = addresses.canonical(address)
     if where is None:
-        return f"{address!r} is not the number of an address, as it is usually written."
+        return f"{address!r} is not an IP address in its usual notation."
     if addresses.is_nobody(where):
-        return f"{address} is no machine's own address."
+        return f"{address} is not the address of a machine."
     if address in peers:
         return ""
     if addresses.is_here(where):
