@@ -50,7 +50,7 @@ services_url: https://services.login1
 security: {{tls: {{{tls}}}}}
 {SLURM}, impersonation: sudo, require_user_link: true}}
 """
-    root = ["this is root: a master that runs as root"] if os.geteuid() == 0 else []
+    root = ["the master runs as root: its jobs have a"] if os.geteuid() == 0 else []
     found = [finding for finding in told(text, tmp_path) if not finding.startswith("for login1; good for")]
     assert [finding[:40] for finding in found] == root or found == []
     other = told(text.replace("https://login1", "https://login2"), tmp_path)

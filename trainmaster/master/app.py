@@ -63,9 +63,9 @@ from trainmaster.master.db.engine import Listener
 from trainmaster.master.db.request_context import worked
 from trainmaster.master.services.store import CHANNEL
 
-# In the order in which they are asked: a fixed word goes before a name in the same place.
+# In order of matching: a fixed word comes before a name in the same place.
 PARTS = (
-    job_reports,  # what is asked most often is found first
+    job_reports,  # the most frequent calls match first
     not_served,
     *(
         jobs,
@@ -96,7 +96,7 @@ PARTS = (
 
 
 def _note_work(router: APIRouter) -> None:
-    """Have what endpoints take of a processor counted (`services.shares`)."""
+    """Counts the processor time of endpoints (`services.access.request_shares`)."""
     for route in router.routes:
         if isinstance(route, APIRoute) and not iscoroutinefunction(route.endpoint):
             call = route.dependant.call
@@ -130,7 +130,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=error_envelope.RESPONSES,
-        strict_content_type=False,  # Determined's clients send JSON without saying so
+        strict_content_type=False,  # Determined's clients send JSON without its Content-Type
     )
     app.state.services = services
     app.state.guard = Guard(services.store, services.wakeups)
@@ -144,7 +144,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     )
     app.add_middleware(
         cancellation.Cancellation, longest=float(services.settings.limits.statement)
-    )  # first: it sees all of them
+    )  # outermost: it sees all requests
     docs.install(app)
     for part in PARTS:
         _note_work(part.router)

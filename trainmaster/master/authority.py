@@ -34,18 +34,18 @@ CA, CA_KEY, CERT, KEY = "ca.crt", "ca.key", "master.crt", "master.key"
 
 
 class Taken(RuntimeError):
-    """There is an authority already."""
+    """The folder holds an authority already."""
 
 
 def usual_names() -> list[str]:
-    """What this machine is called, and its loopback."""
+    """This machine's names and addresses, loopback included."""
     names = [socket.getfqdn(), socket.gethostname(), "localhost", "127.0.0.1", "::1"]
     return list(dict.fromkeys(name for name in names if name))
 
 
 def init(folder: Path, names: Sequence[str]) -> None:
-    """Make the authority and the master's certificate for `names` (hosts and addresses). Raises Taken, ValueError for
-    what cannot be a host's name, OSError."""
+    """Creates the authority and the master's certificate for `names` (hosts and addresses). Raises Taken, ValueError
+    for an invalid host name, OSError."""
     subject_names = [_general_name(name) for name in names]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (folder / CA).exists() or (folder / CERT).exists():
@@ -72,7 +72,7 @@ def init(folder: Path, names: Sequence[str]) -> None:
 
 
 def due(folder: Path) -> bool:
-    """Whether the master's certificate was made here and ends soon."""
+    """Whether the master's certificate was made here and expires soon."""
     if not (folder / CA_KEY).exists():
         return False
     try:
@@ -83,7 +83,7 @@ def due(folder: Path) -> bool:
 
 
 def renew(folder: Path) -> None:
-    """Make the master's certificate anew, for the same names and with a new key. Raises OSError."""
+    """Renews the master's certificate, for the same names and with a new key. Raises OSError."""
     (old, *_) = x509.load_pem_x509_certificates((folder / CERT).read_bytes())
     _issue(folder, old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
@@ -113,7 +113,7 @@ def _issue(folder: Path, names: x509.SubjectAlternativeName) -> None:
         )
         .sign(signer, hashes.SHA256())
     )
-    # The key first: whoever looks in between finds two that do not go together, and looks again.
+    # The key first: a reader in between finds two files that do not match, and reads again.
     replace_file(folder / KEY, _private(key), 0o600)
     replace_file(folder / CERT, made.public_bytes(Encoding.PEM) + authority.public_bytes(Encoding.PEM), 0o644)
 

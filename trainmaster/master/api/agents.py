@@ -35,7 +35,7 @@ Json = dict[str, Any]
 MAX_WAIT = 30.0  # seconds of a long poll
 MAX_ARCHIVE = MAX_REMAINS + 2**24  # bytes, with what a tar adds
 MOST_SLOTS = 20_000  # on one page; a large cluster has more CPUs
-IN_USE = "dispatcherrm-inuse-slot-placeholder"  # so the published client knows a slot that a scheduler gave away
+IN_USE = "dispatcherrm-inuse-slot-placeholder"  # the published client recognizes it
 
 AgentId = Annotated[str, Path(pattern=f"^{AGENT_ID}$")]
 Token = Annotated[str, Path(pattern=f"^{TOKEN}$")]
@@ -50,13 +50,13 @@ AgentCaller = Annotated[AgentCluster, Depends(_yard)]
 
 @router.post("/api/x1/agents/{agent_id}/enrol")
 def enrol(agent_id: AgentId, request: Request, services: UsesServices) -> Json:
-    """A new agent shows the key that agents enrol with, as its bearer token, and is given a secret of its own."""
+    """Enrols a new agent: it sends the enrolment key as its bearer token, and gets a secret of its own."""
     return {"secret": agents.enrol(services.clusters, agent_id, bearer(request))}
 
 
 @router.post("/api/x1/agents/{agent_id}/sync")
 def sync(agent_id: AgentId, report: AgentReport, agent_cluster: AgentCaller) -> Orders:
-    """An agent says what it is and has; it is told what it should have."""
+    """Takes in an agent's report of itself; returns the jobs that it should run."""
     return agents.sync(agent_cluster, agent_id, report)
 
 
@@ -68,7 +68,7 @@ async def orders(
     known: Annotated[str, Query(max_length=64)] = "",
     wait: Annotated[float, Query(ge=0)] = 0.0,
 ) -> Orders:
-    """The orders once they differ from revision `known`, or as they are after `wait` seconds."""
+    """Returns the orders once they differ from revision `known`, or as they are after `wait` seconds."""
     subject = f"agent:{agent_id}"
     timeout = min(wait, MAX_WAIT, services.settings.longest_poll)
     with (
@@ -127,7 +127,7 @@ def list_agents(
     sort_by: Annotated[str, Query(alias="sortBy")] = "SORT_BY_ID",
 ) -> Json:
     """Agents on Docker hosts, nodes of schedulers and this machine. Of more than `MOST_SLOTS` slots on a page
-    only the first are listed each by each; `slotStats` counts all."""
+    only the first are listed individually; `slotStats` counts all."""
     found: list[AgentShown | NodeShown] = [
         *agents.show(services.store, services.clusters),
         *node_list.show(services.clusters),
@@ -159,7 +159,7 @@ def get_slot(agent_id: AgentId, slot_id: int, services: UsesServices, caller: Us
 
 @router.delete("/api/x1/agent-secrets/{agent_id}")
 def revoke(agent_id: AgentId, services: UsesServices, caller: UserCaller) -> Json:
-    """Shut an agent out; it can enrol again with the new key."""
+    """Revokes an agent's secret; the agent can enrol again with the new key."""
     agents.revoke(services.clusters, caller, agent_id)
     return {}
 
@@ -262,7 +262,8 @@ def _agent(shown: AgentShown | NodeShown, *, slots: bool = True, containers: boo
 
 
 def _node(node: NodeShown, *, slots: bool) -> Json:
-    """Which job holds which slot of it is the scheduler's to know: clients take the name of the container for that."""
+    """No slot names a job: only the scheduler knows which job holds which slot, and clients show the container's name
+    for it."""
     stats = {
         "total": node.slots,
         "disabled": 0 if node.enabled else node.slots,

@@ -19,20 +19,20 @@ from trainmaster.master.services.access import identity
 
 router = APIRouter(prefix="/api/v1", tags=["auth"])
 T = TypeVar("T")
-LONGEST_NAME = 100  # characters of a name that are told apart; users' names have 80 at most
+LONGEST_NAME = 100  # characters of a name that are distinguished; users' names have 80 at most
 
 
 class LoginRequest(Body):
     username: str
     password: str
     is_hashed: bool = False
-    client_mark: Annotated[str, Field(max_length=200)] = ""  # ours: what an earlier log-in of this client was given
+    client_mark: Annotated[str, Field(max_length=200)] = ""  # ours: the mark of an earlier log-in
 
 
 class LoginAnswer(Shape):
     token: str
     user: User
-    client_mark: str  # ours: to be kept by the client, and shown when this user logs in again
+    client_mark: str  # ours: for the client to keep, and to send when this user logs in again
 
 
 class UserAnswer(Shape):
@@ -45,7 +45,7 @@ async def login(request: Request, body: LoginRequest, services: UsesServices) ->
 
 
 async def enter(request: Request, body: LoginRequest, services: Services, *, origin: str = "") -> LoginAnswer:
-    """A new session. `origin`: of the page on which the password was typed, where that is a browser's.
+    """Starts a session. `origin`: of the web page on which the password was typed; empty for programs.
 
     A coroutine, as passwords are checked a few at a time: each takes 64 MiB and a core, and the threads that answer
     everything else must stay free."""
@@ -65,7 +65,7 @@ async def enter(request: Request, body: LoginRequest, services: Services, *, ori
 
 
 async def counted(request: Request, services: Services, username: str, check: Callable[[], T], shown: str = "") -> T:
-    """What `check` says of a password, as far as whoever asks may try one. `shown`: a mark of an earlier log-in, where
+    """Runs `check` on a password within the limits on attempts. `shown`: a mark of an earlier log-in, where
     there is one. Raises HTTPException 429, and what `check` raises for a wrong one."""
     name = _counted_name(username)
     address = request.client.host if request.client else ""

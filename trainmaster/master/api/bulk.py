@@ -22,7 +22,7 @@ Action = Callable[[int], Any]
 
 
 class Filters(Body):
-    """Which experiments; with these the ids of the request do not matter."""
+    """Filters that select experiments; with these the ids of the request are ignored."""
 
     name: str = ""
     description: str = ""

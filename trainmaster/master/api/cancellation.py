@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trainmaster.master.db.request_context import CURRENT, RequestContext
 
-PATIENCE = 1.0  # seconds for which nobody looks whether the client is there: most requests are over by then
+PATIENCE = 1.0  # seconds before the first check for the client: most requests are over by then
 
 
 class Cancellation:
@@ -40,13 +40,13 @@ class Cancellation:
 
 
 class _Client:
-    """Passes on what comes of a request, and notices when its client goes."""
+    """Passes on the messages of a request, and notices when its client disconnects."""
 
     def __init__(self, context: RequestContext, receive: Receive) -> None:
         self._context, self._receive = context, receive
-        self._one = asyncio.Lock()  # of two who wait for a piece of a body, one would be told that there is nothing
-        self._ended = False  # the body is there
-        self._kept: deque[Message] = deque()  # what the watcher has received for whoever reads the body
+        self._one = asyncio.Lock()  # of two readers that wait for a piece of a body, one would get nothing
+        self._ended = False  # the body is complete
+        self._kept: deque[Message] = deque()  # messages that the watcher has received for the reader of the body
         self._watcher: asyncio.Task[None] | None = None
 
     async def receive(self) -> Message:

@@ -35,14 +35,14 @@ class PostMetadata(Body):
 
 @router.delete("")
 def delete(body: DeleteCheckpoints, services: UsesServices, caller: UserCaller) -> Json:
-    """Their files go soon; the checkpoints stay in lists as deleted."""
+    """Deletes checkpoints: their files are removed soon; lists still show them as deleted."""
     checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids)
     return {}
 
 
 @router.post("/rm")
 def remove_files(body: RemoveFiles, services: UsesServices, caller: UserCaller) -> Json:
-    """Files that match; without patterns the lists of files are read anew."""
+    """Removes files that match; without patterns the lists of files are read again."""
     checkpoints.remove(services.store, services.settings, caller, body.checkpoint_uuids, body.checkpoint_globs)
     return {}
 

@@ -32,7 +32,7 @@ from trainmaster.master.services.tasks import standalone
 router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
 V1 = "/api/v1"
-LOOK_AGAIN = 0.5  # seconds between two looks of somebody who follows the master's log
+LOOK_AGAIN = 0.5  # seconds between two reads for a client that follows the master's log
 
 
 def _utc(time: dt.datetime) -> dt.datetime:
@@ -46,7 +46,7 @@ Moment = Annotated[dt.datetime, AfterValidator(_utc)]
 
 @router.get(f"{V1}/master/config")
 def config(services: UsesServices, caller: UserCaller) -> Json:
-    """As it was read, without passwords; with the key that signs what webhooks are told."""
+    """Returns the configuration as it was read, without passwords; with the key that signs webhook events."""
     shown = masked(services.config)
     level = logging.getLevelName(logging.getLogger().level).lower()
     log = {**(shown.get("log") or {}), "level": level}
@@ -73,7 +73,7 @@ class PatchConfig(Body):
 
 @router.patch(f"{V1}/master/config")
 def patch_config(body: PatchConfig, services: UsesServices, caller: UserCaller) -> Json:
-    """The level of the master's log, until it is started again."""
+    """Sets the level of the master's log, until the master is restarted."""
     mask = body.field_mask.split(",") if isinstance(body.field_mask, str) else body.field_mask.paths
     if strange := [path for path in mask if path not in ("log", "log.level", "log.color")]:
         raise Invalid(f"{strange[0]} cannot be changed while the master runs; log.level can.")
@@ -93,8 +93,9 @@ def telemetry(services: UsesServices, caller: UserCaller) -> Json:
 async def logs(
     services: UsesServices, caller: UserCaller, offset: int = 0, limit: int = 0, follow: bool = False
 ) -> StreamingResponse:
-    """What this process has logged lately; a negative offset counts from the end. Without roles everybody gets it, as
-    `det trial support-bundle` wants: for who may not read it, only when and where something was logged."""
+    """Returns this process's latest log lines; a negative offset counts from the end. Without roles everybody gets
+    them, as `det trial support-bundle` expects: users who may not read them see only when and where something was
+    logged."""
     readable = caller.holds(Permission.VIEW_MASTER_LOGS)
 
     async def body() -> AsyncIterator[bytes]:

@@ -35,7 +35,7 @@ class Launch(Body):
     files: list[File] = []  # noqa: RUF012
     template_name: str = ""
     workspace_id: int = 0
-    data: str = ""  # of clients before 0.20, for which nobody asks any more
+    data: str = ""  # of clients before 0.20, which nobody uses any more
     preview: bool = False
 
 
@@ -115,7 +115,7 @@ def _tensorboard(view: TaskView) -> Json:
 
 
 def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
-    """The key that opens a shell is for those who may run programs in it."""
+    """The shell's private key is shown only to users who may run programs in it."""
     row = view.row
     latest = view.latest
     where = (latest.dispatcher, latest.run_as) if latest else ()
@@ -125,7 +125,7 @@ def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
     found = row.secrets or {} if opens else {}
     user = ((latest.proxy or {}).get("user") or latest.run_as) if latest else None
     if latest and not user:
-        # The published client keeps the name that it is told at the launch, before the shell announces its own.
+        # The published client keeps the name that the launch returns, before the shell announces its own.
         job = accounts.RunsAs(row.owner_id, row.workspace_id)
         user = accounts.expected(services.store, services.clusters, latest.pool, job)
     return {
@@ -139,7 +139,7 @@ def _shell(view: TaskView, caller: Caller, services: Services) -> Json:
 
 
 def _planned(plan: task_creation.Plan, caller: Caller) -> Json:
-    """A notebook that is only thought of."""
+    """A preview of a notebook that is not created."""
     return {
         "id": "",
         "description": plan.config["description"],
@@ -171,7 +171,7 @@ class Family:
         return {self.name: self.shown(view, caller, services)}
 
     def launch(self, body: Launch, services: Services, caller: Caller) -> Json:
-        """Start what `body` asks for."""
+        """Start the task that `body` requests."""
         task_id = task_creation.create(
             services.store, services.settings, services.clusters, services.defaults, caller, self.order(body)
         )
@@ -199,7 +199,7 @@ TENSORBOARDS = Family(TENSORBOARD, "tensorboard", lambda view, *_: _tensorboard(
 
 
 def _serve(family: Family) -> None:
-    """The endpoints of one family but the one that starts a task."""
+    """Adds the endpoints of one family, except the one that starts a task."""
     name, kind = family.name, family.kind
     given = Path(alias=f"{name}_id")
 
@@ -262,7 +262,7 @@ def launch_tensorboard(body: LaunchTensorboard, services: UsesServices, caller: 
 
 @router.put("/notebooks/{notebook_id}/report_idle")
 def report_idle(notebook_id: str, body: ReportIdle, services: UsesServices, caller: AnyCaller) -> Json:
-    """What a notebook's job says of its kernels."""
+    """Takes in a notebook job's report on its kernels."""
     if caller.task_id != notebook_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to the notebook {notebook_id}.")
     idle.note(services.store, notebook_id, idle=body.idle)

@@ -29,7 +29,7 @@ _SENDER = "trainmaster.note_sender"
 
 
 def raise_descriptors() -> int:
-    """Take as many descriptors as the system allows; how many that is."""
+    """Raises the limit of file descriptors as far as the system allows; returns the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -39,19 +39,19 @@ def raise_descriptors() -> int:
 
 
 def note_sender(scope: Scope, who: Hashable) -> None:
-    """The connection of this request belongs to somebody known, from now on. From any thread."""
+    """Counts the connection of this request for an authenticated sender from now on. From any thread."""
     hear: Callable[[Hashable], None] | None = scope.get("state", {}).get(_SENDER)
     if hear is not None:
         hear(who)
 
 
 class Connections:
-    """Of one server: makes its connections' protocols and counts them."""
+    """The connections of one server: makes their protocols and counts them."""
 
     def __init__(self, limits: Limits, descriptors: int) -> None:
         self.limits = limits
         self._most = min(limits.connections, descriptors - descriptors // SPARE)
-        # Connections in the order in which they came, by address while nobody is known on them, then by user.
+        # Connections in order of arrival, by address while their user is unknown, then by user.
         self._anonymous: dict[str, dict[_Connection, None]] = {}
         self._known: dict[Hashable, dict[_Connection, None]] = {}
         self._refused = 0
@@ -61,7 +61,7 @@ class Connections:
         return _Connection(self, *args, **kwargs)
 
     def enter(self, connection: _Connection) -> str | None:
-        """Why it may not stay, as a sentence."""
+        """Counts a new connection; returns a sentence that says why it must be closed, or None."""
         connection.place = self._anonymous.setdefault(connection.address, {})
         connection.place[connection] = None
         if len(connection.connections) > self._most and not self._make_room(connection):
@@ -87,7 +87,7 @@ class Connections:
             _shorten(connection.place, connection)
 
     def _make_room(self, newcomer: _Connection) -> bool:
-        """End a connection of whoever holds most of those that nobody is known on."""
+        """Ends an unauthenticated connection of the address that holds most of these."""
         return _shorten(max(self._anonymous.values(), key=len), newcomer)
 
     def _forget(self, connection: _Connection) -> None:
@@ -108,7 +108,7 @@ class Connections:
 
 
 def _shorten(place: dict[_Connection, None], newcomer: _Connection) -> bool:
-    """End the oldest of these connections that nothing is done for; whether there was one."""
+    """Ends the oldest idle one of these connections; returns whether there was one."""
     for connection in place:
         if connection is not newcomer and connection.idle:
             connection.end()
@@ -128,11 +128,11 @@ class _Connection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._head: int | None = 0  # bytes of a head that is not complete; None: a body, or an answer, is under way
         self._body_comes = False
-        self._body = 0  # bytes of it since the last look
+        self._body = 0  # bytes of it since the last check
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is done for it: no request came, or it is not complete."""
+        """Whether no request is being served on it: none came, or it is not complete."""
         return self._head is not None or self.cycle is None or self.cycle.response_complete
 
     def end(self) -> None:
@@ -201,7 +201,7 @@ class _Connection(HttpToolsProtocol):
     # -- deadlines
 
     def _look_at_body(self) -> None:
-        """What nobody reads on this side is not the client's fault."""
+        """Checks the body's rate. A body that this side does not read is not the client's fault."""
         if self._body < PROGRESS and not self.flow.read_paused:
             self._too_slow()
             return

@@ -8,20 +8,20 @@ from starlette.requests import HTTPConnection
 
 SESSION = "auth"  # a user's token, as in Determined
 PASS = "trainmaster-pass"  # noqa: S105 - good for one task's services, and nothing else
-FORM = "trainmaster-form"  # holds the log-in form to the browser that was shown it
-CLIENT = "trainmaster-client"  # tells a known browser from guessers at the same address
+FORM = "trainmaster-form"  # ties the log-in form to the browser that it was sent to
+CLIENT = "trainmaster-client"  # distinguishes a known browser from guessers at the same address
 _OURS = frozenset((SESSION, PASS, FORM, CLIENT))
 _PREFIXES = ("__host-", "__secure-")
-_BLANK = "".join(map(chr, range(33)))  # what parsers take away around names
+_BLANK = "".join(map(chr, range(33)))  # characters that parsers strip around names
 
 
 def shown(connection: HTTPConnection, name: str) -> list[str]:
-    """All values under which a request shows a cookie: a page may have set a second one."""
+    """All values of a cookie in a request: a web page may have set a second one."""
     return [value for key, value, _ in _pairs(connection) if key == name]
 
 
 def for_services(connection: HTTPConnection) -> str:
-    """What a request's cookies are without the master's, however they are written: some servers take a comma for a
+    """A request's cookies without the master's, however they are written: some servers read a comma as a
     semicolon."""
     return "; ".join(part for _, _, part in _pairs(connection) if not any(map(_names_ours, part.split(","))))
 
@@ -48,7 +48,7 @@ def is_ours(name: str) -> bool:
 
 
 def of_service(value: str, path: str) -> str | None:
-    """A service's `Set-Cookie`, kept to its own `path` and host; None for one that would pass as the master's."""
+    """A service's `Set-Cookie`, restricted to its own `path` and host; None for one that looks like the master's."""
     first, *attributes = value.split(";")
     name, equals, _ = first.partition("=")
     # Without a name a browser sends the value alone, which may read like another cookie.

@@ -43,8 +43,8 @@ PASSWORD_CHECKS = 4  # passwords that are checked at once
 REPORTS = "/api/x1/allocations/{allocation_id}/reports"  # checks itself whether the attempt ended long ago
 OF_AGENTS = "/api/x1/agents/"
 SAFE = ("GET", "HEAD", "OPTIONS")
-PAGE = ("x-trainmaster", "page")  # a header that asks other origins' pages for leave first, which they never get
-_KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was asked for early
+PAGE = ("x-trainmaster", "page")  # browsers let no foreign page send this header
+_KNOWN = "trainmaster.caller"  # in the scope of a request whose caller was authenticated early
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Services:
 
     @cached_property
     def job_calls(self) -> JobCalls:
-        """What jobs ask, taken in together."""
+        """The group commits of jobs' calls."""
         return JobCalls(self.store, self.settings, self.clusters)
 
     @property
@@ -85,16 +85,17 @@ UsesServices = Annotated[Services, Depends(_services)]
 
 
 def bearer(request: HTTPConnection) -> str:
-    """The token of the request: a header of Determined's clients, or the cookie of a page. Empty when there is none.
+    """The token of the request: from a header of Determined's clients, or from the cookie of a web page; empty without
+    one.
 
-    A browser sends the cookie along with whatever any page has it send. So by the cookie alone nothing is changed
-    without the header that pages of other origins cannot set. Raises Forbidden.
+    A browser sends the cookie with requests of any page. So the cookie alone permits no change without the header that
+    pages of other origins cannot set. Raises Forbidden.
     """
     return in_header(request) or _in_cookie(request)
 
 
 def in_header(request: HTTPConnection) -> str:
-    """The token that a program shows; empty when there is none."""
+    """The token in a program's header; empty when there is none."""
     for header in ("authorization", "grpc-metadata-x-allocation-token", "x-user-token"):
         scheme, _, token = request.headers.get(header, "").partition(" ")
         if scheme.lower() == "bearer" and token:
@@ -116,7 +117,7 @@ def _in_cookie(request: HTTPConnection) -> str:
 
 
 def session_cookie(request: HTTPConnection) -> str:
-    """The token in the master's cookie; empty when there is none. Raises Forbidden for several: one is not ours."""
+    """The token in the master's cookie; empty when there is none. Raises Forbidden for several: one is foreign."""
     if SERVICES in request.scope:
         return ""  # ports of one host share cookies
     found = cookies.shown(request, cookies.SESSION)
@@ -126,7 +127,7 @@ def session_cookie(request: HTTPConnection) -> str:
 
 
 def same_page(connection: HTTPConnection, services: Services, caller: Caller) -> bool:
-    """Whether a browser that shows a cookie sends this from a page of ours: where its user logged in, or where services
+    """Whether a browser with a cookie sends this from a page of ours: where its user logged in, or where services
     have their own origin, from there. What the request says of the host does not count: portals rewrite it."""
     origin = connection.headers.get("origin")
     if origin is None:
@@ -142,9 +143,10 @@ def peer_of(connection: HTTPConnection) -> str:
 
 
 def admit(services: Services, connection: HTTPConnection) -> None:
-    """Find out who calls before a large body is read; the answer is kept for the routers. Raises Unauthenticated."""
+    """Authenticates the caller before a large body is read; the result is kept for the routers. Raises
+    Unauthenticated."""
     if connection.scope["path"].startswith("/proxy/"):
-        return  # passed on as it comes; what stands behind may ask for no log-in
+        return  # passed on as it arrives; the service behind it may need no log-in
     if connection.scope["path"].startswith(OF_AGENTS):
         agent_id, _, rest = connection.scope["path"].removeprefix(OF_AGENTS).partition("/")
         if rest == "enrol":
@@ -155,7 +157,7 @@ def admit(services: Services, connection: HTTPConnection) -> None:
 
 
 class Senders:
-    """Of large bodies, once they are admitted (`limits.Senders`)."""
+    """The admitted senders of large bodies (`limits.Senders`)."""
 
     def __init__(self, services: Services) -> None:
         self._shares = services.shares
@@ -166,7 +168,7 @@ class Senders:
 
     @asynccontextmanager
     async def turn(self, scope: Scope) -> AsyncIterator[None]:
-        """Of one sender's bodies one is worked on at a time."""
+        """In the block, one body of a sender is worked on; its others wait."""
         if (who := self._who(scope)) is None:  # an agent's
             yield
             return
@@ -203,14 +205,14 @@ async def _caller(request: Request, services: UsesServices) -> Caller:
 
 
 def _let_in(request: Request, services: Services, found: Caller | None) -> Caller:
-    """It asks the database for whoever is not known yet, and for roles."""
+    """Authenticates and authorizes the caller; queries the database for unknown callers, and for roles."""
     caller = found or _known(request, services)
     note_sender(request.scope, caller.allocation_id or caller.user_id)
     return _allowed(request, services, caller)
 
 
 def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
-    """The caller, with the workspaces for which the endpoint's permission is held. Raises Forbidden."""
+    """Returns the caller, with the workspaces for which they hold the endpoint's permission. Raises Forbidden."""
     endpoint = f"{request.method} {request.scope['route'].path}"
     rule = ENDPOINTS.get(endpoint)
     if rule is None:
@@ -238,8 +240,8 @@ def _allowed(request: Request, services: Services, caller: Caller) -> Caller:
 
 
 def _check_reach(request: Request, services: Services, caller: Caller, rule: Permission) -> None:
-    """A job sees its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs may do at all is
-    said where they are let in."""
+    """Checks that a job sees only its own workspace, and elsewhere what its owner may see. Raises Forbidden. What jobs
+    may do at all is said where they are let in."""
     store = services.store
     home = locations.workspace_of(store, request.path_params)
     if home is None or home == locations.workspace_of(store, {"trial_id": str(caller.trial_id)}):
@@ -251,7 +253,7 @@ def _check_reach(request: Request, services: Services, caller: Caller, rule: Per
 
 
 def user_of(services: Services, token: str) -> Caller:
-    """Who presents `token`, with what their roles allow, outside of a request: for connections that stay. Raises
+    """Authenticates `token`, with the roles' permissions, outside of a request: for long-lived connections. Raises
     Unauthenticated, and Forbidden for a job."""
     caller = identity.authenticate(services.store, services.settings, token)
     if caller.allocation_id is not None:
@@ -260,7 +262,7 @@ def user_of(services: Services, token: str) -> Caller:
 
 
 def user_of_session(services: Services, session_id: int) -> Caller:
-    """The same for a session that is known by its number. Raises Unauthenticated."""
+    """The same for a session, given its number. Raises Unauthenticated."""
     return with_roles(services, identity.by_session(services.store, session_id))
 
 
@@ -276,8 +278,8 @@ def with_roles(services: Services, caller: Caller) -> Caller:
 async def _shared(
     request: Request, services: UsesServices, caller: Annotated[Caller, Depends(_caller)]
 ) -> AsyncIterator[Caller]:
-    """The caller, while the endpoint works in a thread with a place of their share. What waits in the event loop, long
-    polls and streams, holds none."""
+    """Yields the caller, while the endpoint works in a thread within the caller's share. What waits in the event loop,
+    long polls and streams, takes no place of it."""
     if iscoroutinefunction(request.scope["route"].endpoint):
         await _opened(services, caller)
         yield caller
@@ -312,12 +314,12 @@ UserCaller = Annotated[Caller, Depends(_user)]
 
 
 def own_allocation(caller: Caller, allocation_id: str) -> None:
-    """A job speaks for its own allocation only. Raises Forbidden."""
+    """Checks that a job reports for its own allocation only. Raises Forbidden."""
     if caller.allocation_id != allocation_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to the allocation {allocation_id}.")
 
 
 def own_trial(caller: Caller, trial_id: int) -> None:
-    """Only the trial's own job may report for it. Raises Forbidden."""
+    """Checks that the caller is the trial's own job. Raises Forbidden."""
     if caller.trial_id != trial_id and not (caller.allocation_id is None and caller.admin):
         raise Forbidden(f"This token does not belong to trial {trial_id}.")

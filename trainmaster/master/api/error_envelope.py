@@ -20,7 +20,7 @@ from trainmaster.master.services import errors
 
 log = logging.getLogger(__name__)
 
-# gRPC's code and name for each HTTP status, which is how grpc-gateway fills the envelope.
+# gRPC's code and name for each HTTP status, with which grpc-gateway fills the envelope.
 _BY_STATUS = {
     400: (3, "InvalidArgument"),
     401: (16, "Unauthenticated"),
@@ -67,21 +67,21 @@ def _status_of(error: errors.ServiceError) -> int:
 
 
 def explained(error: Exception) -> tuple[int, str]:
-    """The status and sentence of what may go wrong before a router is asked: a ServiceError, or one of AWAY."""
+    """Status and sentence of an error before a router is called: a ServiceError, or one of AWAY."""
     if isinstance(error, errors.ServiceError):
         return _status_of(error), error.message
     return 503, DATABASE_AWAY
 
 
 def note_refusal(connection: HTTPConnection, sentence: str) -> None:
-    """A line in the log for each call that somebody may not make: who looks for doors that are open shows there."""
+    """Logs each call that the caller may not make: it shows who probes for open endpoints."""
     address = connection.client.host if connection.client else "an unknown address"
     method = connection.scope.get("method", "GET")
     log.info("refused %s %s from %s: %s", method, quote(connection.scope["path"]), address, sentence)
 
 
 class _NoNul:
-    """Refuses addresses with a NUL character: PostgreSQL's text has none, so nothing can be called so."""
+    """Refuses URLs with a NUL character: PostgreSQL's text cannot hold it, so nothing can have such a name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -94,8 +94,8 @@ class _NoNul:
 
 
 def steady(app: ASGIApp) -> ASGIApp:
-    """What goes wrong after its answer is complete, such as a bug that was answered with 500, has its line in the log;
-    raised again, it would have the server close a connection on which other requests may be under way."""
+    """An error after the response is complete, such as a bug that was answered with 500, has been logged;
+    raising it again would make the server close a connection on which other requests may be under way."""
 
     async def call(scope: Scope, receive: Receive, send: Send) -> None:
         complete = False
@@ -107,7 +107,7 @@ def steady(app: ASGIApp) -> ASGIApp:
 
         try:
             await app(scope, receive, watched if scope["type"] == "http" else send)
-        except Exception:  # of whatever kind: only whether its answer was complete decides, and it has been logged
+        except Exception:  # any kind: only whether its response was complete decides, and it has been logged
             if not complete:
                 raise
 
@@ -128,7 +128,8 @@ def install(app: FastAPI) -> None:
         parts = [f"{'.'.join(str(p) for p in e['loc'][1:]) or e['loc'][0]}: {e['msg']}" for e in error.errors()]
         kind = request.headers.get("content-type", "")
         if any(e["loc"] == ("body",) for e in error.errors()) and "json" not in kind:
-            # Not read as JSON whatever it says: a page elsewhere can have a browser send forms with its user's cookie.
+            # Not read as JSON, whatever it contains: a foreign page can make a browser send forms with its user's
+            # cookie.
             said = f"Content-Type {kind!r}" if kind else "no Content-Type"
             return envelope(400, f"The request's body has {said}: send JSON, with Content-Type: application/json.")
         return envelope(400, f"The request does not fit: {'; '.join(parts)}.")
@@ -140,7 +141,7 @@ def install(app: FastAPI) -> None:
         return envelope(error.status_code, message, headers=error.headers)
 
     async def database_away(request: Request, error: Exception) -> JSONResponse:
-        # One that is known to be away has its line in the log.
+        # A database that is known not to answer has been logged.
         level = logging.DEBUG if isinstance(error, DatabaseUnavailable) else logging.WARNING
         log.log(
             level, "%s %s failed, the database does not answer: %s", request.method, request.url.path, in_short(error)

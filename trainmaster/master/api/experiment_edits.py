@@ -27,7 +27,7 @@ class LabelsAnswer(Shape):
 
 
 class PatchResources(Storable):
-    """Unlike elsewhere null means something: `maxSlots` null takes the limit away."""
+    """Unlike elsewhere null has a meaning: `maxSlots` null removes the limit."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -119,7 +119,7 @@ def move(experiment_id: int, body: MoveExperiment, services: UsesServices, calle
 
 @router.post("/api/v1/experiments/continue")
 def go_on(body: ContinueExperiment, services: UsesServices, caller: UserCaller) -> Json:
-    """The one trial trains on from its latest checkpoint."""
+    """The single trial continues from its latest checkpoint."""
     continuation.go_on(services.store, services.settings, services.clusters, caller, body.id, body.override_config)
     view = experiments.get(services.store, body.id)
     return {"experiment": Experiment.of(view).model_dump(by_alias=True), "warnings": []}
@@ -140,7 +140,7 @@ def preview_gc(
     trial_best: Annotated[int, Query(alias="save_trial_best", ge=0)],
     trial_latest: Annotated[int, Query(alias="save_trial_latest", ge=0)],
 ) -> Json:
-    """What would go under another policy; outside of /api/v1 and in words of its own, as Determined has it."""
+    """Lists what another policy would remove; outside of /api/v1 and in a format of its own, as in Determined."""
     policy = checkpoint_gc.KeepPolicy(experiment_best, trial_best, trial_latest)
     metric, found = checkpoint_gc.preview(services.store, experiment_id, policy)
     shown = [
@@ -164,7 +164,7 @@ def preview_gc(
 
 @router.put("/api/v1/experiments/{experiment_id}/retain_logs")
 def retain_logs(experiment_id: int, body: RetainLogs, services: UsesServices, caller: UserCaller) -> Json:
-    """Of its trials, so many days after their end; -1 for ever."""
+    """Keeps its trials' logs for so many days after their end; -1 for ever."""
     retention.keep_logs(services.store, services.settings, caller, experiment_id, body.num_days)
     return {}
 
@@ -190,5 +190,5 @@ class CleanedAnswer(Shape):
 
 @router.post("/api/v1/cleanup_logs")
 def clean_up_logs(services: UsesServices, caller: UserCaller) -> CleanedAnswer:
-    """At once what the master does every hour."""
+    """Removes expired logs at once, which the master otherwise does every hour."""
     return CleanedAnswer(removed_count=retention.clean_up(services.store, services.settings))

@@ -22,7 +22,7 @@ from trainmaster.master.services.metrics.metric_names import MetricNames
 router = APIRouter(prefix="/api/v1", tags=["experiments"])
 Json = dict[str, Any]
 
-PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
+PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 
 class SearchRequest(Body):
@@ -63,7 +63,7 @@ async def names(
     ids: Annotated[list[int], Query()],
     period: Annotated[float, Query(alias="periodSeconds", ge=0)] = 0.0,
 ) -> StreamingResponse:
-    """A line with all names, and another whenever there are more, until the experiments have ended."""
+    """Streams a line with all names, and another whenever there are more, until the experiments have ended."""
     first = await run_in_threadpool(metric_names.of_experiments, services.store, caller, ids)
 
     async def lines() -> AsyncIterator[bytes]:
@@ -81,7 +81,7 @@ async def names(
 
 
 async def _closing(services: UsesServices, period: float) -> bool:
-    """Wait for the next look; True when the master stops instead."""
+    """Waits for the next read; True when the master stops instead."""
     left = math.ceil(period or PERIOD)
     while left > 0 and not services.wakeups.closed:
         await asyncio.sleep(min(left, 1))

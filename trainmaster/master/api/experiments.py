@@ -173,7 +173,7 @@ def pause(experiment_id: int, services: UsesServices, caller: UserCaller) -> Jso
 
 @router.post("/experiments/{experiment_id}/activate")
 def activate(experiment_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    """Go on with what was paused."""
+    """Resumes a paused experiment."""
     experiments.command(services.store, services.settings, caller, experiment_id, lifecycle.Activate())
     return {}
 

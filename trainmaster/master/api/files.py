@@ -15,12 +15,12 @@ from trainmaster.master.services.files.archives import Key
 from trainmaster.master.services.store import Store
 
 router = APIRouter(tags=["files"])
-SAVED = {"Content-Disposition": 'attachment; filename="context.tar.gz"'}  # no browser shows users' files as ours
+SAVED = {"Content-Disposition": 'attachment; filename="context.tar.gz"'}  # no browser shows these files as a page
 
 
 @router.get("/api/x1/allocations/{allocation_id}/context", response_class=StreamingResponse)
 def of_allocation(allocation_id: str, services: UsesServices, caller: AnyCaller) -> StreamingResponse:
-    """What the attempt works with, as a gzipped tar."""
+    """The files that the attempt works with, as a gzipped tar."""
     own_allocation(caller, allocation_id)
     key = archives.key_of_allocation(services.store, allocation_id)
     size = _size(services.store, key)

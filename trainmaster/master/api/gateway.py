@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trainmaster.master.api.dependencies import in_header
 
 V1 = "/api/v1/"
-PREFIXES = (V1, "/api/x1/")  # whatever else is served has names of its own
+PREFIXES = (V1, "/api/x1/")  # other endpoints have parameter names of their own
 LISTS = frozenset(
     (
         *("agentIds", "allocationIds", "containerIds", "experimentIdFilter.incl", "experimentIdFilter.notIn", "ids"),
@@ -38,7 +38,7 @@ class Gateway:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"].startswith(PREFIXES):
-            # In place: whoever stands before reads what is left in the scope.
+            # In place: outer applications read what is left in the scope.
             scope["query_string"], scope["headers"] = in_json_names(scope["query_string"]), _as_json(scope)
             if scope["method"] in WITH_BODIES and scope["path"].startswith(V1):
                 receive = _or_empty_message(receive)
@@ -81,9 +81,9 @@ def json_name(name: str) -> str:
 
 
 def _as_json(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers without the Content-Type of a form where a program says that: FastAPI takes such a body for JSON.
+    """The headers without a program's Content-Type of a form: FastAPI then reads the body as JSON.
 
-    What a browser sends keeps it. A page elsewhere can have one send forms, with its user's cookie or to log its user
+    Requests of browsers keep it. A foreign page can make one send forms, with its user's cookie or to log its user
     in as somebody else; such a request holds one of the headers that browsers add, and no token in a header."""
     found: list[tuple[bytes, bytes]] = scope["headers"]
     request = HTTPConnection(scope)

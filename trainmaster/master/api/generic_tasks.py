@@ -57,7 +57,7 @@ def create(body: CreateTask, services: UsesServices, caller: UserCaller) -> Json
 
 @router.get("/tasks/{task_id}/config")
 def config(task_id: str, services: UsesServices, caller: UserCaller) -> Json:
-    """What was given, as JSON in a text; of a task of another kind the complete configuration."""
+    """The submitted configuration, as JSON in a string; for a task of another kind the complete configuration."""
     row = standalone.get(services.store, task_id).row
     return {"config": json.dumps(masked(row.config if row.given is None else row.given))}
 

@@ -20,14 +20,14 @@ from trainmaster.master.services.store import Store, Wakeups
 
 log = logging.getLogger(__name__)
 
-PERIOD = 10.0  # seconds between two looks when nothing woke us
-PAUSE = 0.2  # seconds in which changes wait for more
-SCOPE_KEY = "trainmaster.behind"  # in a request's scope: who is behind it
+PERIOD = 10.0  # seconds between two checks without a wake-up
+PAUSE = 0.2  # debounce, in seconds
+SCOPE_KEY = "trainmaster.behind"  # in a request's scope: the user or job behind it
 
 
 class Behind(NamedTuple):
-    """Who a connection is open for. `session_id`: None where a service lets in whoever knows its key, `user_id` being
-    the task's owner, and where somebody acts as the user from `inside` an attempt's job."""
+    """The user or job that a connection is open for. `session_id`: None where a service admits anybody with its key,
+    `user_id` being the task's owner, and where a program acts as the user from `inside` an attempt's job."""
 
     user_id: int
     session_id: int | None = None
@@ -42,7 +42,7 @@ class Guard:
 
     @contextmanager
     def watching(self, behind: Behind) -> Iterator[asyncio.Event]:
-        """Inside the block the event is set once whoever is behind may no longer be there."""
+        """Inside the block the event is set once the user or job behind the connection is no longer valid."""
         ended = asyncio.Event()
         self._open.setdefault(behind, set()).add(ended)
         if self._task is None or self._task.done():
@@ -55,15 +55,15 @@ class Guard:
                 del self._open[behind]
 
     async def _run(self) -> None:
-        """As long as anything is open."""
+        """Runs as long as any connection is watched."""
         with waiting(self._wakeups, identity.SESSIONS, period=PERIOD) as turn:
             while self._open and not self._wakeups.closed:
                 turn.begin()
                 try:
                     await self._look()
                 except DATABASE_UNAVAILABLE:
-                    pass  # nothing is known: what is open stays so until there is an answer
-                except Exception:  # the next look may go better; without one nothing would ever end
+                    pass  # unknown: connections stay open until the database answers
+                except Exception:  # the next check may succeed; without one no connection would ever be closed
                     log.exception("could not check whether sessions are still valid")
                 await turn.again()
                 await asyncio.sleep(PAUSE)

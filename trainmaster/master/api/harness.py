@@ -57,7 +57,7 @@ def task_accelerators(task_id: str, services: UsesServices, caller: UserCaller) 
 def proxy_address(
     allocation_id: str, body: ProxyAddress, request: Request, services: UsesServices, caller: AnyCaller
 ) -> Json:
-    """Where the services in a job are reached."""
+    """Takes in the address of the services in a job."""
     own_allocation(caller, allocation_id)
     told = proxies.Told(body.proxy_address or peer_of(request), body.port, body.user)
     proxies.announce(services.store, services.settings, allocation_id, told)
@@ -66,7 +66,7 @@ def proxy_address(
 
 @router.post("/allocations/{allocation_id}/ready")
 def ready(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
-    """A service in the job answers. A trial is ready when its nodes have their lease."""
+    """Notes that a service in the job answers. A trial is ready when its nodes have their lease."""
     own_allocation(caller, allocation_id)
     proxies.ready(services.store, allocation_id)
     return {}
@@ -74,21 +74,21 @@ def ready(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json
 
 @router.post("/allocations/{allocation_id}/waiting")
 def waiting(allocation_id: str, services: UsesServices, caller: AnyCaller) -> Json:
-    """Heard: nodes that wait for others hold their job like all others."""
+    """Accepted without effect: nodes that wait for others hold their job like all others."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.post("/allocations/{allocation_id}/resources/{resources_id}/daemon")
 def daemon(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> Json:
-    """Heard: an attempt ends with its batch job, daemons or not."""
+    """Accepted without effect: an attempt ends with its batch job, daemons or not."""
     own_allocation(caller, allocation_id)
     return {}
 
 
 @router.get("/allocations/{allocation_id}/resources/{resources_id}/rendezvous")
 async def rendezvous(allocation_id: str, resources_id: str, services: UsesServices, caller: AnyCaller) -> JSONResponse:
-    """Where all nodes are; waits for them, and answers 408 when they have not come: ask again."""
+    """Returns the addresses of all nodes; waits for them, and answers 408 when some have not arrived: try again."""
     own_allocation(caller, allocation_id)
 
     def look() -> harness.HarnessRendezvous | None:

@@ -82,7 +82,7 @@ async def preemption_signal(
     caller: AnyCaller,
     timeout_seconds: Annotated[float, Query(alias="timeoutSeconds")] = 0,
 ) -> Json:
-    """Wait until the job should leave, at most the time-out."""
+    """Waits for a preemption request, at most the time-out."""
     own_allocation(caller, allocation_id)
 
     def look() -> str | None:

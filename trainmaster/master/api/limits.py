@@ -20,38 +20,38 @@ from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.errors import ServiceError
 
 LINGER = 30.0  # seconds for which the rest of a refused body is read and thrown away
-# Bytes that anybody may send: a login has a hundred. FastAPI reads a body before it asks who sends it.
+# Bytes that anybody may send: a log-in has a hundred. FastAPI reads a body before it authenticates its sender.
 OF_STRANGERS = 64 * 2**10
-# A body of this many bytes counts as large: what is made of it takes five times its room for a moment, so that no more
-# than so many are worked on at once. While they come, any number may.
+# A body of this many bytes counts as large: parsing it takes five times its memory for a moment, so that no more
+# than so many are parsed at once. Any number may be received at once.
 LARGE = 8 * 2**20
 LARGE_AT_ONCE = 2
-# What a container left is written to disk piece by piece, under a limit of its own.
+# An archive of a container's files is written to disk piece by piece, under a limit of its own.
 _OWN_LIMIT = re.compile("/api/x1/agents/[^/]+/jobs/[^/]+/remains")
-_PASSED_ON = "/proxy/"  # nothing is made of these bodies
+_PASSED_ON = "/proxy/"  # these bodies are not parsed
 _CLOSE = {"Connection": "close"}
 
 
 class Senders(Protocol):
-    """What is known of those who send large bodies, once they are admitted."""
+    """Interface to the accounting of authenticated senders of large bodies."""
 
     async def rest(self, scope: Scope) -> None:
-        """Before a body is received: whoever has kept the master busy waits."""
+        """Called before a body is received: a sender that has kept the master busy waits."""
 
     def turn(self, scope: Scope) -> AbstractAsyncContextManager[None]:
-        """In the block a body may be worked on. Raises Busy."""
+        """In the block a body may be parsed. Raises Busy."""
 
     def charge(self, scope: Scope, size: int) -> None:
-        """So many bytes were received."""
+        """Counts received bytes."""
 
 
 class BodyLimit:
-    """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it comes. For a body of
-    more than OF_STRANGERS, `admit` is asked first: it raises a ServiceError for whoever is not known. What is made of
-    it waits for the `turn` of its sender: of one user's one is worked on at a time.
+    """Answers 413 to requests whose body has more than `limit` bytes, by their headers or as it arrives. For a body of
+    more than OF_STRANGERS, `admit` is called first: it raises a ServiceError for an unknown sender. Parsing
+    waits for the sender's `turn`: one body of a user is parsed at a time.
 
-    Most clients read the answer only when they have sent everything, and a connection that is closed before loses
-    it. So the answer goes out, and what still comes is read for a while before the connection is closed.
+    Most clients read the response only when they have sent everything, and closing the connection before loses
+    it. So the response is sent, and the rest of the body is read for a while before the connection is closed.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class BodyLimit:
         try:
             await counted.expect(announced)
         except HTTPException as error:
-            waits = headers.get(b"expect", b"").lower() == b"100-continue"  # for leave to send, which it does not get
+            waits = headers.get(b"expect", b"").lower() == b"100-continue"  # for permission to send
             ending = send if waits else _Lingering(receive, send)
             await envelope(error.status_code, error.detail, headers=_CLOSE)(scope, receive, ending)
             return
@@ -100,7 +100,7 @@ class BodyLimit:
             raise HTTPException(413, excess, headers=_CLOSE)
 
     async def check(self, scope: Scope, size: int, *, admitted: bool) -> bool:
-        """Whether a request that has this many bytes by now has been admitted. Raises HTTPException."""
+        """Checks a request that has this many bytes so far, and admits its sender. Raises HTTPException."""
         if size > self._limit:
             raise HTTPException(413, self._sentence, headers=_CLOSE)
         if admitted or size <= OF_STRANGERS:
@@ -120,7 +120,7 @@ class BodyLimit:
 
 
 class _Counted:
-    """A request whose body is counted as it comes; over a limit, whoever reads it gets the refusal."""
+    """A request whose body is counted as it arrives; over a limit, its reader gets the refusal."""
 
     def __init__(self, rule: BodyLimit, scope: Scope, receive: Receive, send: Send) -> None:
         self._rule, self._scope = rule, scope
@@ -128,12 +128,12 @@ class _Counted:
         self._values = 0
         self._passed_on = scope["path"].startswith(_PASSED_ON)
         self._admitted, self._refused = False, False
-        self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when all of a large body is there
-        self.when_known: Callable[[], Awaitable[None]] | None = None  # the same, when it is more than a stranger's
+        self.when_large: Callable[[], Awaitable[None]] | None = None  # awaited once, when a large body is complete
+        self.when_known: Callable[[], Awaitable[None]] | None = None  # the same, when it exceeds OF_STRANGERS
         self._receive, self._send = receive, send
 
     async def expect(self, size: int) -> None:
-        """Raises HTTPException for a body of so many bytes that is refused."""
+        """Checks a body of so many bytes. Raises HTTPException."""
         self._admitted = await self._rule.check(self._scope, size, admitted=self._admitted)
 
     async def receive(self) -> Message:
@@ -168,7 +168,7 @@ class _Counted:
 
 
 class _Lingering:
-    """Sends an answer, and holds its end back until the request is read to its own."""
+    """Sends a response, and holds back its end until the request has been read to its end."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive, self._send = receive, send

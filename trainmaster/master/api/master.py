@@ -44,7 +44,7 @@ class MasterAnswer(Shape):
     has_custom_logo: bool = False
     cluster_message: dict[str, Any] | None = None
     trainmaster_version: str  # ours: of this program, where `version` is the API's
-    max_context_bytes: int  # ours: what an experiment's files may have together
+    max_context_bytes: int  # ours: bytes that an experiment's files may have together
 
 
 class PoolsAnswer(Shape):
@@ -115,7 +115,7 @@ def master(services: UsesServices) -> MasterAnswer:
 
 
 def _banner(services: Services) -> dict[str, Any] | None:
-    """None also while the database does not answer: who asks for the master's name shall hear it."""
+    """The maintenance message. None also while the database does not answer: the master's name is served even then."""
     try:
         return shown_message(site_policies.message(services.store, shown=True))
     except DATABASE_UNAVAILABLE:
@@ -148,7 +148,7 @@ def resource_pools(
 
 @router.post("/api/x1/resource-pools/{name}/resume", tags=["queue"])
 def resume_pool(name: str, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
-    """Go on with a pool that rests after failures, at once."""
+    """Closes the circuit breaker of a pool at once."""
     if name not in {served.pool.name for served in services.clusters.pools()}:
         raise NotFound(f"There is no resource pool {name!r}.")
     pool_health.resume(services.store, name)
@@ -193,7 +193,7 @@ def old_job_queues(
     offset: int = 0,
     limit: int = 0,
 ) -> dict[str, Any]:
-    """The same without those of which the caller may see only a part."""
+    """The same without jobs of which the caller may see only a part."""
     found = job_queues(services, caller, descending, scheduled, resourcePool)
     whole = [job["full"] for job in found["jobs"] if "full" in job]
     window = cut(offset, limit, len(whole))
@@ -204,7 +204,7 @@ def old_job_queues(
 
 
 def _job(job: job_queue.QueuedJob, *, whole: bool) -> dict[str, Any]:
-    """Of a job in a workspace that the caller does not see only what the queue is about."""
+    """A job of the queue; of one in a workspace that the caller may not see, only its place and resources."""
     limited = {
         "summary": {"state": f"STATE_{'SCHEDULED' if job.scheduled else 'QUEUED'}", "jobsAhead": job.ahead},
         "type": f"TYPE_{job.kind}",

@@ -214,7 +214,7 @@ def create(body: PostModel, services: UsesServices, caller: UserCaller) -> Model
 
 @router.get("/models/{model_name}")
 def get(model_name: str, services: UsesServices, caller: UserCaller) -> ModelAnswer:
-    """By name, or by id where a number is given."""
+    """Finds a model by name, or by id where a number is given."""
     return ModelAnswer(model=Model.of(registered_models.get(services.store, model_name)))
 
 
@@ -353,7 +353,7 @@ def report_source(body: ReportSource, services: UsesServices, caller: AnyCaller)
 def metrics_of_checkpoint(
     checkpoint_uuid: str, services: UsesServices, caller: UserCaller, use: KindOfUse = "", group: MetricGroup = ""
 ) -> MetricsAnswer:
-    """What trials that use the checkpoint have reported."""
+    """The metrics that trials which use the checkpoint have reported."""
     found = checkpoint_uses.metrics_of_checkpoint(services.store, checkpoint_uuid, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
@@ -367,13 +367,13 @@ def metrics_of_version(
     use: KindOfUse = "",
     group: MetricGroup = "",
 ) -> MetricsAnswer:
-    """What trials that use the version have reported."""
+    """The metrics that trials which use the version have reported."""
     found = checkpoint_uses.metrics_of_version(services.store, model_name, version, _kind(use), group or None)
     return MetricsAnswer(metrics=[_used(report, group) for report in found])
 
 
 def _used(report: StoredReport, group: str) -> Json:
-    """Asked for no group, Determined's client looks for the average in reports of all groups, validations too."""
+    """Without a group, Determined's client searches reports of all groups for the average, validations too."""
     shown = metrics_report(report)
     if not group and "validation_metrics" in report.metrics:
         shown["metrics"] = {"avg_metrics": report.metrics["validation_metrics"], **report.metrics}

@@ -17,7 +17,7 @@ SERVICES = "trainmaster.services"  # in the scope of a request to the services' 
 
 
 class Forwarded:
-    """Believes `X-Forwarded-For`, `-Proto` and `-Host` where the connection comes from one of `trusted`, and from
+    """Trusts `X-Forwarded-For`, `-Proto` and `-Host` where the connection comes from one of `trusted`, and from
     nobody else."""
 
     def __init__(self, app: ASGIApp, trusted: Sequence[Network]) -> None:
@@ -35,7 +35,7 @@ class Forwarded:
     def _believe(self, scope: Scope) -> None:
         told = {name: value.decode("latin-1") for name, value in scope["headers"]}
         client = addresses.seen(scope["client"][0])
-        # Each proxy adds whom it saw at the end; what stands before the first stranger is the stranger's own word.
+        # Each proxy appends the address that it saw; what precedes the first untrusted one is that sender's own claim.
         hops = [hop.strip() for name, value in scope["headers"] if name == b"x-forwarded-for"
                 for hop in value.decode("latin-1").split(",")]  # fmt: skip
         while hops and self._trusts(client) and _is_address(hop := addresses.seen(hops.pop())):
@@ -57,7 +57,7 @@ def _is_address(text: str) -> bool:
 
 
 class Apart:
-    """Marks what comes to the services' own origin, a port or a host name, where nothing but services is."""
+    """Marks requests to the services' own origin, a port or a host name that serves nothing but services."""
 
     def __init__(self, app: ASGIApp, origin: Origin, port: int | None) -> None:
         self._app, self._origin, self._port = app, origin, port

@@ -28,9 +28,9 @@ from trainmaster.master.services.errors import Forbidden, Invalid, ServiceError
 
 router = APIRouter(tags=["auth"])
 
-LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: as long as it is good
-KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps what tells it from guessers
-FORM_LIFE = 3600  # seconds in which a form that was shown may be sent
+LIFE = 7 * 86400  # seconds that a browser keeps the session's cookie: the session's life
+KNOWN_FOR = 365 * 86400  # seconds for which a browser keeps the mark that distinguishes it from guessers
+FORM_LIFE = 3600  # seconds in which a served form may be sent
 LONGEST_FORM = 16 * 1024  # bytes
 HOME = "/docs"
 _STYLE = "body{font:16px sans-serif;max-width:22em;margin:15vh auto}input,button{font:inherit;width:100%;margin:.2em 0 1em;padding:.4em;box-sizing:border-box}"  # noqa: E501
@@ -54,7 +54,7 @@ def form(services: UsesServices, request: Request, to: str = HOME) -> HTMLRespon
 
 @router.post("/login", include_in_schema=False)
 async def send_form(request: Request, services: UsesServices) -> Response:
-    """The form as browsers send it; 303 to where its user wanted to go."""
+    """Handles the form as browsers send it; answers 303 to the page that its user wanted."""
     given = await _given(request)
     to = given.get("to", HOME)
     _check_form(services, request, given.get("form", ""))
@@ -76,7 +76,7 @@ class SessionAnswer(Shape):
 
 @router.post("/session")
 async def begin(request: Request, body: LoginRequest, services: UsesServices) -> Response:
-    """Log a page's user in: like `/api/v1/auth/login`, with the token in a cookie only."""
+    """Logs in a user of a web page: like `/api/v1/auth/login`, with the token in a cookie only."""
     if request.headers.get(PAGE[0]) != PAGE[1]:
         raise Forbidden("This is for the master's own page, which must send X-Trainmaster: page.")
     answer = await enter(request, body, services, origin=_origin(request))
@@ -87,7 +87,7 @@ async def begin(request: Request, body: LoginRequest, services: UsesServices) ->
 
 @router.delete("/session")
 def end(request: Request, services: UsesServices, caller: UserCaller) -> Response:
-    """Log a page's user out."""
+    """Logs out a user of a web page."""
     del caller
     identity.log_out(services.store, bearer(request))
     gone = JSONResponse({})
@@ -109,7 +109,7 @@ class TicketAnswer(Shape):
 
 @router.post("/api/x1/tickets")
 def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> TicketAnswer:
-    """Admits a WebSocket once, as `?trainmaster-ticket=`, where no header can be sent."""
+    """Issues a ticket, which admits a WebSocket once, as `?trainmaster-ticket=`, where no header can be sent."""
     if body.purpose == "service" and not body.task_id:
         raise Invalid("taskId: name the task whose service the ticket is for.")
     purpose = tickets.STREAM if body.purpose == "stream" else tickets.service_of(body.task_id)
@@ -120,7 +120,7 @@ def ticket(body: PostTicket, services: UsesServices, caller: UserCaller) -> Tick
 
 
 def inside(to: str) -> str:
-    """`to` where it is a path of the master's, else where people start: a form leads nowhere else."""
+    """`to` if it is a path of the master's, else the start page: a form leads nowhere else."""
     fine = to.startswith("/") and not to.startswith("//") and to.isascii() and to.isprintable() and "\\" not in to
     return to if fine and len(to) < 4096 else HOME
 
@@ -131,7 +131,7 @@ def _form(services: Services, request: Request, to: str, said: str = "", status:
     words = {"said": said, "to": inside(to), "form": _mac(services, nonce), "cluster": cluster}
     text = _PAGE.format(style=_STYLE, **{key: html.escape(word) for key, word in words.items()})
     style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    # Browsers hold the form's target against all redirects that follow.
+    # Browsers check all redirects that follow against the form's target.
     targets = " ".join(filter(None, ("'self'", str(services.services_url or ""))))
     policy = (
         f"default-src 'none'; style-src 'sha256-{style}'; form-action {targets}; "
@@ -145,7 +145,7 @@ def _form(services: Services, request: Request, to: str, said: str = "", status:
 
 
 async def _given(request: Request) -> dict[str, str]:
-    """A small form's fields; of several with one name the first."""
+    """The fields of a small form; of several with one name the first."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Invalid("This accepts only the form at /login; programs log in at /api/v1/auth/login.")
@@ -159,8 +159,8 @@ async def _given(request: Request) -> dict[str, str]:
 
 
 def _check_form(services: Services, request: Request, told: str) -> None:
-    """Raises Forbidden unless the form was shown to this browser and comes from its page: nobody is logged in as
-    somebody else by another site."""
+    """Raises Forbidden unless the form was sent to this browser and comes from its page: so no other site can log
+    somebody in as somebody else."""
     nonces = cookies.shown(request, cookies.FORM)
     shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), told.encode())
     if not shown or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
@@ -172,7 +172,8 @@ def _mac(services: Services, nonce: str) -> str:
 
 
 def _origin(request: Request) -> str:
-    """Of the page that sends this, as its browser says; empty where none is said, or a sandboxed page's `null`."""
+    """The origin of the page that sends this, as its browser reports it; empty without one, or for a sandboxed page's
+    `null`."""
     origin = request.headers.get("origin", "")
     return origin if origin.startswith(("http://", "https://")) and len(origin) < 300 else ""
 

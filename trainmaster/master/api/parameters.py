@@ -16,7 +16,7 @@ from trainmaster.master.services.logs.log_store import LEVELS
 
 Strings = Annotated[list[str], Query()]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=80)]
-# What ACTIVE experiments are shown as, beside what the database knows.
+# What ACTIVE experiments are shown as, beside the states in the database.
 EXPERIMENT_STATES = (*State, *PHASES)
 CHECKPOINT_STATES = ("ACTIVE", "COMPLETED", "ERROR", "DELETED", "PARTIALLY_DELETED")
 METRIC_TYPES = ("TRAINING", "VALIDATION", "PROFILING")
@@ -24,7 +24,7 @@ UNSPECIFIED = "UNSPECIFIED"
 
 
 def words(values: Sequence[str], prefix: str, known: Iterable[str], numbered: enums.Numbered = ()) -> list[str]:
-    """Enum values as bare words: `STATE_ACTIVE`, `ACTIVE` and `1` are one. Raises Invalid with what there is."""
+    """Enum values as bare words: `STATE_ACTIVE`, `ACTIVE` and `1` are the same. Raises Invalid with the valid words."""
     numbers = {str(number): word for number, word in enumerate(numbered)}
     found = [numbers.get(value, value).removeprefix(prefix) for value in values]
     allowed = list(known)
@@ -35,7 +35,7 @@ def words(values: Sequence[str], prefix: str, known: Iterable[str], numbered: en
 
 
 def sort_key(name: str, known: Mapping[str, Any], default: str, numbered: enums.Numbered) -> str:
-    """`SORT_BY_START_TIME` as `start_time`. Raises Invalid with what there is."""
+    """`SORT_BY_START_TIME` as `start_time`. Raises Invalid with the valid words."""
     (key,) = words([name], "SORT_BY_", [key.upper() for key in known], numbered) or [default]
     return key.lower()
 
@@ -59,7 +59,7 @@ def _checkpoint_states(states: Strings = []) -> list[str]:  # noqa: B006
 
 
 def _scheduled(states: Strings = []) -> bool | None:  # noqa: B006
-    """Of jobs: those that hold resources, those that wait, or all."""
+    """Filter of jobs: those that hold resources, those that wait, or all."""
     found = words(states, "STATE_", ("QUEUED", "SCHEDULED", "SCHEDULED_BACKFILLED"), enums.JOB_STATE)
     kinds = {word != "QUEUED" for word in found}
     return kinds.pop() if len(kinds) == 1 else None

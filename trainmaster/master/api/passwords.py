@@ -32,7 +32,7 @@ class NewPassword(Body):
 async def change_password(
     user_id: int, body: NewPassword, request: Request, services: UsesServices, caller: UserCaller
 ) -> UserAnswer:
-    """Set a password. A page always says its user's present one. The user's other sessions end, with
+    """Sets a password. A page must send its user's present one. The user's other sessions end, with
     `endAccessTokens` the access tokens too."""
     if body.current_password is None:
         refuse_pages(request)
@@ -49,7 +49,7 @@ async def change_password(
 
 
 def refuse_pages(request: Request) -> None:
-    """Whoever finds a browser open does not get the account. Raises Forbidden."""
+    """Raises Forbidden for a page: somebody who finds a browser unlocked must not take over the account."""
     if not in_header(request):
         raise Forbidden(
             "A page sets a password with POST /api/x1/users/ID/password, and its user's present one in currentPassword."

@@ -10,7 +10,7 @@ from trainmaster.master.services.access.permissions import Permission as P
 
 
 class Rule(enum.Enum):
-    """Who may, where no permission is asked for."""
+    """Who may call an endpoint that needs no permission."""
 
     OPEN = "everybody, also without logging in"
     ANYBODY = "everybody who has logged in; the service checks further where others are concerned"
@@ -331,11 +331,11 @@ ENDPOINTS: Mapping[str, Rule | P] = {
     **dict.fromkeys(REFUSED, OPEN),
 }
 
-# What without roles answers everybody, with masks for whoever lacks the permission.
+# Endpoints that without roles answer everybody, with secrets masked for users without the permission.
 MASKED = frozenset({f"GET {V1}/master/logs"})
 
-# Of what users may do, what programs in their jobs may not do for them: a job needs none of it, and whoever got hold of
-# its token would have more than the job's life.
+# Endpoints that users may call, but programs in their jobs may not: a job needs none of them, and somebody who stole
+# its token would gain more than the job's life.
 CLOSED_INSIDE = (
     "What runs in a job acts as its owner, but not for accounts, tokens, tickets, and what becomes part of other jobs "
     "(templates, webhooks, policies, settings of workspaces): log in with `det user login` for that."
@@ -345,7 +345,7 @@ _READ_ONLY = frozenset(
     {"users", "groups", "roles", "templates", "template", "webhooks", "config-policies", "agents", "agent-secrets"}
     | {"resource-pools", "master", "cleanup_logs", "session"}
 )
-# A workspace says where its jobs keep their checkpoints, and as whom they run.
+# A workspace determines where its jobs keep their checkpoints, and the account that they run as.
 _CHANGES_JOBS = frozenset({f"PATCH {V1}/workspaces/{{workspace_id}}"})
 _READS = frozenset(
     {f"POST {V1}/groups/search", f"POST {V1}/users/activity", f"POST {V1}/webhooks/custom"}

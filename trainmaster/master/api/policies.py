@@ -78,7 +78,8 @@ class PutMessage(Body):
 
 @router.get("/master/cluster_message")
 def get_message(services: UsesServices, caller: UserCaller) -> Json:
-    """What was set, also before it is shown: for those who may set it. Everybody sees it in `GET /api/v1/master`."""
+    """The message that is set, also before it is shown: for users who may set it. Everybody sees it in `GET
+    /api/v1/master`."""
     return {"clusterMessage": shown_message(site_policies.message(services.store))}
 
 

@@ -115,7 +115,7 @@ def list_projects(
     users: Strings = [],  # noqa: B006
     user_ids: Annotated[list[int], Query(alias="userIds")] = [],  # noqa: B006
 ) -> ProjectsAnswer:
-    """Of workspace 0: the projects of all workspaces."""
+    """Lists a workspace's projects. Workspace 0 stands for all workspaces."""
     query = ProjectQuery(
         workspace_id=workspace_id or None,
         name=name,
@@ -138,7 +138,7 @@ def create(workspace_id: int, body: PostProject, services: UsesServices, caller:
 
 @router.get("/user/projects/activity")
 def recent(services: UsesServices, caller: UserCaller, limit: Annotated[int, Query(ge=0, le=1000)] = 5) -> Json:
-    """The projects that the caller has worked in lately."""
+    """The projects in which the caller has recently created experiments."""
     found = projects.recent_of(services.store, caller, limit or 5)
     return {"projects": [Project.of(view).model_dump(by_alias=True, mode="json") for view in found]}
 
@@ -163,7 +163,7 @@ def patch(project_id: int, body: PatchProject, services: UsesServices, caller: U
 
 @router.delete("/projects/{project_id}")
 def delete(project_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    """With its experiments; `completed` says whether that is done already."""
+    """Deletes a project with its experiments; `completed`: whether that is done already."""
     return {"completed": projects.remove(services.store, caller, project_id)}
 
 

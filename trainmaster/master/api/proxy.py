@@ -62,7 +62,7 @@ _OF_WEBSOCKET = frozenset(
         *("sec-websocket-protocol", "content-length"),
     )
 )
-# What a page may not say of the master's whole address, which it shares.
+# Headers by which a page would set rules for the master's whole origin, which it shares.
 _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-transport-security"))
 
 
@@ -70,7 +70,7 @@ _OF_SITE = frozenset(("clear-site-data", "service-worker-allowed", "strict-trans
 
 
 def _onward(connection: HTTPConnection, service: JobService, name: str) -> list[tuple[str, str]]:
-    """The caller's headers as the job gets them."""
+    """The caller's headers, as they are sent to the job."""
     token = in_header(connection)
     dropped = _HOP | _CREDENTIALS | _named(connection.headers.get("connection", ""))
     kept = []
@@ -92,13 +92,14 @@ def _onward(connection: HTTPConnection, service: JobService, name: str) -> list[
 
 
 def _is_password(value: str) -> bool:
-    """A browser that was ever asked for a password at this address shows it with every request: no job gets one."""
+    """Whether a header holds a password, which a browser that was ever asked for one here sends with every request. No
+    job gets one."""
     return not value.strip().lower().startswith("bearer ") and not value.strip().lower().startswith("token ")
 
 
 def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes, bytes]]:
-    """A service's headers as the caller gets them. No browser asks for a password on a job's behalf, and cookies stay
-    with the service."""
+    """A service's headers, as they are sent to the caller. No browser asks for a password on a job's behalf, and
+    cookies stay with the service."""
     found = [(key.lower(), value) for key, value in headers]
     listed = _named(b",".join(value for key, value in found if key == b"connection").decode("latin-1"))
     dropped = _HOP | _OF_SITE | listed
@@ -118,8 +119,8 @@ def _back(headers: Iterable[tuple[bytes, bytes]], name: str) -> list[tuple[bytes
 
 
 def _rules(services: Services, request: Request, visit: Visit) -> list[tuple[bytes, bytes]]:
-    """What browsers are told about a service's answer, beside what it says itself: on the master's own origin it may
-    show, and do nothing in its visitor's name, unless it is the visitor's own."""
+    """Security headers of a service's response, beside its own: on the master's origin it may be shown, but do nothing
+    in its visitor's name, unless it is the visitor's own."""
     if SERVICES in request.scope or visit.by_owner:
         return [(b"cross-origin-resource-policy", b"same-origin")]
     return [(b"content-security-policy", SANDBOX)]
@@ -130,7 +131,7 @@ def _named(connection: str) -> frozenset[str]:
 
 
 def _target(connection: HTTPConnection, service: JobService, name: str) -> str:
-    """The path and query that the job is asked for, as they were sent."""
+    """The path and query to request from the job, as they were sent."""
     raw = connection.scope.get("raw_path") or connection.scope["path"].encode()
     path: str = raw.decode("latin-1")
     if not service.prefixed:
@@ -166,7 +167,7 @@ async def http(service_id: str, path: str, request: Request, services: UsesServi
         return envelope(426, "This service sends raw bytes: use a WebSocket.", headers={"Upgrade": "websocket"})
     await run_in_threadpool(services.uses.note, services.store, service.task_id)
     asked = _request(request, service, service_id)
-    import httpx  # a tenth of a second that only this needs
+    import httpx  # imported here: it takes a tenth of a second that only this needs
 
     try:
         answer = await _transport(request).handle_async_request(asked)
@@ -192,8 +193,8 @@ def _request(request: Request, service: JobService, name: str) -> httpx.Request:
 
 
 def _transport(request: Request) -> httpx.AsyncHTTPTransport:
-    """One for the application. Connections are not kept: whose they lead to is looked at before each. No client around
-    it, which would keep cookies."""
+    """One transport for the application. Connections are not kept: their target is checked before each. No client
+    around it, which would keep cookies."""
     import httpx
 
     state = request.app.state
@@ -205,13 +206,13 @@ def _transport(request: Request) -> httpx.AsyncHTTPTransport:
 
 
 async def close(app: FastAPI) -> None:
-    """Let go of the connections to jobs."""
+    """Closes the connections to jobs."""
     if hasattr(app.state, "proxy_transport"):
         await app.state.proxy_transport.aclose()
 
 
 async def _pieces(answer: httpx.Response) -> AsyncIterator[bytes]:
-    """The body as it was sent, packed or not."""
+    """The body as it was sent, compressed or not."""
     try:
         async for piece in cast(AsyncIterable[bytes], answer.stream):
             yield piece
@@ -329,14 +330,14 @@ async def _until(ended: asyncio.Event) -> None:
 
 
 async def _from(socket: WebSocket) -> AsyncIterator[str | bytes]:
-    """What the caller sends, until it goes."""
+    """The caller's messages, until it disconnects."""
     while (message := await socket.receive())["type"] == "websocket.receive":
         data = message.get("bytes")
         yield data if data is not None else message["text"]
 
 
 async def _until_one_ends(*ways: Coroutine[Any, Any, None]) -> None:
-    """Both ways at once; when one has ended, so has the other. A connection that breaks is an end like any other."""
+    """Forwards in both directions; when one ends, the other ends too. A broken connection is an end like any other."""
     from websockets.exceptions import ConnectionClosed
 
     tasks = [asyncio.create_task(way) for way in ways]
@@ -360,5 +361,5 @@ async def _unreachable(socket: WebSocket, service: JobService, error: Exception)
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
     if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone by now
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may have disconnected by now
             await socket.close(code if code not in _UNSENDABLE else NORMAL, reason)

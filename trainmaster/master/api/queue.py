@@ -29,7 +29,7 @@ class UpdateJobQueue(Body):
 
 @router.post("/api/v1/job-queues")
 def update_job_queue(body: UpdateJobQueue, services: UsesServices, caller: UserCaller) -> dict[str, Any]:
-    """Priority, weight, pool and place of jobs, one after the other."""
+    """Changes priority, weight, pool and position of jobs, one after the other."""
     wanted = [QueueChange(**update.model_dump()) for update in body.updates]
     queue_control.change(services.store, services.settings, services.clusters, caller, wanted)
     return {}

@@ -25,7 +25,7 @@ def _utc(time: dt.datetime) -> dt.datetime:
     return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
 
 
-Moment = Annotated[dt.datetime, AfterValidator(_utc)]  # Determined's clients send some without a zone: they mean UTC
+Moment = Annotated[dt.datetime, AfterValidator(_utc)]  # without a time zone Determined's clients mean UTC
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -93,7 +93,7 @@ class RunMetadata(Body):
 
 
 class TaskLog(Body):
-    """Both ways of writing: of `/api/v1/task/logs`, and of the older `/task-logs`, which says `rank`."""
+    """Both formats: that of `/api/v1/task/logs`, and that of the older `/task-logs`, which has `rank`."""
 
     with_nul: ClassVar[frozenset[str]] = frozenset({"log"})
 
@@ -203,7 +203,7 @@ def task_logs(body: TaskLogs, services: UsesServices, caller: AnyCaller) -> Json
 
 @router.post("/task-logs")
 def old_task_logs(body: list[TaskLog], services: UsesServices, caller: AnyCaller) -> Json:
-    """How programs that run elsewhere send their output; unlike Determined's, it asks who calls."""
+    """Takes in the output of programs that run elsewhere; unlike Determined's, it requires a log-in."""
     reporting.take_logs(services.store, caller, [_entry(line) for line in body])
     return {}
 

@@ -104,7 +104,7 @@ def delete_group(group_id: int, services: UsesServices, caller: UserCaller) -> J
 
 
 class RoleNamed(Body):
-    """A role in a request; its number counts."""
+    """A role in a request; only its number is read."""
 
     role_id: int
     name: str | None = None
@@ -118,7 +118,7 @@ class RoleAssigned(Body):
     scope_cluster: bool = False
 
     def to(self, *, user_id: int | None = None, group_id: int | None = None) -> Assignment:
-        """Raises Invalid when it says both: where a role holds is not to be guessed."""
+        """Where the role holds. Raises Invalid for contradictory scopes."""
         if self.scope_cluster and self.scope_workspace_id:
             raise Invalid("scopeCluster and scopeWorkspaceId contradict each other; send one of them.")
         return Assignment(self.role.role_id, user_id, group_id, self.scope_workspace_id or None)
@@ -172,7 +172,7 @@ def list_roles(body: SearchRoles, services: UsesServices, caller: UserCaller) ->
 
 @router.post("/roles/search/by-assignability")
 def assignable(body: SearchRoles, services: UsesServices, caller: UserCaller) -> Json:
-    """Those that can be given in a workspace, or, without one, all."""
+    """Roles that can be assigned in a workspace, or, without one, all."""
     return _page(roles.assignable(body.workspace_id), body)
 
 
@@ -196,7 +196,7 @@ def of_group(group_id: int, services: UsesServices, caller: UserCaller) -> Json:
 
 @router.get("/roles/workspace/{workspace_id}")
 def of_workspace(workspace_id: int, services: UsesServices, caller: UserCaller, name: str = "") -> Json:
-    """Who holds a role in it."""
+    """The users and groups that hold a role in a workspace."""
     found = roles.of_workspace(services.store, workspace_id, name)
     held = roles.by_role(found.assignments)
     return {
@@ -238,7 +238,7 @@ def _role(role: Role) -> Json:
 
 
 def _summary(found: Iterable[Assignment]) -> Json:
-    """The roles, and in the same order where they hold."""
+    """The roles, and in the same order the workspaces where they hold."""
     held = roles.by_role(found)
     where = {number: {one.workspace_id for one in rows} for number, rows in held.items()}
     return {

@@ -123,7 +123,7 @@ class BulkRequest(Body):
         return RunSelection(self.run_ids, self.filter, self.project_id)
 
 
-# Why something is not done to one trial of several; clients compare the whole text.
+# Why an action is not done to one trial of several; clients compare the whole text.
 PAUSE = "Cannot pause/unpause run '{}' (part of multi-trial)."
 WHOLE = "Cannot do this to run '{}' (part of multi-trial)."
 SKIPPED = "Skipping run '{}' (part of multi-trial)."
@@ -196,7 +196,7 @@ def delete(body: BulkRequest, services: UsesServices, caller: UserCaller) -> Res
 
 @router.post("/runs/move")
 def move(body: MoveRequest, services: UsesServices, caller: UserCaller) -> ResultsAnswer:
-    """The whole experiment goes with a run of a search, unless `skipMultitrial`."""
+    """Moves runs with their experiments; with `skipMultitrial` runs of a search stay."""
 
     def action(_: int, experiment_id: int) -> None:
         experiment_edits.move(services.store, services.settings, caller, experiment_id, body.destination_project_id)
@@ -224,7 +224,7 @@ def _act(
 
 @router.get("/projects/{project_id}/columns")
 def columns(project_id: int, services: UsesServices, caller: UserCaller, tableType: str = "") -> Json:
-    """By what the experiments of a project, or its runs, can be shown, sorted and filtered."""
+    """The columns by which a project's experiments or runs can be shown, sorted and filtered."""
     known = ("EXPERIMENT", "RUN")
     of_runs = bool(tableType) and words([tableType], "TABLE_TYPE_", known, enums.TABLE_TYPE) == ["RUN"]
     found = project_columns.columns(services.store, project_id, of_runs=of_runs)

@@ -10,9 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from trainmaster.master.api.guard import SCOPE_KEY, Behind, Guard
 
 Headers = tuple[tuple[bytes, bytes], ...]
-PASSED_ON = "trainmaster.passed"  # in the scope of an answer that a service in a job gives: it has its own rules
+PASSED_ON = "trainmaster.passed"  # in the scope of a response from a service in a job: it has rules of its own
 
-# Nothing that the API says is a page, is shown in another site's frame, or is read by another site.
+# No API response is a page, is shown in another site's frame, or is read by another site.
 USUAL: Headers = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"SAMEORIGIN"),
@@ -55,8 +55,8 @@ class _Answer:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """What comes; once all of the request has been read, also the end of the caller's session, which ends the
-        answer as if the caller had gone."""
+        """The next message; once the request has been read, also the end of the caller's session, which ends the
+        response as if the caller had disconnected."""
         behind: Behind | None = self._scope.get(SCOPE_KEY) if self._read else None
         if behind is None:
             message = await self._receive()

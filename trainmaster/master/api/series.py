@@ -26,8 +26,8 @@ from trainmaster.master.services.metrics.series import Named, Point, Stretch
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
-LOOK_AGAIN = 2.0  # seconds between two looks of who follows the profiler
-PERIOD = 30.0  # seconds between two looks of a stream, unless the caller wants it otherwise
+LOOK_AGAIN = 2.0  # seconds between two reads for a client that follows the profiler
+PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
 Count = Annotated[int, Query(ge=0, le=series.MOST_POINTS)]
@@ -35,7 +35,7 @@ Period = Annotated[float, Query(alias="periodSeconds", ge=0)]
 
 
 def _group(group: str, metric_type: str) -> str:
-    """The group, which older clients say as a type of metric."""
+    """The group, which older clients send as a type of metric."""
     found = words([metric_type], "METRIC_TYPE_", METRIC_TYPES, enums.METRIC_TYPE) if metric_type else []
     return group or (found[0].lower() if found else "")
 
@@ -92,7 +92,7 @@ Part = Annotated[Stretch, Depends(_stretch)]
 async def batches(
     experiment_id: int, services: UsesServices, caller: UserCaller, metric: Metric, period: Period = 0.0
 ) -> StreamingResponse:
-    """At which steps there is a value; then those that come, until the experiment has ended."""
+    """Streams the steps at which there is a value, then new ones, until the experiment has ended."""
     seen: set[int] = set()
 
     def look() -> tuple[Json | None, bool]:
@@ -114,7 +114,7 @@ async def trials_sample(
     most: Annotated[int, Query(alias="maxTrials", ge=0, le=series.MOST_TRIALS)] = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
-    """The best trials with their series; again when something has changed, until the experiment has ended."""
+    """Streams the best trials with their series, again on each change, until the experiment has ended."""
     shown: set[int] = set()
     before: list[Any] = []
 
@@ -149,7 +149,7 @@ async def trials_snapshot(
     batchesMargin: Steps = 0,
     period: Period = 0.0,
 ) -> StreamingResponse:
-    """What each trial measured at one number of steps; again when there is more, until the experiment has ended."""
+    """Streams each trial's metric at one number of steps, again when there is more, until the experiment has ended."""
     before: list[Json] = []
 
     def look() -> tuple[Json | None, bool]:
@@ -228,8 +228,8 @@ def _data(measured: Mapping[str, Sequence[Point]]) -> list[Json]:
 async def _looking(
     services: Services, look: Callable[[], tuple[Json | None, bool]], period: float
 ) -> StreamingResponse:
-    """A message for each look that finds something new, until nothing can come any more. The first look is made before
-    the answer begins, so that what is wrong with the request has its status."""
+    """A message for each read that finds something new, until nothing can follow. The first read is made before
+    the response begins, so that an error in the request gets its status."""
     message, live = await run_in_threadpool(look)
 
     async def body() -> AsyncIterator[bytes]:
@@ -283,7 +283,7 @@ def _node(node: model_files.FileNode) -> Json:
 async def profiler_series(
     trial_id: int, services: UsesServices, caller: UserCaller, follow: bool = False
 ) -> StreamingResponse:
-    """Of what there are measurements; with `follow` again when there is more, until the trial has ended."""
+    """Lists the series of measurements; with `follow` again when there are more, until the trial has ended."""
     seen: list[Series] = []
 
     def look() -> tuple[Json | None, bool]:
@@ -307,12 +307,12 @@ async def profiler_metrics(
     gpu: Annotated[str, Query(alias="labels.gpuUuid")] = "",
     follow: bool = False,
 ) -> StreamingResponse:
-    """What was measured of the machines of a trial, a line for each series; with `follow` also what comes."""
+    """Streams measurements of a trial's machines, a line for each series; with `follow` also new ones."""
 
     def fits(one: Series) -> bool:
         return name in ("", one.name) and agent in ("", one.agent) and gpu in ("", one.gpu)
 
-    live = await run_in_threadpool(_lives, services, trial_id)  # there is such a trial
+    live = await run_in_threadpool(_lives, services, trial_id)  # raises NotFound
 
     async def body() -> AsyncIterator[bytes]:
         told: dict[Series, int] = {}

@@ -26,12 +26,13 @@ Json = dict[str, Any]
 
 
 def rfc3339(time: dt.datetime) -> str:
-    """Millisecond precision: older Python clients cannot read more."""
+    """A time in RFC 3339 with millisecond precision: older Python clients cannot read more."""
     return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def precise(time: dt.datetime) -> str:
-    """As protobuf writes times: to the microsecond, in 0, 3 or 6 digits. For what comes back as it was sent."""
+    """A time as protobuf writes it: to the microsecond, in 0, 3 or 6 digits. For times that are returned as they were
+    sent."""
     digits = "microseconds" if time.microsecond % 1000 else "milliseconds" if time.microsecond else "seconds"
     return time.astimezone(dt.UTC).isoformat(timespec=digits).replace("+00:00", "Z")
 
@@ -44,13 +45,13 @@ _UNSTORABLE, _SURROGATE = re.compile("[\0\ud800-\udfff]"), re.compile("[\ud800-\
 
 
 class Shape(BaseModel):
-    """Base of answers: fields are written in camelCase."""
+    """Base class of responses: fields are written in camelCase."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class Storable(BaseModel):
-    """Base of what is sent to us: its texts are such as PostgreSQL takes. `with_nul`: fields that may hold NUL."""
+    """Base class of received data: its texts can be stored by PostgreSQL. `with_nul`: fields that may hold NUL."""
 
     with_nul: ClassVar[frozenset[str]] = frozenset()
 
@@ -65,7 +66,7 @@ class Storable(BaseModel):
 
 
 class Body(Storable):
-    """Base of users' requests, read as protobuf's JSON: camelCase or snake_case, null for what is not given. Unknown
+    """Base class of users' requests, read as protobuf's JSON: camelCase or snake_case, null for absent values. Unknown
     fields are refused with their names."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
@@ -77,7 +78,8 @@ class Body(Storable):
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:
-        """Raises Invalid. What has limits of its own, as configurations do, is looked at where that is known."""
+        """Raises Invalid for a body over its limits. Fields with limits of their own, as configurations, are checked
+        elsewhere."""
         for name, value in self:
             if isinstance(value, str):
                 if (key := _LENGTHS.get(name)) is not None:
@@ -101,7 +103,7 @@ _LENGTHS = {
 
 
 class Error(Shape):
-    """What every status but 200 carries, as grpc-gateway writes it; `message` is the same sentence."""
+    """The body of every status but 200, as grpc-gateway writes it; `message` is the same sentence."""
 
     class Inside(Shape):
         code: int  # gRPC's
@@ -371,7 +373,7 @@ class Allocation(Shape):
     slots: int
     exit_reason: str | None
     status_code: int | None
-    # Ours: the scheduler's side of it.
+    # Ours: the scheduler's view of it.
     resource_pool: str
     job_id: str | None
     job_name: str  # the token, which a scheduler shows as the job's name
@@ -427,7 +429,7 @@ class ResourcePool(Shape):
     details: Json = {}
     stats: Json
     resource_manager_metadata: dict[str, str] = {}
-    # Fields of cloud and Docker pools that a batch scheduler has no word for.
+    # Fields of cloud and Docker pools that a batch scheduler does not have.
     agent_docker_image: str = ""
     agent_docker_network: str = ""
     agent_docker_runtime: str = ""
@@ -499,7 +501,7 @@ def metrics_report(report: metric_reports.StoredReport) -> Json:
 
 
 def log_line(line: log_store.StoredLine) -> Json:
-    """A task's log entry. `message` is the line as a person reads it, `log` the bare text."""
+    """A task's log entry. `message` is the formatted line, `log` the bare text."""
     rank = f"[rank={line.rank_id}] " if line.rank_id is not None else ""
     stamp = rfc3339(line.at)
     level = "" if line.level == "UNSPECIFIED" else f"{line.level}: "

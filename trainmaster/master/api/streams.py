@@ -30,7 +30,7 @@ def lines_of(messages: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 async def log_fields(
     store: Store, wakeups: Wakeups, tasks: Sequence[str], *, follow: bool
 ) -> AsyncIterator[dict[str, list[Any]]]:
-    """The values that the lines of tasks can be filtered by; `follow` says them again when the last one has more."""
+    """The values that tasks' lines can be filtered by; with `follow` again when the last task has more."""
     said: dict[str, list[Any]] | None = None
     with waiting(wakeups, f"task:{tasks[-1]}") as turn:
         while True:
@@ -49,7 +49,7 @@ async def log_fields(
 async def log_lines(
     read: ReadLines, store: Store, wakeups: Wakeups, task_id: str, *, limit: int, follow: bool, newest: bool
 ) -> AsyncIterator[log_store.StoredLine]:
-    """Lines, read by `read`; `follow` goes on until the task is over and everything has been read."""
+    """Lines, read by `read`; `follow` continues until the task is over and everything has been read."""
     last, sent = 0, 0
     with waiting(wakeups, f"task:{task_id}") as turn:
         while True:
@@ -65,6 +65,6 @@ async def log_lines(
                 last = lines[-1].id
             if len(lines) == room:
                 continue
-            # Whether it is over was asked before reading: nothing came after these lines.
+            # Whether it is over was checked before reading: no lines followed these.
             if not follow or over or not await turn.again():
                 return

@@ -112,7 +112,7 @@ async def trial_log_fields(
 
 
 def _fields(services: UsesServices, tasks: Sequence[str], follow: bool) -> StreamingResponse:
-    """By what the lines of tasks can be told apart; with `follow` again whenever there is more of the last one."""
+    """The values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
         async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
@@ -131,7 +131,7 @@ async def _stream(
     newest_first: bool,
     extra: Json,
 ) -> StreamingResponse:
-    """What is wrong with the first lines is said as of any request, what goes wrong later is the stream's last line."""
+    """An error in reading the first lines is answered as for any request; a later one is the stream's last line."""
     read = _reading(services, caller, tasks, where)
     lines = log_lines(
         read, services.store, services.wakeups, tasks[-1], limit=limit, follow=follow, newest=newest_first
@@ -151,7 +151,7 @@ async def _stream(
 
 
 def _reading(services: UsesServices, caller: Caller, tasks: Sequence[str], where: log_store.LogFilter) -> ReadLines:
-    """How lines are read: searches with a place of the caller's share, of which there are few."""
+    """How lines are read: a search takes a place of the caller's share, of which there are few."""
 
     async def read(after_id: int, room: int, newest_first: bool) -> list[log_store.StoredLine]:
         @worked

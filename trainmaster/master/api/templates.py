@@ -79,7 +79,7 @@ def create(template_name: str, body: PostTemplate, services: UsesServices, calle
 
 @router.put("/templates/{template_name}")
 def put(template_name: str, body: PostTemplate, services: UsesServices, caller: UserCaller) -> TemplateAnswer:
-    """Make it, or change the one that is there."""
+    """Creates a template, or changes the existing one."""
     row = templates.put(services.store, services.clusters, caller, template_name, body.config, body.workspace_id)
     return TemplateAnswer(template=Template.of(row))
 

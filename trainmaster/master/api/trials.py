@@ -170,7 +170,7 @@ def checkpoint(uuid: str, services: UsesServices, caller: AnyCaller) -> Checkpoi
 
 @router.get("/api/x1/trials/{trial_id}/story", tags=["ours"])
 def story(trial_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    """Why each transition happened, oldest first."""
+    """The trial's story: why each transition happened, oldest first."""
     rows = experiments.story(services.store, trial_id)
     return {
         "events": [

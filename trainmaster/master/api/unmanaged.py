@@ -55,7 +55,7 @@ def created(services: Services, caller: UserCaller, body: CreateRequest, externa
 def put_experiment(
     external_experiment_id: str, body: CreateRequest, services: UsesServices, caller: UserCaller
 ) -> CreateAnswer:
-    """The experiment of this name, made if there is none."""
+    """The experiment of this external id, created if there is none."""
     if not body.unmanaged:
         raise Invalid("Only unmanaged experiments go by a name of their own; set unmanaged.")
     return created(services, caller, body, external_experiment_id)
@@ -68,7 +68,7 @@ def create_trial(body: CreateTrial, services: UsesServices, caller: UserCaller) 
 
 @router.put("/trials")
 def put_trial(body: PutTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
-    """The trial of this name, made if there is none."""
+    """The trial of this external id, created if there is none."""
     return _made(services, caller, body.create_trial_request, body.external_trial_id)
 
 
@@ -89,7 +89,7 @@ def by_external_id(
 
 @router.post("/trials/{trial_id}/start")
 def start(trial_id: int, body: StartTrial, services: UsesServices, caller: UserCaller) -> Json:
-    """A new run, from the latest checkpoint."""
+    """Starts a new run, from the latest checkpoint."""
     begun = unmanaged.start(services.store, services.settings, caller, trial_id, resume=body.resume)
     return {
         "trialRunId": begun.run_id,
@@ -100,7 +100,7 @@ def start(trial_id: int, body: StartTrial, services: UsesServices, caller: UserC
 
 @router.patch("/trials/{trial_id}")
 def patch(trial_id: int, body: PatchTrial, services: UsesServices, caller: UserCaller) -> TrialAnswer:
-    """A sign of life; or how it goes."""
+    """Takes in a heartbeat, or a change of state."""
     state = next(iter(words([body.state], "STATE_", STATES)), None) if body.state else None
     unmanaged.say(services.store, services.settings, caller, trial_id, state)
     return answer_of(services, trial_id)

@@ -48,15 +48,15 @@ router = APIRouter(tags=["updates"])
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
-PAUSE = 0.1  # seconds in which news waits for more: a burst of changes is looked at once
-LOOK_AGAIN = 10.0  # seconds after which a follower's rights and things are looked at even if nothing woke us
-LONGEST_REASON = 123  # bytes that a frame which closes a WebSocket has room for
+PAUSE = 0.1  # debounce, in seconds: a burst of changes is read once
+LOOK_AGAIN = 10.0  # seconds between two checks of a follower's rights and entities without a wake-up
+LONGEST_REASON = 123  # bytes of text that fit into a frame which closes a WebSocket
 GOING_AWAY, POLICY, TRY_AGAIN = 1001, 1008, 1013  # RFC 6455, and IANA's registry of its codes
 
 
 class _Spec(BaseModel):
-    """Which things of a kind, and up to which change they are known. Unknown fields are left alone: a client may know
-    more than we do."""
+    """A subscription to entities of a kind, and the last change that the client knows. Unknown fields are ignored: a
+    client may know more than we do."""
 
     since: Annotated[int, Field(ge=0)] | None = None
 
@@ -91,7 +91,7 @@ class Known(BaseModel):
 
 
 class Opening(BaseModel):
-    """What a follower says."""
+    """The follower's message."""
 
     sync_id: str
     known: Known | None = None
@@ -120,13 +120,13 @@ async def follow(socket: WebSocket) -> None:
     except WebSocketDisconnect:
         return
     if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone by now
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may have disconnected by now
             await socket.close(code, reason.encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
 def _admit(services: Services, socket: WebSocket) -> Caller:
-    """By a header, by a ticket, or by the cookie of a page of ours: a browser sends it along with any page's WebSocket.
-    Raises Unauthenticated, Forbidden."""
+    """Authenticates by a header, a ticket, or the cookie with a page of ours: a browser sends it with any page's
+    WebSocket. Raises Unauthenticated, Forbidden."""
     if ticket := socket.query_params.get(TICKET):
         return user_of_session(services, tickets.redeem(services.store, ticket, tickets.STREAM))
     token = bearer(socket)
@@ -142,18 +142,19 @@ def _admit(services: Services, socket: WebSocket) -> Caller:
 
 
 class _Session:
-    """One connection: what is wanted of it, and what it has been told."""
+    """One connection: its subscriptions, and what it has been sent."""
 
     def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
         assert caller.session_id is not None  # a user's
         self._socket, self._services = socket, services
         self._session_id, self._name = caller.session_id, caller.username
-        self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # who asks faster than we answer, waits
+        self._asked: asyncio.Queue[Opening] = asyncio.Queue(1)  # a client that sends faster than we answer waits
         self._followers: list[tuple[_Words, Follower]] = []
         self._over: tuple[int, str] | None = None
 
     async def run(self) -> tuple[int, str]:
-        """Until the follower goes, may no longer listen, or the master stops: the code and reason of the end."""
+        """Serves until the follower disconnects, may no longer follow, or the master stops; returns the close code and
+        reason."""
         wakeups = self._services.wakeups
         with waiting(wakeups, updates.SUBJECT, period=LOOK_AGAIN) as turn:
             hearing = asyncio.create_task(self._hear(turn))
@@ -177,7 +178,7 @@ class _Session:
                 hearing.cancel()
 
     async def _turn(self) -> None:
-        """Answer what was asked, or tell what has changed."""
+        """Answers a message, or sends what has changed."""
         opening = None if self._asked.empty() else self._asked.get_nowait()
         if opening is None and not self._followers:
             return
@@ -228,7 +229,7 @@ class _Session:
 
 @dataclass(frozen=True)
 class _Words:
-    """How a kind of thing is called, asked for and written."""
+    """The names of a kind of entity in messages, and how it is serialized."""
 
     kind: EntityKind
     upserted: str
@@ -283,7 +284,7 @@ def _version(row: ModelVersion, workspace_id: int) -> Json:
         "comment": row.comment,
         "labels": row.labels,
         "notes": row.notes,
-        "workspace_id": str(workspace_id),  # here alone a text, as Determined has it
+        "workspace_id": str(workspace_id),  # a string here alone, as in Determined
     }
 
 
@@ -323,7 +324,7 @@ def _followers(services: Services, opening: Opening) -> list[tuple[_Words, Follo
             continue
         wanted = Subscription({column: getattr(spec, ids, None) or () for ids, column in words.columns.items()})
         known = Ranges.parse(getattr(opening.known, name, None) or "")
-        # Of a number that was never given we know nothing: it comes from before the database was set back.
+        # A number that was never assigned comes from before the database was restored from a backup.
         since = spec.since if spec.since is not None and spec.since <= last else 0
         found.append((words, Follower(words.kind, wanted, known, since)))
     return found

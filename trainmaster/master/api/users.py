@@ -64,7 +64,7 @@ class PatchUser(Body):
 
 
 class NewUser(Body):
-    """As the shape of users has it; what the master decides itself is read and left out."""
+    """The fields of a user's shape; those that the master decides itself are accepted and ignored."""
 
     username: str
     admin: bool = False
@@ -89,7 +89,7 @@ class UserFilters(Body):
 
 
 class PatchUsers(Body):
-    """With filters: all whom these fit but the caller, instead of those that are named."""
+    """With filters: all matching users but the caller, instead of the listed ones."""
 
     user_ids: list[int] = []  # noqa: RUF012
     activate: bool
@@ -190,7 +190,7 @@ class Activity(Body):
 
 @router.post("/users/activity")
 def note_activity(body: Activity, services: UsesServices, caller: UserCaller) -> Json:
-    """Taken and not kept: this master has no list of what a user looked at."""
+    """Accepted and ignored: this master keeps no list of recently viewed projects."""
     return {}
 
 

@@ -36,14 +36,14 @@ TICKET = "trainmaster-ticket"  # in a query
 
 @dataclass(frozen=True)
 class Visit:
-    """Somebody at a service. `caller`: None where the service asks for credentials of its own, or for none."""
+    """An admitted request to a service. `caller`: None where the service requires credentials of its own, or none."""
 
     service: JobService
     caller: Caller | None = None
 
     @property
     def behind(self) -> Behind:
-        """For whom the connection is kept open."""
+        """The user for whom the connection is kept open."""
         if self.caller is None:
             return Behind(self.service.owner_id)
         return Behind(self.caller.user_id, self.caller.session_id, self.caller.inside)
@@ -54,7 +54,7 @@ class Visit:
 
 
 def admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
-    """Who comes to which service, when they may use it. Raises Unauthenticated, Forbidden, NotFound."""
+    """Returns the caller and the service that they may use. Raises Unauthenticated, Forbidden, NotFound."""
     service = proxies.find(services.store, services.settings, name)
     open_to_all = service is not None and service.open
     caller = _caller(services, connection, name)
@@ -69,7 +69,7 @@ def admit(services: Services, connection: HTTPConnection, name: str) -> Visit:
 
 
 def _caller(services: Services, connection: HTTPConnection, name: str) -> Caller | None:
-    """By a header, by a ticket, or by a pass to this task; the session's own cookie is never enough. Raises
+    """Authenticates by a header, a ticket, or a pass to this task; the session's own cookie is never enough. Raises
     Unauthenticated, Forbidden."""
     if token := in_header(connection):
         return user_of(services, token)
@@ -101,8 +101,8 @@ def ticket_of(connection: HTTPConnection) -> str:
 
 
 def lead_in(services: Services, request: Request, name: str, error: Unauthenticated) -> Response:
-    """A browser that comes without a pass is led to one: by the form to a session, by its session's cookie to a
-    pass or, where services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
+    """Redirects a browser without a pass to one: by the form to a session, by its session's cookie to a pass or, where
+    services have an origin of their own, to a ticket for one. Raises `error` for everybody else."""
     if request.method != "GET" or in_header(request):
         raise error
     here = asked_for(request)
@@ -134,13 +134,13 @@ def with_pass(services: Services, request: Request, name: str, caller: Caller, h
     word = tickets.pass_for(services.settings, caller.session_id, name.partition(":")[0])
     secure = request.url.scheme == "https"
     path = f"/proxy/{quote(name, safe=':')}/"
-    # Lax: the way here began on the master's page, or on any other that has a link.
+    # Lax: the navigation began on the master's page, or on any other that has a link.
     back.set_cookie(cookies.PASS, word, path=path, httponly=True, samesite="lax", secure=secure)
     return back
 
 
 def asked_for(request: HTTPConnection) -> str:
-    """The path and query that were asked for, without a ticket, as they were sent."""
+    """The requested path and query, without a ticket, as they were sent."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     path: str = raw.decode("latin-1")
     query = query_of(request)
@@ -148,6 +148,6 @@ def asked_for(request: HTTPConnection) -> str:
 
 
 def query_of(connection: HTTPConnection) -> str:
-    """As it was sent, without a ticket."""
+    """The query as it was sent, without a ticket."""
     parts = connection.scope["query_string"].decode("latin-1").split("&")
     return "&".join(part for part in parts if part.partition("=")[0] != TICKET)

@@ -19,19 +19,19 @@ from trainmaster.master.services.store import Wakeups
 
 T = TypeVar("T")
 
-LOOK_AGAIN = 5.0  # seconds after which whoever waits looks again even if nothing woke them
-NOTHING = ""  # a subject that nobody wakes: who waits for it looks from time to time
+LOOK_AGAIN = 5.0  # seconds between two checks of a waiter without a wake-up
+NOTHING = ""  # a subject without wake-ups: its waiters check periodically
 
 
 class Waiting:
-    """Of one coroutine; made by `waiting`. It looks first, and then as often as `again` says so."""
+    """The waits of one coroutine; made by `waiting`. It checks first, and then each time that `again` returns True."""
 
     def __init__(self, wakeups: Wakeups, woken: asyncio.Event, timeout: float, period: float) -> None:
         self._wakeups, self._woken, self._period = wakeups, woken, period
         self._deadline = time.monotonic() + timeout
 
     async def again(self) -> bool:
-        """Wait for a wake-up, or for the time to look again. False: time is over, or the master stops."""
+        """Waits for a wake-up, or for the next periodic check. False: time is over, or the master stops."""
         left = self._deadline - time.monotonic()
         if left <= 0 or self._wakeups.closed:
             return False
@@ -41,7 +41,7 @@ class Waiting:
         return True
 
     def begin(self) -> None:
-        """A look begins: what happens from now on is a reason for another one. `again` does it as well."""
+        """Marks the beginning of a check: later wake-ups cause another one. `again` does it as well."""
         self._woken.clear()
 
     def wake(self) -> None:
@@ -58,7 +58,7 @@ def waiting(
 
 
 async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], T | None], timeout: float) -> T | None:
-    """What `look` finds, asked in a thread; None when it has found nothing for `timeout` seconds."""
+    """The result of `look`, called in a thread; None when it has found nothing for `timeout` seconds."""
     with waiting(wakeups, subject, timeout=timeout) as turn:
         while True:
             found = await run_in_threadpool(look)

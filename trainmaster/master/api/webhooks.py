@@ -36,15 +36,15 @@ class Webhook(Shape):
     url: str
     webhook_type: str
     mode: str
-    workspace_id: int  # 0: it hears of all workspaces
+    workspace_id: int  # 0: it receives events of all workspaces
     triggers: list[Trigger]
-    # Ours: when and why it could not be told something, since it last could.
+    # Ours: when and why delivery failed, since it last succeeded.
     failed_at: Time | None
     failure: str
 
     @classmethod
     def of(cls, view: webhooks.WebhookView) -> Webhook:
-        """Whoever knows the address of a webhook can often write there: only those who may edit it see all of it."""
+        """A webhook's address often suffices to post there: only users who may edit it see all of it."""
         row = view.row
         return cls(
             id=row.id,
@@ -131,7 +131,7 @@ def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> Web
 
 @router.post("/webhooks/custom")
 def alert(body: PostAlert, services: UsesServices, caller: AnyCaller) -> Json:
-    """Training code tells the experiment's webhooks something."""
+    """Sends an alert of training code to the experiment's webhooks."""
     data = body.data.model_dump()
     level = body.data.level.removeprefix("LOG_LEVEL_").upper()
     data["level"] = {"WARN": "WARNING", "UNSPECIFIED": "INFO"}.get(level, level)
@@ -153,7 +153,7 @@ def delete(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
 
 @router.post("/webhooks/{webhook_id}/test")
 def test(webhook_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    """Send an event without meaning, now. 400 with the reason when it does not arrive."""
+    """Sends a test event now. 400 with the reason when it is not delivered."""
     webhook_deliveries.test(services.store, services.settings, caller, webhook_id)
     return {"completed": True}
 

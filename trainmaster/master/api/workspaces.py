@@ -76,7 +76,7 @@ class WorkspacesAnswer(Shape):
 
 
 class AgentUserGroupBody(Body):
-    """Any of them. Jobs run as the account that is named; where none is, as that of who asks for them."""
+    """Any of these fields. Jobs run as this account; where none is set, as their owner's."""
 
     agent_uid: int | None = None
     agent_user: str | None = None
@@ -88,7 +88,7 @@ class AgentUserGroupBody(Body):
 
 
 class _Kubernetes(Body):
-    """What is taken only to be refused in words."""
+    """Accepted only to be refused with a sentence."""
 
     cluster_namespace_meta: dict[str, Json] | None = None
     cluster_quota_pairs: dict[str, int] | None = None
@@ -185,7 +185,7 @@ def _first(one: str | None, other: str | None) -> str | None:
 
 @router.delete("/workspaces/{workspace_id}")
 def delete(workspace_id: int, services: UsesServices, caller: UserCaller) -> Json:
-    """With all that stands in it; `completed` says whether that is done already."""
+    """Deletes a workspace with its contents; `completed`: whether that is done already."""
     return {"completed": workspaces.remove(services.store, caller, workspace_id)}
 
 
@@ -256,7 +256,7 @@ def bind(pool_name: str, body: BindingsBody, services: UsesServices, caller: Use
 
 @router.put("/resource-pools/{pool_name}/workspace-bindings")
 def rebind(pool_name: str, body: BindingsBody, services: UsesServices, caller: UserCaller) -> Json:
-    """These and no others."""
+    """Replaces the pools that are bound to the workspace."""
     pool_bindings.replace(services.store, services.clusters, pool_name, body.workspace_ids, body.workspace_names)
     return {}
 

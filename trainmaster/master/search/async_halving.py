@@ -1,8 +1,8 @@
 """`async_halving`: asynchronous successive halving (ASHA, Li et al. 2018, arXiv:1810.05934), by stopping.
 
-A trial that reaches a rung is ranked among all that reached it before. The best 1/divisor (at least one) go
-on to the next rung; the others are stopped and another random point takes their place. At the top rung
-every trial is done. Rung lengths and counts are those of Determined 0.38.
+A trial that reaches a rung is ranked among all that reached it before. The best 1/divisor (at least one) go on to the
+next rung; the others are stopped and another random point takes their place. At the top rung every trial is done. Rung
+lengths and counts are those of Determined 0.38.
 """
 
 from __future__ import annotations

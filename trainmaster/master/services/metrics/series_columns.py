@@ -1,5 +1,4 @@
-"""Compacts a trial's metric reports into columns, so that a long series takes few pages instead of
-one for each report.
+"""Compacts a trial's metric reports into columns, so that a long series takes few pages instead of one for each report.
 
 Reports of many trials arrive mixed and are stored so in their table; a hundred thousand of one trial are as many
 places. Reports that no longer change are therefore kept in a second form: of each group the steps and times of its
