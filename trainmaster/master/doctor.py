@@ -26,7 +26,7 @@ LOW_DISK = 2 * 1024**3  # bytes
 
 
 def examine(config: MasterConfig, data: Path, images: Sequence[str]) -> int:
-    """Print every finding; 0 when nothing is wrong, else 1. Changes nothing that lasts."""
+    """Prints every finding; returns 0 when nothing is wrong, else 1. Leaves nothing behind."""
     bad = 0
     for finding in _findings(config, data, images):
         bad += finding.bad
@@ -43,7 +43,7 @@ def _findings(config: MasterConfig, data: Path, images: Sequence[str]) -> Iterat
     yield from _database(config, data)
     for manager in config.managers:
         # Not the master's own job folders: a dispatcher may start what waits there. A batch scheduler's does not, and
-        # it looks at who may write in them.
+        # it checks who may write in them.
         with tempfile.TemporaryDirectory(prefix="trainmaster-doctor-") as elsewhere:
             try:
                 root = job_root_of(manager, data) if manager.shared_folder else Path(elsewhere)
@@ -141,7 +141,7 @@ def _image(cluster: Cluster, pool: str, image: str) -> Iterator[Finding]:
 
 def _shared_folder(cluster: Cluster, job_root: Path, *, shared: bool) -> Iterator[Finding]:
     if not cluster.facts.here:
-        return  # it is the cluster that must see it; the dispatcher says what is wrong with it
+        return  # the cluster must see it; the dispatcher reports its problems
     yield from _writable(f"job folders of {cluster.name}", job_root)
     if shared and str(job_root).startswith(("/tmp/", "/dev/shm/", "/var/tmp/")):  # noqa: S108
         yield Finding(

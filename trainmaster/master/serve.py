@@ -48,10 +48,10 @@ from trainmaster.version import VERSION
 log = logging.getLogger(__name__)
 
 INITIAL_PASSWORD = "TRAINMASTER_INITIAL_PASSWORD"  # noqa: S105
-# Seconds for which a thread that works on something large may keep the others waiting. A small request takes twenty
+# Seconds for which a thread that works on something large may delay the others. A small request takes twenty
 # turns: with Python's 5 ms each they would be a tenth of a second. Half a millisecond costs reports a tenth of theirs.
 SWITCH = 0.002
-GRACEFUL = 5  # seconds that open requests get when the master stops
+GRACEFUL = 5  # seconds that open requests may take when the master stops
 
 
 class CannotServe(RuntimeError):
@@ -60,7 +60,7 @@ class CannotServe(RuntimeError):
 
 @dataclass(frozen=True)
 class MasterAddress:
-    """Where a master lives on this machine."""
+    """Data folder, host and port of a master on this machine."""
 
     data: Path
     host: str
@@ -68,8 +68,8 @@ class MasterAddress:
 
 
 def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterConfig]) -> None:
-    """Run until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP takes over what `read`
-    gives then (it may raise ConfigError or OSError). Raises CannotServe."""
+    """Runs until SIGINT or SIGTERM. Prints `listening on URL` once requests are answered. SIGHUP reloads the
+    configuration through `read` (which may raise ConfigError or OSError). Raises CannotServe."""
     _check_account()
     tls = _tls(config)
     listeners = [_bind(place)]
@@ -97,7 +97,7 @@ def serve(config: MasterConfig, place: MasterAddress, read: Callable[[], MasterC
 
 
 def _application(config: MasterConfig, engine: Engine, services: Services) -> ASGIApp:
-    """All that a request passes through, the first last."""
+    """Builds the ASGI applications that a request passes through, the outermost last."""
     app = make_app(engine, services)
     entry: ASGIApp = Answers(app, app.state.guard)
     if config.services_url is not None:
@@ -150,7 +150,7 @@ def _private_database(data: Path, stack: contextlib.ExitStack) -> str:
 def make_services(
     config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
 ) -> tuple[Services, Site]:
-    """Everything the API and the controller work with, and what it was made from. Raises CannotServe."""
+    """Builds everything that the API and the controller work with. Raises CannotServe."""
     store = Store(engine, presence)
     identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"
@@ -204,7 +204,7 @@ def make_services(
 
 
 def creators_role(config: MasterConfig) -> int | None:
-    """The number of the role that whoever makes a workspace gets in it. Raises CannotServe for one that cannot be."""
+    """The number of the role that the creator of a workspace gets in it. Raises CannotServe for an invalid role."""
     told = config.security.authz.workspace_creator_assign_role
     if not told.enabled:
         return None
@@ -247,8 +247,8 @@ def database_url(db: Database) -> str:
 
 
 def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
-    """The first users' passwords by their names: one for all, told by the environment or the configuration, else one
-    for each, made up and left in a file."""
+    """The first users' passwords by their names: one for all, from the environment or the configuration, else one
+    for each, generated and left in a file."""
     names = [name for name, _ in identity.FIRST_USERS]
     told = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
     if told:
@@ -301,7 +301,8 @@ def _check_account() -> None:
 
 @contextlib.contextmanager
 def _reloading(reload: Callable[[], None]) -> Iterator[None]:
-    """Inside the block, SIGHUP calls `reload`, in a thread: it asks the database, and requests go on being answered."""
+    """Inside the block, SIGHUP calls `reload`, in a thread: it queries the database, while requests are still
+    answered."""
     asked, over = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -309,7 +310,7 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
             asked.clear()
             try:
                 reload()
-            except Exception:  # the next SIGHUP must find somebody who listens
+            except Exception:  # the next SIGHUP must find a waiting thread
                 log.exception("the configuration could not be reloaded; nothing has changed")
 
     thread = threading.Thread(target=wait, name="reload", daemon=True)
@@ -325,7 +326,7 @@ def _reloading(reload: Callable[[], None]) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which tells long polls to end as soon as the master is asked to stop, and says when it is ready."""
+    """uvicorn, which ends long polls as soon as the master is asked to stop, and reports when it is ready."""
 
     def __init__(
         self, services: Services, url: str, app: ASGIApp, connections: Connections, tls: ServedTls | None
@@ -341,7 +342,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=GRACEFUL,
-                proxy_headers=False,  # `origins.Forwarded` reads them, of those who are trusted
+                proxy_headers=False,  # `origins.Forwarded` reads them, from trusted proxies only
                 server_header=False,
             )
         )
@@ -362,16 +363,16 @@ class _Server(uvicorn.Server):
 
 
 def _spare_the_collector() -> None:
-    """What was imported and wired by now lives as long as the process: half a million objects, over which a full
-    collection of garbage holds up every thread for 0.2 s. Collections to come pass over them."""
+    """Excludes the objects that exist by now from garbage collection: they live as long as the process, half a million,
+    and a full collection over them blocks every thread for 0.2 s."""
     sys.setswitchinterval(SWITCH)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 10, 10)  # requests make many objects that are freed at once without it
+    gc.set_threshold(5_000, 10, 10)  # requests create many objects that are freed at once without it
 
 
 def configure_logging(level: str) -> None:
-    """Log lines on stderr: time, level, where from, what."""
+    """Configures log lines on stderr: time, level, logger, message."""
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger().addHandler(RECENT)
     set_level(level)
@@ -381,7 +382,7 @@ def configure_logging(level: str) -> None:
 
 
 def _was_refused(record: logging.LogRecord) -> bool:
-    """uvicorn 0.54 takes it for an error when a WebSocket is refused with an answer of its own (ASGI's extension
+    """uvicorn 0.54 logs an error when a WebSocket is refused with a response of its own (ASGI's extension
     `websocket.http.response`), which it has sent by then."""
     return record.msg != "ASGI callable returned without completing handshake."
 

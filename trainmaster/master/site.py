@@ -34,14 +34,14 @@ FIXED = (
 
 
 class BadSite(RuntimeError):
-    """The configuration cannot be made to work; the message says why and what to do."""
+    """The configuration cannot be applied; the message says why and what to do."""
 
 
 class Site:
-    """The clusters and defaults of one master; the only place that turns the configuration into them."""
+    """The clusters and defaults of one master; the only place that derives them from the configuration."""
 
     def __init__(self, config: MasterConfig, data: Path, prefix: str, master_url: str) -> None:
-        """`prefix`: what every token of this master starts with. Raises BadSite."""
+        """`prefix`: the beginning of every token of this master. Raises BadSite."""
         self._config, self._data, self._prefix, self._master_url = config, data, prefix, master_url
         self.clusters = Clusters([self._made(config, manager) for manager in config.managers])
         self.defaults = SiteDefaults(
@@ -49,7 +49,7 @@ class Site:
         )
 
     def reload(self, config: MasterConfig, store: Store) -> list[str]:
-        """Take over another configuration. What to know about it, in sentences. Raises BadSite, and then nothing has
+        """Applies another configuration; returns notes for the administrator. Raises BadSite, and then nothing has
         changed."""
         old = {manager.cluster_name: manager for manager in self._config.managers}
         new = {manager.cluster_name: manager for manager in config.managers}
@@ -61,7 +61,7 @@ class Site:
         for name, manager in new.items():
             if old.get(name) == manager and url_of(config, manager) == running[name].master_url:
                 same = replace(running[name], derived=_derived(config), settings=pool_settings(config, manager))
-                # The very same object where nothing has changed: its loop goes on.
+                # The same object where nothing has changed: its loop continues.
                 made.append(running[name] if same == running[name] else same)
             else:
                 made.append(self._made(config, manager))
@@ -102,7 +102,8 @@ def reload_from(
 
 
 def dry_run(config: MasterConfig) -> list[str]:
-    """Make every cluster without asking it anything; what the configuration says, a line each. Raises BadSite."""
+    """Creates every cluster without contacting it; returns a description of the configuration, line by line. Raises
+    BadSite."""
     lines = []
     for manager in config.managers:
         # Not the real job folders: a dispatcher may start what waits there.
@@ -127,7 +128,7 @@ def dry_run(config: MasterConfig) -> list[str]:
 
 
 def warn_of_strangers(store: Store, clusters: Clusters) -> None:
-    """Live jobs whose cluster the configuration does not name would wait in silence for ever: say so."""
+    """Warns of live jobs whose cluster the configuration does not name: they would wait silently for ever."""
     known = {cluster.name for cluster in clusters}
     for name, count in clusters_.live_jobs(store).items():
         if name not in known:
@@ -145,7 +146,7 @@ def job_root_of(manager: DispatcherOptions, data: Path) -> Path:
 
 
 def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, prefix: str) -> Cluster:
-    """One configured resource manager with its job folders in `root`. Raises BadSite."""
+    """Creates one configured resource manager with its job folders in `root`. Raises BadSite."""
     setup = Setup(name=manager.cluster_name, prefix=prefix, job_root=root, options=manager.settings())
     facts = manager.facts()
     try:
@@ -171,8 +172,8 @@ def make_cluster(config: MasterConfig, manager: DispatcherOptions, root: Path, p
 
 
 def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping[str, Any]]:
-    """What the configuration adds to the experiments of a pool; checkpoints go below the data folder unless it says
-    where."""
+    """The configuration's defaults for experiments of a pool; checkpoints go below the data folder unless it names
+    a place."""
     fallback: list[dict[str, Any]] = []
     if config.checkpoint_storage is None or config.checkpoint_storage.type is None:
         (data / "checkpoints").mkdir(mode=0o700, exist_ok=True)
@@ -181,7 +182,7 @@ def defaults_of(config: MasterConfig, data: Path, pool: str) -> Sequence[Mapping
 
 
 def pool_settings(config: MasterConfig, manager: DispatcherOptions) -> dict[str, PoolSettings]:
-    """For every pool that the configuration says something about, in lower case, and under "" for all others."""
+    """Settings of every pool that the configuration names, in lower case, and under "" for all others."""
     partitions = {pool.pool_name: pool.provider.partition for pool in config.resource_pools if pool.provider}
     found = {}
     for name in ("", *partitions, *manager.pool_names()):
@@ -229,12 +230,12 @@ def url_of(config: MasterConfig, manager: DispatcherOptions) -> str:
 
 
 def shown(host: str) -> str:
-    """A host as it stands in a URL."""
+    """A host as it is written in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
 def _announce(cluster: Cluster, url: str) -> None:
-    """Leave our address where jobs look for it when they cannot reach the one they know."""
+    """Writes our address to the file that jobs read when they cannot reach the one they know."""
     if not cluster.facts.here:
         return
     path = cluster.master_url_file

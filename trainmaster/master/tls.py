@@ -23,8 +23,8 @@ from trainmaster.master import authority
 
 log = logging.getLogger(__name__)
 
-LOOK = 60.0  # seconds between two looks at the files
-SOON = dt.timedelta(days=21)  # before the end of a certificate that is told
+LOOK = 60.0  # seconds between two checks of the files
+SOON = dt.timedelta(days=21)  # time before a certificate's expiry at which a warning is logged
 
 
 class BadCertificate(RuntimeError):
@@ -33,7 +33,7 @@ class BadCertificate(RuntimeError):
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is in a certificate file: the master's own first, then those that vouch for it."""
+    """The content of a certificate file: the master's own certificate first, then those of its issuers."""
 
     chain: Sequence[x509.Certificate]
 
@@ -43,7 +43,7 @@ class Certificate:
 
     @property
     def names(self) -> list[str]:
-        """Hosts and addresses that it is for."""
+        """Hosts and addresses that it is valid for."""
         try:
             found = self.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except x509.ExtensionNotFound:
@@ -52,7 +52,7 @@ class Certificate:
 
     @property
     def roots(self) -> list[x509.Certificate]:
-        """Those that vouch for themselves: nobody's system knows them."""
+        """The self-signed ones, which no system trusts by default."""
         return [one for one in self.chain if one.issuer == one.subject]
 
 
@@ -71,12 +71,12 @@ class ServedTls:
 
     @property
     def files(self) -> tuple[str, str]:
-        """Of the certificate and of its key."""
+        """Paths of the certificate and of its key."""
         return self._config.cert, self._config.key
 
     @property
     def anchors(self) -> str:
-        """What jobs must trust to believe this master (PEM); empty where every system does already."""
+        """Certificates that jobs must trust to connect to this master (PEM); empty where every system does already."""
         return self._anchors
 
     def serve(self, live: ssl.SSLContext) -> None:
@@ -85,7 +85,7 @@ class ServedTls:
         def newest(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
             connection.context = self._context
 
-        # Exchanged whole: a handshake between the loading of a certificate and of its key into `live` would fail.
+        # Replaced as a whole: a handshake between loading a certificate and its key into `live` would fail.
         live.sni_callback = newest
         live.minimum_version = ssl.TLSVersion.TLSv1_2
         self._thread.start()
@@ -96,7 +96,7 @@ class ServedTls:
             self._thread.join()
 
     def reload(self) -> None:
-        """Take over what the files hold now, or say in the log why not."""
+        """Reloads the files, or logs why that is not possible."""
         with self._lock:
             try:
                 _renew(self._config)
@@ -124,7 +124,7 @@ class ServedTls:
         return found
 
     def _read(self) -> tuple[str, ssl.SSLContext]:
-        """Check all files; the anchors, and a context with certificate and key."""
+        """Checks all files; returns the anchors, and a context with certificate and key."""
         found = read_certificate(self._config.cert)
         context = load(self._config)
         left = found.ends - dt.datetime.now(dt.UTC)
@@ -153,7 +153,7 @@ def load(config: Tls) -> ssl.SSLContext:
 
 
 def read_certificate(path: str, key: str = "cert") -> Certificate:
-    """Raises BadCertificate for a file without a certificate that is good now."""
+    """Reads a certificate file. Raises BadCertificate for a file without a currently valid certificate."""
     try:
         chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
     except OSError as error:
@@ -172,7 +172,7 @@ def read_certificate(path: str, key: str = "cert") -> Certificate:
 
 
 def _renew(config: Tls) -> None:
-    """One that `trainmaster tls init` made is made again before it ends."""
+    """Renews a certificate that `trainmaster tls init` made, before it expires."""
     folder = Path(config.cert).parent
     if authority.due(folder):
         authority.renew(folder)

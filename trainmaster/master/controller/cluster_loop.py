@@ -51,18 +51,18 @@ SUBMITTERS = 8  # submits under way at once
 BATCH = 64  # submits begun in one pass
 TRANSIENT_DELAY = 15.0  # seconds before a submit that the scheduler declined for now is tried again
 UNREACHABLE_DELAY = 30.0
-SUBMIT_POLL = 0.25  # seconds between two looks while submits keep others waiting
+SUBMIT_POLL = 0.25  # seconds between two passes while submits delay others
 NO_NODE_DELAY = 60.0  # where the pool has no node that the job may run on
 REPLAY_TURN = 1.0  # seconds that a pass spends on what one job left
 READ_TRIES = 20  # passes after which an unreadable job folder no longer holds up the end of its trial
-PROMPT = 0.02  # seconds that a pass waits for a look, so that a quick answer is of use at once
-COMPANY = 0.1  # seconds that news waits for more: schedulers start and end jobs in bursts
-SPACING = 0.4  # seconds between the beginnings of two passes where there is news all the time
-COLLECT_EVERY = 2.0  # seconds between two looks for folders that nobody needs any more
+PROMPT = 0.02  # seconds that a pass waits for a status query, so that a quick answer is used at once
+COMPANY = 0.1  # debounce, in seconds: schedulers start and end jobs in bursts
+SPACING = 0.4  # seconds between the beginnings of two passes under continuous wake-ups
+COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
-ENDED_TOGETHER = 50  # attempts of one experiment whose ends are written down in one transaction
+ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
-IDLE_POLL = 5.0  # seconds between two passes when nothing wakes us
+IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 
 
 class ClusterLoop:
@@ -81,18 +81,18 @@ class ClusterLoop:
         self._looker = ThreadPoolExecutor(1, thread_name_prefix=f"look-{cluster.name}")
         self._look: Future[Snapshot] | None = None  # under way, or not taken in yet
         self._submitting: dict[str, Future[None]] = {}
-        self._unsettled: dict[str, str] = {}  # submits whose outcome could not be written down: why
+        self._unsettled: dict[str, str] = {}  # submits whose outcome could not be stored: why
         self._observed_at = 0.0
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
-        self._waiting = False  # some are not with the scheduler yet
+        self._waiting = False  # some are not yet submitted
         self._crowded = False  # more may be submitted as soon as a submit under way is over
-        self._due_asked = now()  # when it was asked last what is due
-        self._limited = False  # some may wait for others of their experiment to end
+        self._due_asked = now()  # time of the last query for due submits
+        self._limited = False  # some may wait until others of their experiment end
         self._backlog: observations.PendingUpdates | None = None
         self._memory = observations.Memory(cluster.name)
-        self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits for what they left
+        self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits until their files are read
         self._removing: dict[JobRef, float] = {}  # unwanted jobs, and when they were asked to leave
         self._announce_at = self._collect_at = 0.0
         self._patience = Retries()
@@ -145,12 +145,12 @@ class ClusterLoop:
             return SUBMIT_POLL
         try:
             due = submission.next_due(self._store, self._cluster.name, self._due_asked)
-        except Exception:  # the database is away; the pass itself says so
+        except Exception:  # the database does not answer; the pass itself logs that
             return pause
         return min(pause, max((due - now()).total_seconds(), SUBMIT_POLL)) if due else pause
 
     def reconcile(self) -> None:
-        """One pass. Every step stands alone: what one of them cannot do now is done by a later pass."""
+        """Runs one pass. Every step is independent: what one of them cannot do now is done by a later pass."""
         self._announce()
         todo = pending_work.pending_work(self._store, self._cluster.name)
         if todo.unbound or todo.overdue:
@@ -169,8 +169,8 @@ class ClusterLoop:
         self._collect()
 
     def _announce(self) -> None:
-        """Tell jobs on a cluster elsewhere where the master is now, once that can be reached. (Where its folders are
-        this machine's own, they were told at the start.)"""
+        """Publishes the master's address to jobs on a remote cluster, once that can be reached. (Where its folders are
+        this machine's own, that was done at the start.)"""
         if (
             self._cluster.facts.here
             or time.monotonic() < self._announce_at
@@ -213,7 +213,7 @@ class ClusterLoop:
             return False
 
     def _settle(self) -> None:
-        """Forget the submits that are over. One whose outcome could not be written down, because the database went
+        """Forgets the submits that are over. One whose outcome could not be stored, because the database went
         away, may have happened."""
         for allocation_id, future in list(self._submitting.items()):
             if future.done():
@@ -271,7 +271,7 @@ class ClusterLoop:
         except Ambiguous as error:
             submission.perhaps_submitted(self._store, allocation_id, str(error))
             self._wake.set()
-        except Exception as error:  # a bug in a dispatcher: whether the job was submitted is not known
+        except Exception as error:  # a bug in a dispatcher: it is unknown whether the job was submitted
             log.exception("submitting %s failed", allocation_id)
             submission.perhaps_submitted(self._store, allocation_id, repr(error))
         else:
@@ -290,7 +290,7 @@ class ClusterLoop:
             self._dispatcher.cancel(refs)
         except DispatcherError as error:
             log.warning("cancelling %d jobs on %s failed, trying again later: %s", len(refs), self._cluster.name, error)
-        self._observed_at = 0.0  # see at once what became of it
+        self._observed_at = 0.0  # query its state at once
 
     # -- looking ----------------------------------------------------------------------------------------------
 
@@ -301,9 +301,9 @@ class ClusterLoop:
             return IDLE_POLL
 
     def _look_if_due(self) -> bool:
-        """Whether anything was learned of the cluster. A look itself only fills the backlog."""
+        """Returns whether the cluster was observed anew. The query itself only fills the backlog."""
         due = self._look is None and time.monotonic() - self._observed_at >= self._poll_interval()
-        # Where nothing of ours is there, nothing is asked.
+        # A cluster without jobs of ours is not queried.
         if due and (not self._observed_at or self._removing or observations.any_live(self._store, self._cluster.name)):
             self._observed_at = time.monotonic()
             self._look = self._looker.submit(self._clusters.observe, self._cluster)
@@ -312,7 +312,7 @@ class ClusterLoop:
         if self._look is not None and self._look.done():
             look, self._look = self._look, None
             self._take_look(look)
-        return self._take_backlog()  # in every pass: looks may come faster than all that one of them tells is taken
+        return self._take_backlog()  # in every pass: observations may arrive faster than one of them is worked through
 
     def _take_look(self, look: Future[Snapshot]) -> None:
         try:
@@ -329,7 +329,7 @@ class ClusterLoop:
         self._remove([*found.doubles, *found.orphans])
 
     def _remove(self, unwanted: list[JobRef]) -> None:
-        """End jobs that nobody wants. One that takes its time is not asked to leave in every pass."""
+        """Ends jobs without a live attempt. A job that is slow to end is not cancelled again in every pass."""
         at = time.monotonic()
         since = {ref: self._removing.get(ref, -math.inf) for ref in unwanted}
         now_asked = [ref for ref in since if at - since[ref] >= endings.RESEND_KILL]
@@ -346,7 +346,7 @@ class ClusterLoop:
         return True
 
     def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
-        """Jobs that are over without a word from their runtime: what did they leave, what does accounting say?
+        """Examines jobs that ended without a report of their runtime: their files, and the scheduler's accounting.
         Returns what is known now."""
         silent = endings.silent(found)
         self._asked &= {allocation_id for allocation_id, _, _ in silent}
@@ -366,7 +366,7 @@ class ClusterLoop:
         if allocation_id in self._asked or (said is None and any(told)):
             return
         if said not in (None, OutcomeKind.FAILED):
-            return  # "failed" may hide why; every other word says it
+            return  # "failed" may hide the cause; every other state names it
         try:
             words = self._dispatcher.explain(ref)
         except DispatcherError as error:
@@ -378,12 +378,12 @@ class ClusterLoop:
     # -- concluding -------------------------------------------------------------------------------------------
 
     def _conclude(self, over: list[endings.Ending]) -> None:
-        """Those of one experiment end together: thousands may have been cancelled at once."""
+        """Closes ended attempts, those of one experiment together: thousands may have been cancelled at once."""
         ends: dict[int, dict[str, Outcome]] = {}
         in_time = self._for_a_while()
         decided = list(endings.verdicts(self._settings, over))
         self._replays = {one.allocation_id: self._replays.get(one.allocation_id) for one in decided}
-        # Who left much to read is not to hold up who left little.
+        # Attempts that left much to read must not delay those that left little.
         verdicts = {found.allocation_id: found for found in sorted(decided, key=self._spent)}
 
         def conclude(allocation_id: str) -> None:
@@ -408,7 +408,7 @@ class ClusterLoop:
             self._end(experiment_id, together)
 
     def _end(self, experiment_id: int, outcomes: dict[str, Outcome]) -> None:
-        """One that cannot end holds up no other."""
+        """Ends attempts of one experiment. An experiment that cannot be updated delays no other."""
         try:
             endings.end_together(self._store, self._settings, experiment_id, outcomes)
         except DATABASE_UNAVAILABLE:
@@ -423,7 +423,7 @@ class ClusterLoop:
             self._wake.set()
 
     def _end_alone(self, found: endings.Verdict) -> None:
-        """An attempt of no trial."""
+        """Ends an attempt of a standalone task."""
         try:
             endings.end(self._store, self._settings, found.allocation_id, found.outcome)
         except DATABASE_UNAVAILABLE:
@@ -432,7 +432,7 @@ class ClusterLoop:
             log.exception("the attempt %s cannot be ended", found.allocation_id)
 
     def _for_a_while(self) -> Iterator[bool]:
-        """Whether this pass should go on with what it does; what is left, the next pass does."""
+        """Whether this pass has time for another item; the next pass does the rest."""
         until = time.monotonic() + LONGEST_STEP
         while not self._stop.is_set() and time.monotonic() < until:
             yield True
@@ -441,7 +441,7 @@ class ClusterLoop:
             yield False
 
     def _replayed(self, found: endings.Verdict) -> bool:
-        """Take in what the job wrote and could not deliver, before its end is decided. False: try again later."""
+        """Takes in what the job wrote and could not deliver, before its end is decided. False: try again later."""
         allocation_id = found.allocation_id
         replay = self._replays.get(allocation_id)
         if replay is None:
@@ -460,7 +460,7 @@ class ClusterLoop:
         return replay.spent if replay is not None else 0.0
 
     def _charged(self, found: endings.Verdict) -> endings.Verdict:
-        """A job that flooded its folder ended by its own fault, whoever took it down then."""
+        """A job that flooded its folder ended by its own fault, even if something else ended it then."""
         replay = self._replays.get(found.allocation_id)
         if replay is None or not replay.flood:
             return found
@@ -470,7 +470,7 @@ class ClusterLoop:
         return replace(found, outcome=replace(found.outcome, kind=OutcomeKind.FAILED, text=replay.flood.rstrip(".")))
 
     def _collect(self) -> None:
-        """Remove the folders of ended jobs once the scheduler has let go of them too."""
+        """Removes the folders of ended jobs once the scheduler no longer lists them."""
         if time.monotonic() < self._collect_at:
             return
         what = "the removal of the job folder of"
@@ -481,14 +481,14 @@ class ClusterLoop:
         folders = {allocation_id: (token, user) for allocation_id, token, user in ended}
 
         def collect(allocation_id: str) -> None:
-            if allocation_id in folders:  # else it has come due since they were asked for
+            if allocation_id in folders:  # else it has become due since the query
                 self._dispatcher.forget(*folders[allocation_id])
                 endings.collected(self._store, allocation_id)
 
         self._patience.each(what, [*folders, *resting], collect)
 
     def _read(self, token: str, user: str | None, places: Mapping[str, StreamPosition] | None = None) -> Remains | None:
-        """What a job left; of its streams only with `places`."""
+        """The exit records that a job left; with `places` also its streams."""
         try:
             return self._dispatcher.collect(token, user, places, self._settings.limits.spool * 2**20)
         except DispatcherError as error:
@@ -496,8 +496,8 @@ class ClusterLoop:
             return None
 
     def _take_exit(self, allocation_id: str, record: bytes) -> bool:
-        """Whether the file is an exit record. What is half written or spoilt is none: a later pass reads it again, and
-        what others say of the job decides meanwhile."""
+        """Reads an exit record; returns whether the file is one. An incomplete or corrupt file is not: a later pass
+        reads it again, and other sources decide meanwhile."""
         try:
             word = ExitReport(allocation_id, json.loads(record))
             only(take_exits(self._store, self._settings, [word]))

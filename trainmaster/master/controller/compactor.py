@@ -21,15 +21,15 @@ from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
-PERIOD = 15.0  # seconds between two passes when all is done; and how old rows are at least when they are condensed
-REST = 4.0  # how many times as long as it works
+PERIOD = 15.0  # seconds between two passes when all is done; and the minimum age of rows that are compacted
+REST = 4.0  # rests so many times as long as it works
 SOURCES = (series_columns.SOURCE, log_blocks.SOURCE)
 
 
 class Compactor:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._newest: dict[str, int] = {}  # ids of a pass ago
+        self._newest: dict[str, int] = {}  # the newest ids at the last pass
         self._patience = Retries()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="compactor", daemon=True)
@@ -55,7 +55,7 @@ class Compactor:
             self._stop.wait(PERIOD)
 
     def _pass(self, settled: Mapping[str, int]) -> None:
-        """What cannot be counted or condensed holds up nothing else."""
+        """Runs one pass. A trial or task that cannot be counted or compacted delays no other."""
         store, more = self._store, True
         sources = {source.name: source for source in SOURCES}
 
@@ -78,7 +78,7 @@ class Compactor:
             self._patience.each("compacting the log of task", log_blocks.due(store), lines)
 
     def _rested(self, step: Callable[[], bool]) -> bool:
-        """Take a step and rest after it. False when that was the last one, or the loop is to end."""
+        """Takes a step and sleeps after it. False when that was the last one, or the loop must end."""
         if self._stop.is_set():
             return False
         began = time.monotonic()

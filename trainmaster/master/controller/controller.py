@@ -17,7 +17,7 @@ from trainmaster.master.services.store import Settings, Store, Wakeups
 
 log = logging.getLogger(__name__)
 
-CHECK = 2.0  # seconds between two looks at who leads
+CHECK = 2.0  # seconds between two checks of the leader lock
 
 
 class Controller:
@@ -49,8 +49,8 @@ class Controller:
         self._leadership.release()
 
     def _match(self, wanted: list[Cluster]) -> None:
-        """One loop for each cluster that is wanted, as it is configured now, and none else; the janitor, the
-        webhook_sender and the compactor beside them."""
+        """Runs one loop for each configured cluster, with its present configuration, and no other; beside them the
+        janitor, the webhook sender and the compactor."""
         store, settings, clusters = self._parts
         for loop in [loop for loop in self._loops if not any(loop.cluster is cluster for cluster in wanted)]:
             loop.stop()

@@ -23,13 +23,13 @@ from trainmaster.master.services.tasks import idle
 
 log = logging.getLogger(__name__)
 
-PERIOD = 30.0  # seconds between two passes when nothing wakes us
-LOGS_PERIOD = 3600.0  # seconds between two looks for logs whose days are over
+PERIOD = 30.0  # seconds between two passes without a wake-up
+LOGS_PERIOD = 3600.0  # seconds between two searches for expired logs
 Steps = Mapping[str, Callable[[], object]]
 
 
 class Janitor:
-    """Of rows and of files, between `start` and `stop`."""
+    """Runs the loops for rows and for files, between `start` and `stop`."""
 
     def __init__(self, store: Store, settings: Settings, clusters: Clusters, wakeups: Wakeups) -> None:
         self._store, self._settings = store, settings

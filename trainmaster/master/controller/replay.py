@@ -24,7 +24,7 @@ from trainmaster.master.services.store import Settings, Store
 
 CHUNK = 1000  # records of a spool taken in by one transaction
 CHUNK_BYTES = 2**20
-BEYOND = 2**62  # a place behind the end of any file
+BEYOND = 2**62  # a position beyond the end of any file
 Json = dict[str, Any]
 Read = Callable[[dict[str, StreamPosition]], Remains | None]
 
@@ -34,7 +34,7 @@ class Unread(Exception):
 
 
 class Replay:
-    """Of one attempt."""
+    """The replay of one attempt."""
 
     def __init__(self, store: Store, settings: Settings, found: endings.Verdict) -> None:
         self._store, self._settings, self._found = store, settings, found
@@ -43,10 +43,11 @@ class Replay:
         self._records = self._unreadable = 0
         self._gone = False  # its experiment was deleted
         self.spent = 0.0  # seconds
-        self.flood = ""  # why the rest is left out, as a sentence, where it is more than any honest job leaves
+        self.flood = ""  # why the rest is ignored, as a sentence: it is more than any honest job leaves
 
     def go_on(self, read: Read, until: float) -> bool:
-        """Take in more, up to a moment; whether all that counts has been. Raises Unread, and as `Store.transaction`."""
+        """Takes in more records for a limited time; returns whether all that count have been. Raises Unread, and as
+        `Store.transaction`."""
         began = time.monotonic()
         try:
             while not self._gone and not self.flood:
@@ -67,20 +68,20 @@ class Replay:
             self.spent += time.monotonic() - began
 
     def _counts(self, stream: str) -> bool:
-        """Whether it is one that the runtimes of this job write, and not read yet."""
+        """Whether it is a stream that the runtimes of this job write, and not read to its end."""
         kind, _, rank = stream.partition("-")
         mine = stream == "core" or (kind == "log" and rank.isdigit() and int(rank) < self._found.num_nodes)
         return mine and stream not in self._done
 
     def _end(self, stream: str) -> None:
         self._done.add(stream)
-        self._places[stream] = StreamPosition(0, BEYOND)  # nothing more of it is asked for
+        self._places[stream] = StreamPosition(0, BEYOND)  # no more of it is read
 
     def _take(self, stream: str, piece: StreamPiece, until: float) -> bool:
-        """False when time was over before all of it was taken in."""
+        """Takes in one stream. False when time was over before all of it was taken in."""
         line = piece.end.line - piece.content.count(b"\n")
         offset = piece.end.offset - len(piece.content)
-        most = self._found.written.get(stream)  # None: its node could not say
+        most = self._found.written.get(stream)  # None: its node could not count them
         for lines, size in _chunks(piece.content):
             if most is not None and line >= most:
                 break
@@ -103,8 +104,8 @@ class Replay:
         return True
 
     def _store_lines(self, stream: str, first: int, lines: Sequence[bytes]) -> bool:
-        """As the runtime delivers: a record that cannot be stored is found by halving, and leaves its number behind.
-        False: nothing more of this attempt is taken in."""
+        """Stores as the runtime delivers: a record that cannot be stored is found by halving, and only its number is
+        kept. False: no more of this attempt is taken in."""
         records = [_record(line, self._limits) for line in lines]
         self._unreadable += sum(record.get("kind") == "unreadable" for record in records)
         done, size = 0, CHUNK
@@ -127,7 +128,7 @@ class Replay:
                     self._unreadable += 1
                 continue
             if answer.acked < first + done:
-                return True  # a gap: the file is not what it was
+                return True  # a gap: the file has changed
             done, size = answer.acked + 1 - first, CHUNK
         return True
 
@@ -155,8 +156,8 @@ def _chunks(content: bytes) -> Iterator[tuple[list[bytes], int]]:
 
 
 def _record(line: bytes, limits: Limits) -> Json:
-    """A line that is no report stands for itself, so that numbers stay right."""
-    # What a line is made into takes fifty times its room where it is all brackets.
+    """Parses a line. An invalid line is kept as such, so that numbers stay right."""
+    # A line of nothing but brackets takes fifty times its size once it is parsed.
     if len(line) > limits.report_values and line.count(b",") + line.count(b"[") + line.count(b"{") > _roomy(limits):
         return {"kind": "unreadable", "why": "it holds more values than limits.report_values allows"}
     try:
@@ -167,4 +168,4 @@ def _record(line: bytes, limits: Limits) -> Json:
 
 
 def _roomy(limits: Limits) -> int:
-    return 4 * limits.report_values  # commas stand in texts too
+    return 4 * limits.report_values  # strings hold commas too

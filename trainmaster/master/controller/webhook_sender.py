@@ -14,8 +14,8 @@ from trainmaster.master.services.store import Settings, Store, Wakeups
 log = logging.getLogger(__name__)
 
 WORKERS = 3
-PERIOD = 30.0  # seconds between two looks when nothing wakes us
-LEAST = 0.5  # seconds: a clock that differs from the database's must not make us spin
+PERIOD = 30.0  # seconds between two checks without a wake-up
+LEAST = 0.5  # seconds: a clock that differs from the database's must not cause a busy loop
 
 
 class WebhookSender:
@@ -51,12 +51,12 @@ class WebhookSender:
                 pause = PERIOD if due is None else min(max(due, LEAST), PERIOD)
             except DATABASE_UNAVAILABLE as error:
                 log.info("webhooks wait for the database: %s", in_short(error))
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass looks anew
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass starts anew
                 log.exception("webhooks could not be delivered; they will be retried")
             wake.wait(pause)
 
     def _deliver(self, letter: webhook_deliveries.DeliveryAttempt) -> None:
-        """One that cannot be delivered holds up no other; its next attempt is due after its pause."""
+        """Delivers one event. One that cannot be delivered delays no other; its next attempt is due after its pause."""
         try:
             webhook_deliveries.deliver(self._store, self._settings, letter)
         except DATABASE_UNAVAILABLE:

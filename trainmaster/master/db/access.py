@@ -21,18 +21,18 @@ class GroupMember(Base):
 
 
 class RoleAssignment(Base):
-    """A role for a user or for a group (one of the two), in a workspace or, without one, everywhere."""
+    """A role of a user or a group (one of the two), in a workspace or, without one, everywhere."""
 
     __tablename__ = "role_assignments"
     id: Mapped[int] = mapped_column(primary_key=True)
-    role_id: Mapped[int]  # of `services.permissions.ROLES`
+    role_id: Mapped[int]  # of `services.access.permissions.ROLES`
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
     group_id: Mapped[int | None] = mapped_column(ForeignKey("groups.id", ondelete="CASCADE"), index=True)
     workspace_id: Mapped[int | None] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
 
 
 class UserSetting(Base):
-    """What the web page remembers for a user."""
+    """A setting that the web page stores for a user."""
 
     __tablename__ = "user_settings"
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)

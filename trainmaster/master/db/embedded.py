@@ -40,11 +40,11 @@ SETTINGS = {
     "work_mem": "'16MB'",
     "max_wal_size": "'1GB'",
     "random_page_cost": "1.1",
-    # A search fills empty tables within seconds; until they are counted, plans for them are those for a few rows.
+    # A search fills empty tables within seconds; until ANALYZE runs, the planner assumes they hold a few rows.
     "autovacuum_naptime": "'10s'",
     "jit": "off",  # short statements only: compiling them costs more than it saves
     "log_min_messages": "warning",
-    "log_min_error_statement": "panic",  # a statement that failed holds what users sent, passwords and tokens too
+    "log_min_error_statement": "panic",  # a failed statement may contain what users sent, passwords and tokens included
     "log_destination": "stderr",
     "logging_collector": "off",
     "timezone": "'UTC'",
@@ -69,7 +69,7 @@ class EmbeddedServer:
 
     @property
     def sockets(self) -> Path:
-        """The socket folder: short whatever the data folder's path, the same after a restart."""
+        """The socket folder: its path is short for any data folder, and the same after a restart."""
         mark = hashlib.sha256(str(self.data).encode()).hexdigest()[:10]
         runtime = os.environ.get("XDG_RUNTIME_DIR", "")
         base = (
@@ -149,7 +149,7 @@ class EmbeddedServer:
                 os.chown(path, owner, self._account.pw_gid)
         except FileExistsError:
             found = path.lstat()
-            # Somebody else could have made it first in a shared /tmp and read what we send.
+            # In a shared /tmp another user could have created it first, and would read what we send.
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner:
                 raise ServerFailed(f"{path} exists and is not the master's; remove it and start again.") from None
             path.chmod(0o700)
@@ -193,7 +193,7 @@ class EmbeddedServer:
 
     def _launch(self, binaries: Binaries) -> None:
         with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as log:
-            os.fchmod(log.fileno(), 0o600)  # one that an earlier version made
+            os.fchmod(log.fileno(), 0o600)  # created by an earlier version
             self._process = subprocess.Popen(
                 [binaries.program("postgres"), "-D", str(self.data)],
                 stdin=subprocess.DEVNULL,
@@ -233,7 +233,7 @@ class EmbeddedServer:
             connection.close()
 
     def _watch(self, binaries: Binaries) -> None:
-        """Start the server again if it dies while the master lives."""
+        """Restarts the server if it dies while the master lives."""
         while not self._stopping.wait(0.5):
             if self._process and self._process.poll() is not None and not self._stopping.is_set():
                 try:

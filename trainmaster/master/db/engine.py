@@ -26,9 +26,9 @@ IDLE = 1.0  # seconds after which a pooled connection is tried before it is used
 
 def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | None = None) -> Engine:
     """An engine whose pool keeps its connections (a pool that grows and shrinks collapses under load). With `watchdog`
-    its statements fail as soon as the database is known to be away.
+    its statements fail as soon as the database is known not to answer.
 
-    A connection that was used a moment ago is trusted: asking each time costs as much as a short query.
+    A recently used connection is assumed to work: a test each time costs as much as a short query.
     """
     watched = {"connection_factory": presence.connections} if presence is not None else {}
     engine = create_engine(
@@ -44,7 +44,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | No
 
     @event.listens_for(engine, "connect")
     def bound(connection: Any, _: object) -> None:
-        """What the server itself does when this process hangs (a statement ends) or is gone (as well)."""
+        """Settings by which the server ends a statement when this process hangs or is gone."""
         with connection.cursor() as cursor:
             cursor.execute(f"SET statement_timeout = {2 * BACKGROUND_SECONDS * 1000:.0f}")
             if connection.server_version >= 14_00_00:
@@ -69,7 +69,7 @@ def make_engine(url: str, *, pool_size: int = POOL_SIZE, presence: Watchdog | No
 
 @contextmanager
 def without_transaction(connection: Connection) -> Iterator[None]:
-    """Each statement in the block stands for itself. (SQLAlchemy's AUTOCOMMIT would send a statement to reset it.)"""
+    """Each statement in the block commits by itself. (SQLAlchemy's AUTOCOMMIT would send a statement to reset it.)"""
     driver: Any = connection.connection.driver_connection
     driver.autocommit = True
     try:
@@ -80,7 +80,7 @@ def without_transaction(connection: Connection) -> Iterator[None]:
 
 
 def notify(connection: Connection, channel: str, payloads: Sequence[str]) -> None:
-    """Tell every master process at commit. Payloads are at most 8,000 bytes each."""
+    """Notifies every master process at commit. Payloads are at most 8,000 bytes each."""
     connection.execute(_NOTIFY, {"channel": channel, "payloads": list(payloads)})
 
 
@@ -89,12 +89,12 @@ _NOTIFY = text("SELECT pg_notify(:channel, payload) FROM unnest(CAST(:payloads A
 
 class Listener:
     """Hands notifications to callbacks from one thread. Polling elsewhere is the safety net: while the connection
-    is lost, nothing is heard."""
+    is lost, no notifications arrive."""
 
     def __init__(self, engine: Engine, channels: dict[str, Callable[[str], None]]) -> None:
         self._engine = engine
         self._channels = channels
-        self._heard = True  # the first failure after success is told
+        self._heard = True  # the first failure after success is logged
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="database-listener", daemon=True)
 
@@ -109,7 +109,7 @@ class Listener:
         while not self._stop.is_set():
             try:
                 self._listen()
-            except Exception as error:  # the database may be away for a while
+            except Exception as error:  # the database may not answer for a while
                 if self._heard:
                     log.warning("listening to the database failed, trying again: %s", in_short(error))
                 self._heard = False
@@ -136,7 +136,7 @@ class Listener:
 
 
 class Leadership:
-    """An advisory lock on a connection of its own: whoever holds it runs the controller."""
+    """An advisory lock on a connection of its own: its holder runs the controller."""
 
     KEY = 7301_0002
 
@@ -168,7 +168,7 @@ class Leadership:
         if self._connection is not None:
             try:
                 self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self.KEY})
-            except DATABASE_UNAVAILABLE as error:  # the lock goes with the connection
+            except DATABASE_UNAVAILABLE as error:  # the lock ends with the connection
                 log.info("the lead was not handed over cleanly: %s", in_short(error))
             finally:
                 self._drop()

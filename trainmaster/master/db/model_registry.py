@@ -56,7 +56,7 @@ class ModelVersion(Base):
 
 
 class Template(Base):
-    """A part of a configuration, filled in where an experiment's own file leaves something open."""
+    """A part of a configuration, used where an experiment's own file sets no value."""
 
     __tablename__ = "templates"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -66,7 +66,7 @@ class Template(Base):
 
 
 class TrialSource(Base):
-    """A trial says that it uses a checkpoint, for inference or fine tuning."""
+    """A trial's report that it uses a checkpoint, for inference or fine tuning."""
 
     __tablename__ = "trial_sources"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)

@@ -9,13 +9,13 @@ from trainmaster.master.db.tables import Base, Json, Time
 
 
 class ConfigPolicy(Base):
-    """What all configurations of a kind of work must hold, in a workspace or, without one, everywhere."""
+    """Rules for all configurations of a kind of work, in a workspace or, without one, everywhere."""
 
     __tablename__ = "config_policies"
     id: Mapped[int] = mapped_column(primary_key=True)
     workload: Mapped[str]  # EXPERIMENT or NTSC
     workspace_id: Mapped[int | None] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
-    invariant: Mapped[Json | None]  # a part of a configuration that goes before the user's
+    invariant: Mapped[Json | None]  # a part of a configuration that overrides the user's
     constraints: Mapped[Json | None]  # {"resources": {"max_slots"}, "priority_limit"}
     updated_by: Mapped[int] = mapped_column(ForeignKey("users.id"))
     updated_at: Mapped[Time] = mapped_column(server_default=func.now())
@@ -27,7 +27,7 @@ class ConfigPolicy(Base):
 
 
 class ClusterMessage(Base):
-    """One row at most: the banner that clients show."""
+    """One row at most: the maintenance message that clients show."""
 
     __tablename__ = "cluster_message"
     id: Mapped[int] = mapped_column(primary_key=True, default=1)

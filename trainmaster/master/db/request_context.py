@@ -17,25 +17,25 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-BACKGROUND_SECONDS = 600.0  # seconds, for what no request asks: condensing, removing, the controller's questions
+BACKGROUND_SECONDS = 600.0  # seconds, for work outside of requests: compaction, removal, the controller's queries
 
 
 class RequestContext:
-    """Of one request; its threads share it (contextvars)."""
+    """The context of one request; its threads share it (contextvars)."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds  # for each statement
         self.counted = False  # whether its work is counted as its user's
-        self.worked = 0.0  # seconds of a processor that threads have spent on it
-        self.gone = False  # set once nobody waits for the answer any more
+        self.worked = 0.0  # processor seconds that threads have spent on it
+        self.gone = False  # set once the client has disconnected
 
     def over(self, waited: float) -> bool:
-        """Whether a statement that has taken `waited` seconds is to be cancelled."""
+        """Whether a statement that has taken `waited` seconds must be cancelled."""
         return self.gone or waited > self.seconds
 
 
 def worked(call: Callable[P, T]) -> Callable[P, T]:
-    """The same function, which notes what it takes of a processor."""
+    """Wraps a function so that its processor time is counted."""
 
     @wraps(call)
     def noting(*args: P.args, **kwargs: P.kwargs) -> T:

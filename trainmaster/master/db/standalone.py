@@ -9,7 +9,7 @@ from trainmaster.master.db.tables import Base, Json, Time, _now
 
 
 class Standalone(Base):
-    """What such a task is, beside its row in `tasks`; its attempts are allocations without a trial."""
+    """A standalone task, beside its row in `tasks`; its attempts are allocations without a trial."""
 
     __tablename__ = "standalone_tasks"
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id", ondelete="CASCADE"), primary_key=True)
@@ -25,17 +25,17 @@ class Standalone(Base):
     reason: Mapped[str] = mapped_column(default="")  # why it is in this state, in words
     description: Mapped[str] = mapped_column(default="")
     config: Mapped[Json]
-    given: Mapped[Json | None] = mapped_column(deferred=True)  # of a generic task: what its owner wrote of it
+    given: Mapped[Json | None] = mapped_column(deferred=True)  # of a generic task: its owner's description
     pool: Mapped[str]
     archive: Mapped[bytes] = mapped_column(default=b"", deferred=True)  # the user's files, a gzipped tar
     secrets: Mapped[Json | None] = mapped_column(deferred=True)  # a shell's keys
     shows: Mapped[Json | None]  # a TensorBoard's {"experiment_ids", "trial_ids"}
     pausable: Mapped[bool] = mapped_column(default=False)
     attempts: Mapped[int] = mapped_column(default=0)
-    setbacks: Mapped[int] = mapped_column(default=0)  # attempts in a row that ended before anything of it ran
-    idle_timeout: Mapped[float | None]  # seconds without use after which it is ended
-    idle: Mapped[bool | None]  # what a notebook says of itself; None: it has not said
-    used_at: Mapped[Time | None]  # when somebody last came through the proxy, or it was not idle
+    setbacks: Mapped[int] = mapped_column(default=0)  # consecutive attempts that ended before anything of it ran
+    idle_timeout: Mapped[float | None]  # seconds of idleness after which it is ended
+    idle: Mapped[bool | None]  # a notebook's last report of activity; None: it has not reported
+    used_at: Mapped[Time | None]  # time of the last use through the proxy, or of activity
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 

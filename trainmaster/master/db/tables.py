@@ -63,7 +63,7 @@ def _now() -> Any:
 
 
 class MasterRecord(Base):
-    """One row: who this master is. The identifier is part of every token, so it never changes."""
+    """One row: the identity of this master. It is part of every token, so it never changes."""
 
     __tablename__ = "cluster"
     id: Mapped[int] = mapped_column(primary_key=True, default=1)
@@ -91,7 +91,7 @@ class User(Base):
 
 
 class UserSession(Base):
-    """A bearer token of a user, from logging in or made for programs; only its SHA-256 is stored."""
+    """A bearer token of a user, from a log-in or created for programs; only its SHA-256 is stored."""
 
     __tablename__ = "user_sessions"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
@@ -100,13 +100,13 @@ class UserSession(Base):
     created_at: Mapped[Time] = _now()
     expires_at: Mapped[Time]
     kind: Mapped[str] = mapped_column(default="USER_SESSION")  # or ACCESS_TOKEN
-    origin: Mapped[str] = mapped_column(default="", server_default="")  # of the page that logged in, as a browser says
+    origin: Mapped[str] = mapped_column(default="", server_default="")  # origin of the page that logged in
     description: Mapped[str] = mapped_column(default="")
     revoked: Mapped[bool] = mapped_column(default=False)
 
 
 class Ticket(Base):
-    """Admits the user of a session once, within seconds, to one thing; only its SHA-256 is stored."""
+    """Admits the user of a session once, within seconds, for one purpose; only its SHA-256 is stored."""
 
     __tablename__ = "tickets"
     ticket_hash: Mapped[bytes] = mapped_column(primary_key=True)
@@ -125,7 +125,7 @@ class Workspace(Base):
     created_at: Mapped[Time] = _now()
     state: Mapped[str] = mapped_column(default="")  # "", DELETING or DELETE_FAILED
     error: Mapped[str] = mapped_column(default="")  # why it could not be deleted
-    # What its experiments get unless they say it themselves; its Unix account goes before that of their owner.
+    # Defaults of its experiments; its Unix account overrides that of their owner.
     agent_uid: Mapped[int | None] = mapped_column(BigInteger)
     agent_user: Mapped[str | None]
     agent_gid: Mapped[int | None] = mapped_column(BigInteger)
@@ -159,7 +159,7 @@ class Project(Base):
 
 
 class Job(Base):
-    """What the queue shows: one a user's submission (an experiment; later notebooks and the like)."""
+    """An entry of the queue: a submission of a user (an experiment or a standalone task)."""
 
     __tablename__ = "jobs"
     job_id: Mapped[uuid.UUID] = mapped_column(primary_key=True)
@@ -194,7 +194,7 @@ class Experiment(Base):
     progress: Mapped[float] = mapped_column(default=0.0)
     num_trials: Mapped[int] = mapped_column(default=0)
     live_trials: Mapped[int] = mapped_column(default=0)
-    shutdown: Mapped[Json | None]  # the searcher's last word: {"cancel", "failure"}
+    shutdown: Mapped[Json | None]  # the searcher's result: {"cancel", "failure"}
     best_trial_id: Mapped[int | None] = mapped_column(Integer)
     best_metric: Mapped[float | None]
     checkpoint_count: Mapped[int] = mapped_column(default=0)
@@ -202,7 +202,7 @@ class Experiment(Base):
     context_size: Mapped[int] = mapped_column(default=0)
     gc_due: Mapped[bool] = mapped_column(default=False)  # it has ended or its policy has changed: give up checkpoints
     unmanaged: Mapped[bool] = mapped_column(default=False, server_default=text("false"))  # its trials run elsewhere
-    external_id: Mapped[str | None]  # what whoever runs it calls it
+    external_id: Mapped[str | None]  # its external id, given by the program that runs it
     start_time: Mapped[Time] = _now()
     end_time: Mapped[Time | None]
 
@@ -219,7 +219,7 @@ class Experiment(Base):
 
 
 class ModelDefinition(Base):
-    """The experiment's context as a gzipped tar; apart, so that no list ever reads it."""
+    """The experiment's context as a gzipped tar, in a table of its own, so that no list reads it."""
 
     __tablename__ = "model_definitions"
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"), primary_key=True)
@@ -240,7 +240,7 @@ class Trial(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id", ondelete="CASCADE"))
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"), unique=True)
-    # Of a trial that was continued: its tasks before, the oldest first.
+    # Of a trial that was continued: its earlier tasks, the oldest first.
     earlier_tasks: Mapped[list[str]] = mapped_column(default=list, server_default=text("'[]'"))
     request_id: Mapped[str]
     state: Mapped[str]
@@ -249,7 +249,7 @@ class Trial(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     attempts: Mapped[int] = mapped_column(default=0)  # allocations asked for; the run id of the latest
     restarts: Mapped[int] = mapped_column(default=0)  # failures charged to the user
-    setbacks: Mapped[int] = mapped_column(default=0)  # failures in a row that were nobody's fault
+    setbacks: Mapped[int] = mapped_column(default=0)  # consecutive failures of the infrastructure
     stop: Mapped[str | None]  # why it is being stopped: searcher, cancel, kill, error, user
     searcher_told: Mapped[bool] = mapped_column(default=False)  # an early exit already went to the searcher
     runner_state: Mapped[str] = mapped_column(default="")
@@ -264,9 +264,9 @@ class Trial(Base):
     checkpoint_count: Mapped[int] = mapped_column(default=0)
     checkpoint_size: Mapped[int] = mapped_column(BigInteger, default=0)
     run_metadata: Mapped[Json | None] = mapped_column("metadata")
-    log_retention_days: Mapped[int | None]  # -1 for ever; None: what the experiment says
-    external_id: Mapped[str | None]  # what whoever runs an unmanaged trial calls it
-    heartbeat_at: Mapped[Time | None]  # an unmanaged trial's last sign of life
+    log_retention_days: Mapped[int | None]  # -1 for ever; None: the experiment's setting
+    external_id: Mapped[str | None]  # external id of an unmanaged trial
+    heartbeat_at: Mapped[Time | None]  # an unmanaged trial's last heartbeat
     log_policy: Mapped[str | None]  # the log policy that a line has matched last
     no_retries: Mapped[str | None]  # why a failure is final, by a log policy
     blocked_nodes: Mapped[list[str]] = mapped_column(default=list, server_default=text("'[]'"))
@@ -325,8 +325,8 @@ class Allocation(Base):
     exit_code: Mapped[int | None]
     exit_text: Mapped[str] = mapped_column(default="")
     collected: Mapped[bool] = mapped_column(default=False)  # job folder read and removed
-    accelerators: Mapped[list[Json] | None]  # what Determined's harness says of its devices, by container
-    ready: Mapped[bool | None]  # whether a service in it says that it answers; None: there is none to wait for
+    accelerators: Mapped[list[Json] | None]  # devices that Determined's harness reports, by container
+    ready: Mapped[bool | None]  # whether a service in it has reported ready; None: there is none to wait for
     proxy: Mapped[Json | None]  # where that service listens: {"address", "port", "user"}
     created_at: Mapped[Time] = _now()
     ended_at: Mapped[Time | None]
@@ -340,7 +340,7 @@ class Allocation(Base):
 
 
 class PoolResume(Base):
-    """When an administrator last told a pool that rested after failures to go on."""
+    """The time when an administrator last closed the circuit breaker of a pool."""
 
     __tablename__ = "pool_standing"
     pool: Mapped[str] = mapped_column(primary_key=True)
@@ -356,8 +356,8 @@ class AllocationNode(Base):
     run_id: Mapped[str] = mapped_column(server_default="")  # the runtime process; no other may take its place
     name: Mapped[str]
     slot_ids: Mapped[list[int]]
-    addresses: Mapped[list[str]]  # as the job says; told to its own nodes, and believed for nothing else
-    peer: Mapped[str] = mapped_column(default="", server_default="")  # whence it asked for its lease, as seen here
+    addresses: Mapped[list[str]]  # reported by the job; passed on to its own nodes, and trusted for nothing else
+    peer: Mapped[str] = mapped_column(default="", server_default="")  # the address that asked for its lease
     joined_at: Mapped[Time] = _now()
 
 
@@ -397,7 +397,7 @@ class Checkpoint(Base):
     resources: Mapped[Json]
     ckpt_metadata: Mapped[Json] = mapped_column("metadata")
     storage: Mapped[Json]
-    storage_id: Mapped[int | None]  # its number in `declared_storage`, by which clients tell them apart
+    storage_id: Mapped[int | None]  # its number in `declared_storage`, by which clients distinguish them
     metric: Mapped[float | None]  # the searcher's metric at these steps
     validation: Mapped[Json | None]  # validation metrics at these steps
 

@@ -11,7 +11,7 @@ from trainmaster.master.db.tables import Base, Json, Time
 
 
 class CheckpointRemoval(Base):
-    """Files of a checkpoint that match `globs` are to go; without globs its list of files is read anew."""
+    """A request to remove files of a checkpoint that match `globs`; without globs its list of files is read again."""
 
     __tablename__ = "checkpoint_removals"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
@@ -21,7 +21,7 @@ class CheckpointRemoval(Base):
 
 
 class DeclaredStorage(Base):
-    """A checkpoint storage that a training told of before it wrote there; it says its number with each checkpoint."""
+    """A checkpoint storage that a training declared before it wrote there; it sends its number with each checkpoint."""
 
     __tablename__ = "storages"
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -25,14 +25,14 @@ from trainmaster.master.db.request_context import CURRENT
 
 log = logging.getLogger(__name__)
 
-PERIOD = 1.0  # seconds between two questions
-PATIENCE = 10.0  # seconds for an answer; a machine that is merely busy gives it sooner
+PERIOD = 1.0  # seconds between two probes
+PATIENCE = 10.0  # seconds for an answer; a machine that is merely busy answers sooner
 CONNECT = 10.0  # seconds for a new connection
-LOOK = 0.25  # seconds after which a statement that waits looks whether the database is known to be away
+LOOK = 0.25  # seconds after which a waiting statement checks whether the database is known not to answer
 
 
 class DatabaseUnavailable(Exception):
-    """The database is known not to answer; nothing was asked of it."""
+    """The database is known not to answer; no statement was sent."""
 
 
 DATABASE_UNAVAILABLE = (DatabaseUnavailable, OperationalError, InterfaceError, PoolTimeout)
@@ -46,7 +46,7 @@ def in_short(error: BaseException) -> str:
 
 
 class Watchdog:
-    """Of one database. Without `start` it always counts as there."""
+    """The watchdog of one database. Without `start` the database always counts as answering."""
 
     def __init__(self, url: str) -> None:
         parsed = make_url(url)
@@ -58,7 +58,7 @@ class Watchdog:
         presence = self
 
         class Connection(extensions.connection):
-            """Waits no longer than the database is there."""
+            """A connection whose waits are cut short when the watchdog finds the database down."""
 
             def why_away(self) -> str:
                 return presence.why_away
@@ -68,11 +68,11 @@ class Watchdog:
 
     @property
     def why_away(self) -> str:
-        """Why the database counts as away, in words; empty while it answers."""
+        """Why the database counts as down, in words; empty while it answers."""
         return self._why
 
     def check(self) -> None:
-        """Raises DatabaseAway."""
+        """Raises DatabaseUnavailable while the database does not answer."""
         if why := self._why:
             raise DatabaseUnavailable(
                 f"The database does not answer, for {time.monotonic() - self._since:.0f} s: {why}"
@@ -144,14 +144,14 @@ def _wait(connection: Any) -> None:
 
 
 def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> None:
-    """Wait for what an asynchronous connection does. Raises OperationalError at `deadline`."""
+    """Waits for an asynchronous connection's operation. Raises OperationalError at `deadline`."""
     while not _ready(connection, LOOK):
         if time.monotonic() > deadline or stopped():
             raise psycopg2.OperationalError(f"no answer within {PATIENCE:.0f} s")
 
 
 def _ready(connection: Any, retries: float) -> bool:
-    """Go on with what a connection does, at most `retries` seconds without news; whether that is done."""
+    """Advances a connection's operation, at most `retries` seconds without progress; returns whether it is done."""
     while (state := connection.poll()) != extensions.POLL_OK:
         wanted = select.POLLIN if state == extensions.POLL_READ else select.POLLOUT
         poller = select.poll()

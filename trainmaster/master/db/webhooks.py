@@ -11,22 +11,22 @@ from trainmaster.master.db.tables import Base, Json, Time
 
 
 class Webhook(Base):
-    """An address that hears of events in a workspace, or without one everywhere."""
+    """An address that receives events of a workspace, or without one all events."""
 
     __tablename__ = "webhooks"
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
     url: Mapped[str]
     kind: Mapped[str]  # DEFAULT or SLACK: how the body is written
-    mode: Mapped[str]  # WORKSPACE: of all experiments there; SPECIFIC: of those whose configuration names it
+    mode: Mapped[str]  # WORKSPACE: all experiments there; SPECIFIC: those whose configuration names it
     workspace_id: Mapped[int | None] = mapped_column(ForeignKey("workspaces.id", ondelete="CASCADE"), index=True)
     created_at: Mapped[Time] = mapped_column(server_default=func.now())
-    failed_at: Mapped[Time | None]  # when it last could not be told something; None since it could
+    failed_at: Mapped[Time | None]  # time of the last failed delivery; None after a success
     failure: Mapped[str] = mapped_column(default="")
 
 
 class WebhookTrigger(Base):
-    """What a webhook hears of."""
+    """A kind of event that a webhook receives."""
 
     __tablename__ = "webhook_triggers"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -36,7 +36,7 @@ class WebhookTrigger(Base):
 
 
 class WebhookMatch(Base):
-    """A task's log has matched a trigger: it is told once for each task."""
+    """A match of a task's log with a trigger: it is delivered once for each task."""
 
     __tablename__ = "webhook_matches"
     trigger_id: Mapped[int] = mapped_column(ForeignKey("webhook_triggers.id", ondelete="CASCADE"), primary_key=True)
@@ -44,7 +44,7 @@ class WebhookMatch(Base):
 
 
 class WebhookDelivery(Base):
-    """The outbox: written with what it tells of, gone when it is delivered or given up."""
+    """The outbox: a row is written with the change that it reports, and deleted when it is delivered or given up."""
 
     __tablename__ = "webhook_deliveries"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)

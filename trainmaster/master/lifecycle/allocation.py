@@ -13,29 +13,29 @@ from dataclasses import dataclass, field
 
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
-SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own word to arrive
-NEVER = 300.0  # seconds for which a job that its scheduler can never start is left in the queue
+SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
+NEVER = 300.0  # seconds for which a job that its scheduler can never start stays in the queue
 FAILED = "resources failed with non-zero exit code"
-PEERS = 5.0  # seconds that one node's failure waits for what the other nodes have to say
-SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to say who sent it
+PEERS = 5.0  # seconds that one node's failure waits for the exit records of the other nodes
+SECOND_OPINION = 45.0  # seconds an exit by signal waits for the scheduler to report who sent it
 
 
 @dataclass(frozen=True)
 class ExitRecord:
-    """What the runtime of one node said about its end."""
+    """The runtime's record of how one node's part of the job ended."""
 
     node_rank: int
     exit_code: int
     signal: int | None = None
     oom: bool = False
-    preempted: str | None = None  # reason, when the attempt was asked to leave
+    preempted: str | None = None  # reason of a preemption request, if there was one
     acked: bool = False
     began: bool = True  # the user's code was started
     message: str = ""
     node_name: str = ""
-    evidence: str = ""  # what the code said before it failed
-    failed_rank: int | None = None  # which of its ranks failed first, where it started ranks
-    failed_at: float | None = None  # when that was, by the node's clock
+    evidence: str = ""  # evidence: the code's last output before it failed
+    failed_rank: int | None = None  # the rank that failed first, where it started ranks
+    failed_at: float | None = None  # time of that, by the node's clock
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class Attempt:
 
     num_nodes: int = 1
     leased: bool = False
-    held: bool = False  # it ran, somebody had it put back into the queue, and holds it there
+    held: bool = False  # it ran, was requeued by a person, and is held in the queue
     heartbeat_at: float | None = None
     exits: Mapping[int, ExitRecord] = field(default_factory=dict)
     first_exit_at: float | None = None
-    said: OutcomeKind | None = None  # how the scheduler says it ended; None while it has not
+    said: OutcomeKind | None = None  # the end that the scheduler reports; None before
     said_text: str = ""
-    ended_seen_at: float | None = None  # when the scheduler was first seen to call it ended
+    ended_seen_at: float | None = None  # when the scheduler first reported it ended
     absent_since: float | None = None
-    never_since: float | None = None  # when the scheduler first said that it can never start
-    preempt_reason: str | None = None  # we (or the runtime) asked it to leave
+    never_since: float | None = None  # when the scheduler first reported that it can never start
+    preempt_reason: str | None = None  # it was asked to leave, by us or the runtime
     kill_asked: bool = False
-    runs: str = "training"  # what it runs, in sentences about its end: `program` for other tasks than trials
+    runs: str = "training"  # noun for what it runs, in messages about its end: `program` for standalone tasks
 
     @property
     def code(self) -> str:
@@ -74,8 +74,8 @@ class Outcome:
 
 
 def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bool) -> tuple[str, str] | None:
-    """Level and text of the line that ends an attempt's part of the log: what Determined's master says of it, for which
-    scripts look. `ran`: its job came up. None for one that was withdrawn before that."""
+    """Level and text of the line that ends an attempt's part of the log: that of Determined's master, which scripts
+    search for. `ran`: its job came up. None for one that was withdrawn before that."""
     if outcome in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED) and not ran:
         return None
     if exit_code == 0:
@@ -92,7 +92,7 @@ def last_line(outcome: OutcomeKind, text: str, exit_code: int | None, *, ran: bo
 
 
 def later(state: AllocationState, candidate: AllocationState) -> AllocationState:
-    """States only move forward, whatever order the news comes in."""
+    """The later of two states: they only move forward, in whatever order observations arrive."""
     return candidate if candidate.rank > state.rank else state
 
 
@@ -100,7 +100,7 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
     """How the attempt ended; None while that is open. `lost_after`: seconds of silence from the runtime after which
     a job that the scheduler no longer lists is given up."""
     if attempt.held and not attempt.kill_asked and not _ended_by_itself(attempt):
-        return None  # whoever holds the job wants its trial to wait
+        return None  # a person who holds the job wants its trial to wait
     if attempt.exits:
         return _from_records(attempt, now)
     if attempt.ended_seen_at is not None:
@@ -121,9 +121,9 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
         if not bad:
             return None  # the other nodes have not finished
         if not attempt.kill_asked and now - (attempt.first_exit_at or now) < PEERS:
-            return None  # what failed first may have been on one of these
+            return None  # the first failure may have been on one of these
     outside = not _asked_by_us(attempt) and not attempt.kill_asked
-    # A job that was preempted and yet ended well left by itself: then its own record says more.
+    # A job that was preempted and yet ended well left by itself: then its own record is more precise.
     told = attempt.said in _TELLING or (attempt.said is OutcomeKind.PREEMPTED and bool(bad))
     if outside and _asks_for_a_second_opinion(bad or records) and not told:
         waited = now - (attempt.first_exit_at or now)
@@ -146,27 +146,28 @@ def _ended_by_itself(attempt: Attempt) -> bool:
 
 
 def _asked_by_us(attempt: Attempt) -> bool:
-    """False for a signal from the scheduler, which the runtime reports as a request to leave: what was behind it, a
-    person's qdel or a job of higher priority, is the scheduler's to say."""
+    """Whether the master preempted it. False for a signal from the scheduler, which the runtime reports as a
+    preemption: its cause, a person's qdel or a job of higher priority, is known only to the scheduler."""
     return attempt.preempt_reason not in (None, "scheduler")
 
 
-# Words of the scheduler that explain an end which looks like a signal from nowhere to the runtime.
+# States of the scheduler that explain an end which the runtime sees as a signal of unknown origin.
 _TELLING = frozenset(
     {OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE}
 )
 
 
 def _asks_for_a_second_opinion(records: list[ExitRecord]) -> bool:
-    """Something outside the user's code ended all of them: the scheduler may know what."""
+    """Whether something outside the user's code ended all nodes: the scheduler may know its cause."""
     return all(
         not r.oom and (r.signal in (9, 15) or r.exit_code in (137, 143) or r.preempted == "scheduler") for r in records
     )
 
 
 def _blame(record: ExitRecord) -> tuple[bool, float, int]:
-    # A node that was ended because another failed says SIGTERM or SIGKILL; the first cause says something else. Ranks
-    # whose partner has gone fail as well, after it.
+    # A node that was ended because another failed reports SIGTERM or SIGKILL; the first cause reports something else.
+    # Ranks
+    # that lost their partner fail as well, after it.
     ended = record.signal in (9, 15) or record.exit_code == 143
     return (ended, math.inf if record.failed_at is None else record.failed_at, record.node_rank)
 
@@ -187,14 +188,14 @@ def _from_failure(attempt: Attempt, record: ExitRecord) -> Outcome:
     if attempt.kill_asked:
         return _ended_by_us(attempt, record.exit_code)
     if not record.began:
-        # The runtime's own statuses: 70 says that the user's files cannot be unpacked, which no retry fixes.
+        # The runtime's own statuses: 70 means that the user's files cannot be unpacked, which no retry fixes.
         kind = OutcomeKind.REJECTED if record.exit_code == 70 else OutcomeKind.INFRASTRUCTURE
         return Outcome(kind, f"The {attempt.runs} was not started{where}: {record.message}", record.exit_code)
     if record.oom:
         text = f"The {attempt.code} was ended{where} because it used more memory than it was given"
         return Outcome(OutcomeKind.OUT_OF_MEMORY, text, record.exit_code)
     if record.preempted == "scheduler" and not _asked_by_us(attempt):
-        # Whoever sent SIGTERM, it was not the code; what it then ends with is torchrun's 1 as often as a signal.
+        # The code did not send SIGTERM itself; it then ends with torchrun's 1 as often as with a signal.
         text = f"Something outside ended the job{where}, and the scheduler gives no reason"
         return Outcome(OutcomeKind.INFRASTRUCTURE, text, record.exit_code)
     if attempt.preempt_reason is not None and record.signal in (9, 15):
@@ -232,11 +233,11 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.FAILED:
-        # The runtime outlives the user's code and always says how that ended; it was itself taken down.
+        # The runtime outlives the user's code and always reports how that ended; so it was killed itself.
         why = f"The job was ended from outside, and its runtime could not report why: {text}"
         return Outcome(OutcomeKind.INFRASTRUCTURE, why)
     if said is OutcomeKind.COMPLETED:
-        # Status 0 without a word from the runtime: nothing says that the training was done.
+        # Status 0 without a report of the runtime: nothing shows that the training was done.
         return Outcome(
             OutcomeKind.INFRASTRUCTURE, "The scheduler reports success, but nothing in the job reported how it ended"
         )

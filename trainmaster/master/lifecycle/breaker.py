@@ -13,7 +13,7 @@ from dataclasses import dataclass
 THRESHOLD = 5  # jobs in a row
 FIRST_PAUSE = 60.0  # seconds; doubled with every further failure
 LONGEST_PAUSE = 1800.0
-MEMORY = 86400.0  # seconds after which a failure says nothing about a pool any more
+MEMORY = 86400.0  # seconds after which a failure no longer counts
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,13 @@ class Failure:
 
 @dataclass(frozen=True)
 class PoolPause:
-    """`error_envelope` jobs in a row were not started; nobody but a trial run starts before `until`."""
+    """The circuit breaker is open: `failures` jobs in a row were not started; before `until` only a trial run
+    starts."""
 
     failures: int
     until: float
     why: str
-    groups: frozenset[int]  # whose jobs failed: a trial run of anybody else tells more
+    groups: frozenset[int]  # experiments whose jobs failed: a trial run of another one tells more
 
     @property
     def text(self) -> str:
@@ -40,7 +41,8 @@ class PoolPause:
 
 
 def pool_pause(failures: Sequence[Failure], closed_at: float, now: float) -> PoolPause | None:
-    """Whether a pool rests. `closed_at`: when a runtime last came up there, or an administrator said go."""
+    """The open circuit breaker of a pool, else None. `closed_at`: when a runtime last came up there, or an
+    administrator resumed the pool."""
     counting = [one for one in failures if one.at > max(closed_at, now - MEMORY)]
     if len(counting) < THRESHOLD:
         return None

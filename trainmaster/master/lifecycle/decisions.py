@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_SETBACKS = 8  # failures in a row that are nobody's fault before we say that something is wrong
+MAX_SETBACKS = 8  # consecutive infrastructure failures before the trial gives up
 SETBACK_DELAYS = (0, 5, 15, 30, 60, 120, 300, 600)  # seconds to wait before the next attempt
 
 
@@ -39,6 +39,6 @@ class Say:
 
 
 def delay_after(setbacks: int) -> int | None:
-    """Seconds that the next attempt waits after so many failures in a row that are nobody's fault; None: there have
+    """Seconds that the next attempt waits after so many consecutive infrastructure failures; None: there have
     been too many."""
     return None if setbacks > MAX_SETBACKS else SETBACK_DELAYS[min(setbacks, len(SETBACK_DELAYS)) - 1]

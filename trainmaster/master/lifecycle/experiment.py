@@ -10,7 +10,7 @@ from trainmaster.master.lifecycle.states import SEVERITY, State
 
 @dataclass(frozen=True)
 class Experiment:
-    """`live`: trials that have not ended. `search_done`: the searcher asks for nothing more."""
+    """The state of one experiment. `live`: trials that have not ended. `search_done`: the searcher requests no more."""
 
     state: State
     live: int = 0
@@ -78,11 +78,12 @@ Decision = Tell | Finish
 
 
 class NotPossible(ValueError):
-    """The command does not fit the experiment's state; the message says which state that is."""
+    """The experiment's state does not allow the command; the message names the state."""
 
 
 def step(experiment: Experiment, event: Event) -> tuple[Experiment, tuple[Decision, ...]]:
-    """The experiment after `event`, and what to do. Raises NotPossible for a user's command that does not fit."""
+    """Returns the experiment after `event`, and the decisions. Raises NotPossible for a command that the state does not
+    allow."""
     match event:
         case Pause():
             return _pause(experiment)
@@ -119,7 +120,7 @@ def _stop(
     experiment: Experiment, state: State, cause: trials.StopCause, why: str
 ) -> tuple[Experiment, tuple[Decision, ...]]:
     if experiment.state.terminal:
-        return experiment, ()  # stopping what has ended is what the user wanted
+        return experiment, ()  # already stopped, as the user wanted
     if experiment.state.stopping and SEVERITY[experiment.state] >= SEVERITY[state]:
         return experiment, ()
     _require(not experiment.state.value.startswith("DELET"), experiment, "stopped")

@@ -31,7 +31,7 @@ class TaskState(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Task:
-    """What decides a task's future. `allocated`: an allocation of it has not ended yet."""
+    """The state of one task. `allocated`: an allocation of it has not ended yet."""
 
     state: TaskState
     pausable: bool = False
@@ -84,11 +84,12 @@ Decision = Allocate | Preempt | End | Finish | Say
 
 
 class NotPossible(ValueError):
-    """A command that does not fit the state, in words."""
+    """A command that the task's state does not allow; the message says why."""
 
 
 def step(task: Task, event: Event) -> tuple[Task, tuple[Decision, ...]]:
-    """The task after `event`, and what is to be done. Raises NotPossible for a user's command."""
+    """Returns the task after `event`, and the decisions. Raises NotPossible for a command that the state does not
+    allow."""
     match event:
         case Created():
             return _again(task, 0)
@@ -144,8 +145,8 @@ def _kill(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
 
 
 def _sent_away(event: AllocationEnded) -> bool:
-    """The end says nothing of the program: it was made to leave. One that meets its time limit without having saved
-    anything would meet it again."""
+    """Whether the program was made to leave, so that its end tells nothing of it. One that reaches its time limit
+    without having saved anything would reach it again."""
     asked = event.outcome in (OutcomeKind.PREEMPTED, OutcomeKind.STOPPED)
     return asked or (event.outcome is OutcomeKind.WALLTIME and event.saved)
 

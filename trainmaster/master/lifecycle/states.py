@@ -43,7 +43,7 @@ _ENDED_AS = {
     State.STOPPING_ERROR: State.ERROR,
 }
 
-# How strongly a state insists: a stop may only be replaced by a stronger one.
+# Precedence of states: a stop may only be replaced by a stronger one.
 SEVERITY = {
     State.STOPPING_COMPLETED: 1,
     State.STOPPING_CANCELED: 2,
@@ -56,7 +56,7 @@ class AllocationState(enum.StrEnum):
     """In order; an allocation never moves back."""
 
     PENDING = "PENDING"  # a row, and perhaps a submit under way
-    ASSIGNED = "ASSIGNED"  # the scheduler has it in its queue
+    ASSIGNED = "ASSIGNED"  # in the scheduler's queue
     STARTING = "STARTING"  # the scheduler gave it nodes
     RUNNING = "RUNNING"  # the runtime of every node has joined
     TERMINATING = "TERMINATING"  # asked to leave
@@ -68,7 +68,7 @@ class AllocationState(enum.StrEnum):
 
 
 class SubmissionState(enum.StrEnum):
-    """How far handing the job to the scheduler has come."""
+    """The progress of submitting the job to the scheduler."""
 
     NEW = "NEW"
     SUBMITTING = "SUBMITTING"  # a call is under way, or was when the master died
@@ -77,14 +77,14 @@ class SubmissionState(enum.StrEnum):
 
 
 class OutcomeKind(enum.StrEnum):
-    """How an attempt ended, as far as its trial cares."""
+    """How an attempt ended, as its trial distinguishes it."""
 
-    COMPLETED = "completed"  # left with status 0 on its own account
-    PREEMPTED = "preempted"  # asked to leave, saved its work and left; or its scheduler took the resources
+    COMPLETED = "completed"  # ended with status 0 by itself
+    PREEMPTED = "preempted"  # preempted: saved its work and left; or its scheduler took the resources
     STOPPED = "stopped"  # ended by us without having saved anything
     FAILED = "failed"  # the user's code ended with an error
     OUT_OF_MEMORY = "out of memory"
-    WALLTIME = "walltime"  # the time limit, met by leaving in time or by being killed
+    WALLTIME = "walltime"  # the time limit: it left in time or was killed
     CANCELLED = "cancelled outside"  # a person removed the job from the scheduler's queue
-    INFRASTRUCTURE = "infrastructure"  # node failure, launch failure, lost job: nobody's fault
+    INFRASTRUCTURE = "infrastructure"  # node failure, launch failure, lost job: infrastructure
     REJECTED = "rejected"  # the scheduler refuses the job for good

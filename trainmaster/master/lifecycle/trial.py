@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from trainmaster.master.lifecycle.decisions import Allocate, End, Preempt, Say, delay_after
 from trainmaster.master.lifecycle.states import SEVERITY, OutcomeKind, State
 
-NO_RETRY = "trial failed and matched logs to a don't retry policy"  # Determined's words, for which scripts look
+NO_RETRY = "trial failed and matched logs to a don't retry policy"  # Determined's words, which scripts search for
 
 
 class StopCause(enum.StrEnum):
     SEARCHER = "searcher"
     USER_STOP = "user_stop"  # the training code asked to stop
-    INVALID_HP = "invalid_hp"  # the training code refused its hyperparameters
+    INVALID_HP = "invalid_hp"  # the training code rejected its hyperparameters
     CANCEL = "cancel"
     KILL = "kill"
     ERROR = "error"
@@ -36,11 +36,11 @@ _STOP_STATE = {
 
 @dataclass(frozen=True)
 class Trial:
-    """What decides a trial's future. `allocated`: an allocation of it has not ended yet."""
+    """The state of one trial. `allocated`: an allocation of it has not ended yet."""
 
     state: State
     max_restarts: int
-    restarts: int = 0  # attempts made again after a failure that was the code's own
+    restarts: int = 0  # restarts after failures of the user's code
     setbacks: int = 0
     attempts: int = 0
     allocated: bool = False
@@ -49,7 +49,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Created:
-    """The searcher asked for the trial. `paused`: its experiment is."""
+    """The searcher created the trial. `paused`: its experiment is paused."""
 
     paused: bool = False
 
@@ -72,8 +72,8 @@ class Stop:
 
 @dataclass(frozen=True)
 class AllocationEnded:
-    """An attempt is over. `saved`: it left a checkpoint that the next attempt can go on from. `retry_refused`: a
-    log policy or the like says that trying again is useless."""
+    """An attempt has ended. `saved`: it left a checkpoint that the next attempt can continue from. `retry_refused`:
+    why another attempt would be useless, for example by a log policy."""
 
     outcome: OutcomeKind
     text: str
@@ -86,7 +86,7 @@ Event = Created | Pause | Activate | Stop | AllocationEnded
 
 @dataclass(frozen=True)
 class Finish:
-    """The trial has ended for good. `early`: what the searcher is to be told; None is a normal end."""
+    """The trial has ended for good. `early`: the reason to report to the searcher; None is a normal end."""
 
     state: State
     early: StopCause | None
@@ -97,7 +97,7 @@ Decision = Allocate | Preempt | End | Finish | Say
 
 
 def step(trial: Trial, event: Event) -> tuple[Trial, tuple[Decision, ...]]:
-    """The trial after `event`, and what to do about it. Events that no longer matter change nothing."""
+    """Returns the trial after `event`, and the decisions. Events that no longer matter change nothing."""
     if trial.state.terminal:
         return trial, ()
     match event:
@@ -177,7 +177,7 @@ def _ended_while_stopping(trial: Trial, event: AllocationEnded) -> tuple[Trial, 
         and trial.state in (State.STOPPING_COMPLETED, State.STOPPING_CANCELED)
         and trial.stop is not StopCause.INVALID_HP
     ):
-        # Its result counts all the same: the searcher had what it wanted before the code failed on the way out.
+        # Its result counts all the same: the searcher had its metrics before the code failed on the way out.
         said = Say("WARNING", f"While it was being stopped: {event.text}")
         after, decisions = _finish(trial, event.text)
         return after, (said, *decisions)

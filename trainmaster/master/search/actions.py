@@ -35,9 +35,9 @@ class StopTrial:
 
 @dataclass(frozen=True)
 class Shutdown:
-    """The search is over; nothing is asked for after it.
+    """The search is over; no action follows it.
 
-    `cancel`: every trial was cancelled. `failure`: no trial did better than fail.
+    `cancel`: every trial was cancelled. `failure`: every trial failed.
     """
 
     cancel: bool
@@ -53,4 +53,4 @@ class ExitReason(enum.StrEnum):
 
     ERRORED = "ERRORED"  # it failed, and no restart is left
     USER_CANCELED = "USER_CANCELED"  # a person cancelled or killed it
-    INVALID_HP = "INVALID_HP"  # its code refused the hyperparameters
+    INVALID_HP = "INVALID_HP"  # its code rejected the hyperparameters

@@ -80,8 +80,8 @@ def bracket_concurrency(max_concurrent: int, divisor: float, trials: Sequence[in
 
 
 class AdaptiveAsha(Method):
-    """Runs the brackets. When there are more of them than trials may run at a time, the later ones wait until
-    a place is free; `max_concurrent` 0 leaves each bracket its own measure."""
+    """Runs the brackets. When there are more of them than trials may run at a time, the later ones wait until a place
+    is free; `max_concurrent` 0 leaves each bracket its own limit."""
 
     def __init__(self, goal: Goal, divisor: float, brackets: Sequence[Bracket], max_concurrent: int) -> None:
         self._halvings = [AsyncHalving(goal, b.rungs, divisor, b.max_trials, b.max_concurrent) for b in brackets]
@@ -140,7 +140,7 @@ class AdaptiveAsha(Method):
 
 @dataclass(frozen=True)
 class _BracketOrders:
-    """Passes orders on, notes whose trial it is and says so in the reason."""
+    """Passes orders on, records each trial's bracket and names it in the reason."""
 
     bracket: int
     brackets: int

@@ -27,7 +27,7 @@ WORST = sys.float_info.max
 
 @dataclass(frozen=True)
 class Goal:
-    """What is compared and how time is told: the names are for words only."""
+    """Names of the compared metric and of the time metric, for messages only."""
 
     metric: str
     time_metric: str
@@ -75,12 +75,12 @@ class AsyncHalving(Method):
         self._rungs = [Rung(units) for units in rung_units(rungs, divisor, goal.max_time)]
         self._budget = Budget(max_trials)
         self.max_concurrent = min(max_concurrent or max(int(divisor ** (rungs - 1)), 1), max_trials)
-        self._at: dict[int, int] = {}  # running trials that were not told to stop -> the rung they train for
+        self._at: dict[int, int] = {}  # running trials without a stop request -> the rung they train for
         self._ended = 0
 
     @property
     def running(self) -> int:
-        """Trials that run and were not told to stop."""
+        """Running trials without a stop request."""
         return len(self._at)
 
     def begin(self, orders: ActionQueue) -> None:
@@ -98,7 +98,7 @@ class AsyncHalving(Method):
             self._create(orders)
 
     def _judge(self, trial: int, report: ValidationReport) -> str:
-        """Walk the trial up the rungs it has reached; why it must stop, or nothing when it goes on."""
+        """Walks the trial up the rungs it has reached; returns why it must stop, or None when it goes on."""
         if report.value is None:
             self._drop(trial)
             return f"{report.complaint}: counted as the worst"
@@ -124,7 +124,7 @@ class AsyncHalving(Method):
         rung.stopped += 1
 
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
-        if trial not in self._at:  # it was told to stop, and has its successor
+        if trial not in self._at:  # it was stopped, and has its successor
             self._ended += 1
             return
         if reason is ExitReason.INVALID_HP:
@@ -177,7 +177,7 @@ class AsyncHalving(Method):
 
 
 class HalvingSearcher(ManyTrials):
-    """What the sections of `async_halving` and `adaptive_asha` share."""
+    """Options that the sections of `async_halving` and `adaptive_asha` share."""
 
     contract_version: ClassVar[int] = 1
     required: ClassVar[Mapping[str, str]] = {
@@ -198,7 +198,7 @@ class HalvingSearcher(ManyTrials):
 
     @property
     def goal(self) -> Goal:
-        """What is compared, and for how long a trial trains."""
+        """The compared metric, and for how long a trial trains."""
         metric, time_metric = given(self.metric, "metric"), given(self.time_metric, "time_metric")
         return Goal(metric, time_metric, given(self.max_time, "max_time"))
 

@@ -14,7 +14,7 @@ from .method import ActionQueue, Method, Preview, counts
 
 class GridSearch(Method):
     """All points of the grid over `space`, the last one first (as Determined orders them), at most
-    `max_concurrent` at a time (0: all at once). A refused point is consumed."""
+    `max_concurrent` at a time (0: all at once). A rejected point is not replaced."""
 
     def __init__(self, space: Mapping[str, Any], max_concurrent: int) -> None:
         self._grid = Grid(space)

@@ -21,7 +21,7 @@ _LAYOUT = struct.Struct(f"<{_WORDS + 1}I")  # the words of the state, then the p
 
 
 class RandomState:
-    """A stream that equals ``numpy.random.RandomState(seed)`` draw for draw. `seed` is taken modulo 2**32."""
+    """A random stream that equals ``numpy.random.RandomState(seed)`` draw for draw. `seed` is taken modulo 2**32."""
 
     def __init__(self, seed: int) -> None:
         word = seed & _MASK32

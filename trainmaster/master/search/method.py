@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class ActionQueue(Protocol):
-    """Where a method's wishes go; they become actions in the order of the calls."""
+    """Collects a method's requests; they become actions in the order of the calls."""
 
     def create(self, why: str, hparams: Mapping[str, Any] | None = None) -> int:
-        """A new trial, at a random point unless `hparams` says where. Returns its number."""
+        """Creates a trial, at a random point unless `hparams` is given. Returns its number."""
 
     def stop(self, trial: int, why: str) -> None:
-        """End a running trial. It is told once; its end is reported later through `Method.ended`."""
+        """Stops a running trial. It is asked once; its end is reported later through `Method.ended`."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ValidationReport:
 
     value: float | None  # signed: smaller is better; None when the report holds no usable number
     time: float  # in units of the time metric
-    complaint: str = ""  # why `value` is None, in words
+    complaint: str = ""  # why `value` is None, as a sentence
 
 
 class Method(ABC):
@@ -44,31 +44,31 @@ class Method(ABC):
 
     @abstractmethod
     def begin(self, orders: ActionQueue) -> None:
-        """Order the first trials; at least one."""
+        """Creates the first trials; at least one."""
 
     def validated(self, trial: int, report: ValidationReport, orders: ActionQueue) -> None:  # noqa: B027 - most do not care
-        """A trial that runs, and was not told to stop, has a validation."""
+        """Takes in a validation of a running trial that was not stopped."""
 
     @abstractmethod
     def ended(self, trial: int, reason: ExitReason | None, orders: ActionQueue) -> None:
-        """A trial has ended, told or untold; `reason` is None for a normal end. Called once per trial."""
+        """Takes in the end of a trial, stopped or not; `reason` is None for a normal end. Called once per trial."""
 
     @abstractmethod
     def progress(self, running: Mapping[int, float], ended: int) -> float:
-        """How far the search is, 0..1, given each running trial's own progress and the number of trials that
+        """Progress of the search, 0..1, given each running trial's own progress and the number of trials that
         have ended with a valid point."""
 
     @abstractmethod
     def describe(self) -> str:
-        """The state of the search in words, in one line."""
+        """One line of text that describes the state of the search."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """All that `load` needs, as JSON values."""
+        """The state that `load` needs, as JSON values."""
 
     @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from what `state` gave."""
+        """Continues from a result of `state`."""
 
 
 Preview = Sequence[tuple[int, int | None]]
@@ -76,9 +76,9 @@ Preview = Sequence[tuple[int, int | None]]
 
 
 class Searcher(Protocol):
-    """What a plugin of the entry-point group ``trainmaster.searchers`` is: the model of its `searcher` section, which
-    makes the method. It inherits `trainmaster.config.searcher.SearcherOptions`; its name in the group is the section's
-    `name`. Both methods are pure: no I/O, no clock, no random numbers of their own."""
+    """Base class of plugins in the entry-point group ``trainmaster.searchers``: the model of its `searcher` section,
+    which makes the method. It inherits `trainmaster.config.searcher.SearcherOptions`; its name in the group is the
+    section's `name`. Both methods are pure: no I/O, no clock, no random numbers of their own."""
 
     def method(self, hparams: Mapping[str, Any]) -> Method:
         """The search algorithm, not yet begun.
@@ -90,11 +90,12 @@ class Searcher(Protocol):
             A method that `Method.begin` or `Method.load` starts.
 
         Raises:
-            SearchError: the section and the hyperparameters do not fit; a sentence for the user.
+            SearchError: the section and the hyperparameters do not match; a sentence for the user.
         """
 
     def preview(self, hparams: Mapping[str, Any]) -> Preview:
-        """How many trials train for how long, the shortest first, where no trial fails. Args and Raises as `method`."""
+        """Pairs of a number of trials and their length, the shortest first, if no trial fails. Args and Raises as
+        `method`."""
 
 
 def given(value: T | None, key: str) -> T:
@@ -106,10 +107,10 @@ def given(value: T | None, key: str) -> T:
 
 @dataclass
 class Budget:
-    """How many trials may still be made.
+    """The number of trials that may still be created.
 
-    A point that the trial's code refused is replaced and does not count, but code that refuses everything
-    must not keep a cluster busy for ever: no more points than `max_trials` are replaced."""
+    A point that the trial's code rejected is replaced and does not count, but code that rejects everything must not
+    keep a cluster busy for ever: no more points than `max_trials` are replaced."""
 
     max_trials: int
     created: int = 0
@@ -120,7 +121,7 @@ class Budget:
         return self.created - min(self.invalid, self.max_trials) < self.max_trials
 
     def spend(self) -> str:
-        """Count one more trial; returns which it is, in words."""
+        """Counts one more trial; returns its place as a text."""
         self.created += 1
         return f"trial {self.created - min(self.invalid, self.max_trials)} of {self.max_trials}"
 

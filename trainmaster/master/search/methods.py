@@ -25,7 +25,7 @@ def searcher_of(section: Mapping[str, Any]) -> Searcher:
         raise SearchError(error.message()) from None
     for key, sentence in incomplete(given):
         if key == "metric":
-            continue  # experiments must name one; a search that compares nothing runs without
+            continue  # experiments must name one; a search without comparisons runs without it
         raise SearchError(f"searcher.{key} {sentence}")
     known = {key: value for key, value in given.items() if key in model.model_fields}
     made, complaints = check(model, known, Document("searcher", known))

@@ -19,14 +19,14 @@ SNAPSHOT_VERSION = 1
 
 
 class Search:
-    """Turns what happens to trials into what shall happen next.
+    """Turns events of trials into the next actions.
 
     No I/O, no clock; the same events after the same seed give the same actions, through any number of
     `snapshot` and `restore`.
 
-    Reports that are repeated, that are not newer than what a trial has reported before (it was restarted),
-    that are about unknown or ended trials or about trials that were told to stop: they change nothing. Tell
-    of a trial's end once, when it is final: with `exited` or `exited_early`; what comes second is ignored.
+    Reports that are repeated, that are not newer than what a trial has reported before (it was restarted), that are
+    about unknown or ended trials or about trials that were stopped: they change nothing. Report a trial's end once,
+    when it is final: with `exited` or `exited_early`; a second report is ignored.
     """
 
     def __init__(self, searcher: Mapping[str, Any], hparams: Mapping[str, Any], stream: RandomState) -> None:
@@ -58,7 +58,7 @@ class Search:
             seed: `reproducibility.experiment_seed`, 0 .. 2**32 - 1.
 
         Raises:
-            SearchError: the searcher is not run any more, or a section is incomplete.
+            SearchError: the searcher is no longer supported, or a section is incomplete.
         """
         search = cls(searcher, hparams, RandomState(seed))
         orders = _Orders(search)
@@ -68,7 +68,7 @@ class Search:
     # -- events
 
     def validation(self, request_id: str, metrics: Mapping[str, Any], steps_completed: int) -> list[Action]:
-        """A trial has reported validation metrics.
+        """Takes in a trial's validation metrics.
 
         A searcher metric that is missing, not a number, NaN or infinite counts as the worst possible. A time
         metric that is missing is replaced by `steps_completed`.
@@ -86,39 +86,39 @@ class Search:
         return orders.actions
 
     def progressed(self, request_id: str, fraction: float) -> None:
-        """A trial has reported how far it is, 0..1. It never goes back, even when the trial restarts."""
+        """Takes in a trial's progress, 0..1. It never decreases, even when the trial restarts."""
         trial = self._running(request_id)
         if trial is not None and not math.isnan(fraction):
             self._progress[trial] = min(max(fraction, self._progress[trial]), 1.0)
 
     def exited(self, request_id: str) -> list[Action]:
-        """A trial has ended normally, on its own or because it was told to stop."""
+        """Takes in a trial's normal end, by itself or because it was stopped."""
         return self._ended(request_id, None)
 
     def exited_early(self, request_id: str, reason: ExitReason) -> list[Action]:
-        """A trial has ended before its time and will not be restarted."""
+        """Takes in a trial's early end; it will not be restarted."""
         return self._ended(request_id, ExitReason(reason))
 
     # -- looking at it
 
     @property
     def trials(self) -> int:
-        """How many it has asked for."""
+        """The number of trials created so far."""
         return len(self._ids)
 
     def progress(self) -> float:
-        """How far the whole search is, 0..1."""
+        """Progress of the whole search, 0..1."""
         if self._over:
             return 1.0
         ended = sum(map(len, self._ends.values())) - len(self._ends[ExitReason.INVALID_HP])
         return min(max(self._method.progress(self._progress, ended), 0.0), 1.0)
 
     def describe(self) -> str:
-        """The state in words, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
+        """The state as a text, such as "rung 1 of 2 (4 epochs): 4 running, 9 stopped; rung 2 of 2 ..."."""
         return self._method.describe()
 
     def snapshot(self) -> dict[str, Any]:
-        """All that the configuration does not say, as JSON values: 3.5 kB and about 60 bytes a trial."""
+        """All state beside the configuration, as JSON values: 3.5 kB and about 60 bytes a trial."""
         return {
             "version": SNAPSHOT_VERSION,
             "random": self._stream.dump(),
@@ -185,7 +185,7 @@ class Search:
         if trial is None:
             return []
         if reason is ExitReason.INVALID_HP and trial in self._stopped:
-            reason = None  # it was judged and replaced already
+            reason = None  # it was ranked and replaced already
         self._progress.pop(trial)
         self._last_time.pop(trial, None)
         self._ends[reason].add(trial)
@@ -217,7 +217,7 @@ class Search:
 
 
 class _Orders:
-    """Makes actions of a method's orders and enters them in the books."""
+    """Makes actions of a method's requests and records the new trials."""
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -241,7 +241,7 @@ class _Orders:
 
 
 def _finite(value: Any) -> float | None:
-    """The value as a finite double, or None. Texts such as "NaN" and truth values are no numbers."""
+    """The value as a finite double, or None. Texts such as "NaN" and booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -12,7 +12,7 @@ from .method import ActionQueue, Method, Preview, counts
 
 
 class Single(Method):
-    """One trial. Refused hyperparameters are not replaced: as a rule they are constants."""
+    """Runs one trial. Rejected hyperparameters are not replaced: as a rule they are constants."""
 
     max_concurrent = 1
 
