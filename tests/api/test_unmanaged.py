@@ -131,7 +131,7 @@ def test_silence_ends_it_and_a_sign_of_life_brings_it_back(user: Api, engine: En
         return state(user, experiment) == "ERROR"
 
     wait_for(given_up, "the end of the silent trial")
-    assert "no sign of life" in trial_of(user, trial)["stateReason"]
+    assert "no heartbeat" in trial_of(user, trial)["stateReason"]
     assert say(user, trial).json["trial"]["state"] == "STATE_ACTIVE"
     assert state(user, experiment) == "RUNNING"
     say(user, trial, "COMPLETED")
@@ -142,7 +142,7 @@ def test_silence_ends_it_and_a_sign_of_life_brings_it_back(user: Api, engine: En
 def test_pausing_is_for_who_runs_it(user: Api) -> None:
     experiment, _ = make(user)
     for verb in ("pause", "activate"):
-        assert "elsewhere" in user.post(f"/api/v1/experiments/{experiment}/{verb}").sentence
+        assert "outside of this master" in user.post(f"/api/v1/experiments/{experiment}/{verb}").sentence
     assert user.post(f"/api/v1/experiments/{experiment}/cancel").status == 200
     assert state(user, experiment) == "CANCELED"
     answer = user.post("/api/v1/experiments/continue", {"id": experiment})

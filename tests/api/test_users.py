@@ -190,7 +190,7 @@ def test_two_administrators_do_not_end_each_other(admin: Api) -> None:
 def test_an_administrator_stays(admin: Api, fields: Json) -> None:
     me = stay_alone(admin)
     refused = admin.call("PATCH", f"{USERS}/{me}", fields)
-    assert (refused.status, "Nobody would be left" in refused.sentence) == (409, True)
+    assert (refused.status, "No administrator would be left" in refused.sentence) == (409, True)
     assert admin.get("/api/v1/me").json["user"]["admin"]
 
 

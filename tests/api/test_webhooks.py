@@ -247,7 +247,7 @@ def test_the_test_says_how_it_went(admin: Api, listener: Listener, hook: Callabl
     assert admin.call("PATCH", f"{WEBHOOKS}/{made['id']}", {"url": nobody}).status == 200
     answer = admin.post(f"{WEBHOOKS}/{made['id']}/test")
     assert answer.status == 400
-    assert "did not take the message" in answer.sentence
+    assert "did not accept the message" in answer.sentence
     assert nobody.removesuffix("/x") in answer.sentence
     assert admin.post(f"{WEBHOOKS}/99999999/test").status == 404
 

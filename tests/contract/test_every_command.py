@@ -15,9 +15,9 @@ TESTS = Path(__file__).parent.parent
 REFUSED = {
     "auth list-providers": "No SSO providers found",
     "auth login --headless": "No SSO providers found",
-    "!oauth client list": "takes part in no single sign-on",
-    "!oauth client add portal https://portal.example": "takes part in no single sign-on",
-    "!oauth client remove 7": "takes part in no single sign-on",
+    "!oauth client list": "has no single sign-on",
+    "!oauth client add portal https://portal.example": "has no single sign-on",
+    "!oauth client remove 7": "has no single sign-on",
     "!workspace bindings list Uncategorized": "Kubernetes",
     "!workspace bindings set Uncategorized --namespace x": "Kubernetes",
     "!workspace bindings delete Uncategorized": "Kubernetes",

@@ -188,7 +188,7 @@ def is_gone(truth: Master, number: int) -> bool:
 def test_what_is_refused(client: Reference) -> None:
     *said, after = client.run(REFUSED)
     assert len(said) == 3
-    assert all("takes part in no single sign-on" in sentence for sentence in said)
+    assert all("has no single sign-on" in sentence for sentence in said)
     assert after == "nobody"
 
 

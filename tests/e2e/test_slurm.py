@@ -207,7 +207,7 @@ def test_a_submit_that_the_controller_answers_too_late_makes_exactly_one_job(
         number = create(master, trainings.experiment(epochs=3))
         # sbatch gives up after MessageTimeout; only then is the submit ambiguous.
         wait_for(
-            lambda: "not known whether the scheduler took the job" in log_text(master, only_trial(master, number).id),
+            lambda: "not known whether the scheduler has the job" in log_text(master, only_trial(master, number).id),
             "the submit to become ambiguous",
             90,
         )

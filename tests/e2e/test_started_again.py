@@ -50,7 +50,7 @@ def test_a_controller_with_an_old_state_does_not_have_a_training_run_twice(close
         trial = only_trial(master, number).id
         # A second run that comes while its node still ends the first one is refused by slurmd itself (its credential is
         # revoked): then the first run was taken down, and nothing came after it.
-        told = ("started the job again", "taken down from outside")
+        told = ("started the job again", "ended from outside")
         wait_for(lambda: any(s in log_text(master, trial) for s in told), f"the second run of job {job}", 120)
         spoiled.nothing_is_lost_or_doubled(master, number, epochs=EPOCHS, attempts=2)
         assert "starting after epoch 2" in log_text(master, trial)

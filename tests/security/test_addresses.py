@@ -296,8 +296,8 @@ def told_about(chair: Api, url: str) -> str:
     answer = chair.post(f"/api/v1/webhooks/{made.json['webhook']['id']}/test")
     assert answer.status == 400
     said = answer.sentence
-    assert "pw" not in said.split("did not take")[0].split("told anything")[1]
-    return said.partition("did not take")[2]
+    assert "pw" not in said.split("did not accept")[0].split("receive events")[1]
+    return said.partition("did not accept")[2]
 
 
 def test_a_webhook_tells_nothing_of_what_is_inside(chair: Api, neighbour: int) -> None:

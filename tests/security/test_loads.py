@@ -157,7 +157,7 @@ def test_a_divisor_that_is_hardly_above_one_makes_no_endless_brackets(user: Api)
 @pytest.mark.parametrize("pattern", [r"^(a+)(a+)(a+)(a+)\4\3\2\1\1b$", "(.)" * 12 + r"\12", r"(a)[\1]", r"(?=a)"])
 def test_a_search_by_a_pattern_that_refers_back_is_refused(user: Api, job: Job, pattern: str) -> None:
     found = user.get(f"/api/v1/trials/{job.trial_id}/logs", searchText=pattern, enableRegex=True)
-    refused(found, "is no regular expression" if "?" in pattern else "refers back")
+    refused(found, "is not a regular expression" if "?" in pattern else "refers back")
 
 
 def test_ordinary_patterns_find_what_they_found(user: Api, job: Job) -> None:

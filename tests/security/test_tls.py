@@ -261,11 +261,11 @@ def test_files_that_cannot_be_a_certificate_are_refused_in_a_sentence(tmp_path: 
     a, b = tmp_path / "a", tmp_path / "b"
     (tmp_path / "text").write_text("no certificate")
     for cert, key, said in (
-        (a / authority.CERT, b / authority.KEY, "do not go together"),
+        (a / authority.CERT, b / authority.KEY, "do not match"),
         (a / "none.crt", a / authority.KEY, "none.crt cannot be read: No such file"),
         (tmp_path / "text", a / authority.KEY, "holds no certificate in PEM"),
         (a / authority.CERT, a / "none.key", "none.key cannot be read"),
-        (a / authority.CERT, tmp_path / "text", "do not go together"),
+        (a / authority.CERT, tmp_path / "text", "do not match"),
     ):
         config = parse_master(f"security: {{tls: {{cert: {cert}, key: {key}}}}}").security.tls
         assert config is not None

@@ -64,7 +64,7 @@ def test_later_attempts_wait_longer() -> None:
 @pytest.mark.parametrize(
     ("task", "event", "words"),
     [
-        (ONCE, m.Pause("x"), "not created to be paused"),
+        (ONCE, m.Pause("x"), "not created to be pausable"),
         (replace(RUNNING, state=TaskState.ERROR), m.Pause("x"), "ERROR, and cannot be paused"),
         (replace(RUNNING, state=TaskState.COMPLETED), m.Unpause(), "COMPLETED, and cannot be resumed"),
     ],

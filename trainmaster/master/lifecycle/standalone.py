@@ -118,7 +118,7 @@ def _pause(task: Task, why: str) -> tuple[Task, tuple[Decision, ...]]:
     if task.state.terminal or task.state is TaskState.STOPPING_CANCELED:
         raise NotPossible(f"it is {task.state}, and cannot be paused")
     if not task.pausable:
-        raise NotPossible("it was not created to be paused")
+        raise NotPossible("it cannot be paused: it was not created to be pausable")
     if task.state is not TaskState.ACTIVE:
         return task, ()
     if not task.allocated:

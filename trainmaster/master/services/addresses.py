@@ -33,8 +33,8 @@ def canonical(text: str) -> Address | None:
 
 
 def seen(peer: str) -> str:
-    """The canonical spelling of an address that the kernel gave, such as a connection's other end: a listener for IPv6
-    that also takes IPv4 sees mapped addresses. A text that is none stays as it is."""
+    """The canonical spelling of an address from the kernel, such as a connection's other end: a listener for IPv6
+    that also accepts IPv4 sees mapped addresses. A text that is no address is returned unchanged."""
     try:
         found = ipaddress.ip_address(peer.partition("%")[0])
     except ValueError:
@@ -57,7 +57,8 @@ def within(address: Address, allowed: Iterable[Network]) -> bool:
 
 
 def is_nobody(address: Address) -> bool:
-    """No single machine has it, or each has it: link-local, multicast, unspecified, reserved, deprecated."""
+    """Whether no single machine, or every machine, has the address: link-local, multicast, unspecified, reserved,
+    deprecated."""
     return (
         address.is_link_local
         or address.is_multicast
@@ -74,12 +75,12 @@ def is_here(address: Address) -> bool:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((str(address), 9))  # a datagram socket sends nothing; the kernel only looks for the way
+            probe.connect((str(address), 9))  # a datagram: only the route is looked up
         except OSError:
             return False
-        return seen(str(probe.getsockname()[0])) == str(address)  # the way to oneself starts where it ends
+        return seen(str(probe.getsockname()[0])) == str(address)  # a route to this machine itself starts where it ends
 
 
 def is_public(address: Address) -> bool:
-    """Somewhere in the internet, and not on this machine."""
+    """Whether the address is on the internet, and not this machine's."""
     return address.is_global and not is_nobody(address) and not is_here(address)

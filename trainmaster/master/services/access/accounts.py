@@ -16,13 +16,13 @@ from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import Invalid
 from trainmaster.master.services.store import Store
 
-LAST_ID = 2**32 - 2  # of user and group ids; the one above means "nobody asked"
+LAST_ID = 2**32 - 2  # of user and group ids; the one above means "not set"
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
 
 
 @dataclass(frozen=True)
 class Account:
-    """A Unix account and its group. The name decides; ids are checked where this machine knows the account. Of a
+    """A Unix account and its group. The name decides; ids are checked where this machine has the account. Of a
     workspace's parts may be None."""
 
     uid: int | None
@@ -32,7 +32,8 @@ class Account:
 
 
 def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: int | None = None) -> str | None:
-    """The account that jobs of a user run as on a cluster: their workspace's, else their own; None is the master's."""
+    """The account that a user's jobs run as on a cluster: their workspace's, else the user's own; None is the
+    master's."""
     if not cluster.facts.runs_as_users:
         return None
     shared = session.scalar(select(Workspace.agent_user).where(Workspace.id == workspace_id)) if workspace_id else None
@@ -41,7 +42,7 @@ def account_on(session: Session, cluster: Cluster, user_id: int, workspace_id: i
 
 @dataclass(frozen=True)
 class RunsAs:
-    """Whose job it is, and the account that it runs as. `cluster`: empty while it is not known where it will run."""
+    """A job's owner, and the account that it runs as. `cluster`: empty while it is not known where it will run."""
 
     owner_id: int
     workspace_id: int
@@ -50,7 +51,7 @@ class RunsAs:
 
 
 def expected(store: Store, clusters: Clusters, pool: str, job: RunsAs) -> str | None:
-    """The account that a job will run as, before it is submitted; None while its pool is not there."""
+    """The account that a job will run as, before it is submitted; None while its pool does not exist."""
     served = next((one for one in clusters.pools() if one.pool.name == pool), None)
     if served is None:
         return None
@@ -60,8 +61,8 @@ def expected(store: Store, clusters: Clusters, pool: str, job: RunsAs) -> str | 
 
 def may_open(store: Store, clusters: Clusters, caller: Caller, job: RunsAs) -> bool:
     """Whether the caller may run programs in a job, as a shell or a notebook does. Its owner and administrators may.
-    Whom roles let change it may only where the caller's own jobs would run as the same account: there is nothing to
-    gain then."""
+    A user whose roles permit changing it may only where the caller's own jobs would run as the same account: this
+    gains nothing then."""
     if caller.owns(job.owner_id):
         return True
     if not caller.may_change(job.owner_id):
@@ -96,6 +97,6 @@ def check_account(account: Account) -> None:
     try:
         known = pwd.getpwnam(account.user)
     except KeyError:
-        return  # the cluster may know it
+        return  # it may exist on the cluster
     if account.uid is not None and known.pw_uid != account.uid:
         raise Invalid(f"agentUid: {account.user} has the uid {known.pw_uid} on this machine, not {account.uid}.")

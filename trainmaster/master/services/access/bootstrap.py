@@ -16,7 +16,7 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True)
 class MasterIdentity:
-    """Who this master is. `fresh`: the database was empty."""
+    """The identity of this master. `fresh`: the database was empty."""
 
     cluster_id: str
     secret: bytes
@@ -24,7 +24,7 @@ class MasterIdentity:
 
 
 def prepare(store: Store, passwords: Mapping[str, str]) -> MasterIdentity:
-    """Make the cluster's identity, the first users and the Uncategorized project, unless they are there. `passwords`:
+    """Creates the cluster's identity, the first users and the Uncategorized project, unless they exist. `passwords`:
     of the first users, by their names."""
     with store.transaction() as session:
         cluster = session.get(MasterRecord, 1, with_for_update=True)

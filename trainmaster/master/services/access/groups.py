@@ -34,7 +34,7 @@ class GroupView:
 
 
 def of_user(user_id: int) -> Select[int]:
-    """The numbers of a user's groups."""
+    """Ids of a user's groups."""
     return select(GroupMember.group_id).where(GroupMember.user_id == user_id)
 
 
@@ -58,7 +58,7 @@ def search(
 
 
 def get(store: Store, caller: Caller, group_id: int) -> GroupView:
-    """Raises NotFound, also for one that the caller does not see."""
+    """Raises NotFound, also for a group that the caller may not see."""
     with store.transaction() as session:
         (view,) = views(session, [_find(session, group_id)])
     if not (_sees_all(caller) or caller.user_id in {user.id for user in view.members}):
@@ -90,7 +90,7 @@ def create(store: Store, caller: Caller, name: str, add: Sequence[int]) -> Group
 def update(
     store: Store, caller: Caller, group_id: int, name: str | None, add: Sequence[int], remove: Sequence[int]
 ) -> GroupView:
-    """Who is to be added and removed is removed. Raises Invalid, Conflict, NotFound."""
+    """A user in both lists is removed. Raises Invalid, Conflict, NotFound."""
     with store.transaction() as session:
         row = _find(session, group_id, lock=True)
         if name is not None:
@@ -105,7 +105,7 @@ def update(
 
 
 def remove(store: Store, caller: Caller, group_id: int) -> None:
-    """With the roles that it had. Raises NotFound."""
+    """Deletes a group and its role assignments. Raises NotFound."""
     with store.transaction() as session:
         row = _find(session, group_id, lock=True)
         session.delete(row)
@@ -113,7 +113,7 @@ def remove(store: Store, caller: Caller, group_id: int) -> None:
 
 
 def regroup(store: Store, caller: Caller, users: Sequence[int], add: Sequence[int], remove: Sequence[int]) -> None:
-    """Put users into groups, and take them out of others. Raises NotFound, Invalid."""
+    """Adds users to groups, and removes them from others. Raises NotFound, Invalid."""
     if both := set(add) & set(remove):
         raise Invalid(f"Group {min(both)} is both in addGroups and in removeGroups.")
     with store.transaction() as session:
@@ -127,7 +127,7 @@ def regroup(store: Store, caller: Caller, users: Sequence[int], add: Sequence[in
 
 
 def _sees_all(caller: Caller) -> bool:
-    """Without roles groups are of no consequence, and everybody sees them."""
+    """Whether the caller sees all groups. Without roles groups have no effect, and everybody sees them."""
     seeing = (Permission.ASSIGN_ROLES, Permission.UPDATE_GROUP)
     return caller.grants is None or any(caller.holds_somewhere(permission) for permission in seeing)
 

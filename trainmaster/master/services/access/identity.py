@@ -33,10 +33,10 @@ from trainmaster.master.services.store import Settings, Store, wake
 
 log = logging.getLogger(__name__)
 
-SESSIONS = "sessions"  # the subject that wakes whoever watches over what is open
+SESSIONS = "sessions"  # the wake-up subject of `api.guard`, which closes connections of ended sessions
 SESSION, ACCESS_TOKEN = "USER_SESSION", "ACCESS_TOKEN"  # kinds of bearer tokens
 SESSION_LIFE = dt.timedelta(days=7)
-LAST_WORDS = dt.timedelta(minutes=10)  # a job may still report for so long after its attempt was closed
+LAST_WORDS = dt.timedelta(minutes=10)  # time after the end of its attempt in which a job may still report
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"  # what Determined's clients put before a password they send hashed
 LOG_IN_AGAIN = "The session is not valid or has expired: log in again with `det user login`."
 DEACTIVATED = "The account is deactivated: ask an administrator to activate it."
@@ -48,8 +48,9 @@ _NOBODY = _hasher.hash("nobody")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a request. For a job, `allocation_id` says which, and it acts for its task's owner. For what runs in a
-    job and acts as its owner, `inside` names the attempt: it is a user without an administrator's rights.
+    """The authenticated sender of a request. For a job, `allocation_id` names it, and it acts for its task's owner. For
+    a program in a job that acts as its owner, `inside` names the attempt: it is a user without an administrator's
+    rights.
 
     `grants`: each permission that roles give, with the workspaces for which they do (None: everywhere); None where the
     master does not use roles. `workspaces`: for which the request's own permission is held, None for everywhere.
@@ -63,20 +64,20 @@ class Caller:
     trial_id: int | None = None
     grants: Mapping[Permission, frozenset[int] | None] | None = None
     workspaces: frozenset[int] | None = None
-    session_id: int | None = None  # of a user's session or access token
+    session_id: int | None = None  # id of a user's session or access token
     inside: str | None = None
 
     def may_change(self, owner_id: int) -> bool:
-        """Whether a thing of `owner_id` is the caller's to change; with roles it does not matter whose it is."""
+        """Whether the caller may change an entity of `owner_id`; with roles the owner does not matter."""
         return self.allocation_id is None and (self.admin or self.grants is not None or self.user_id == owner_id)
 
     def owns(self, owner_id: int) -> bool:
-        """Whether a thing of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
-        guards what others' jobs load, and what opens others' jobs."""
+        """Whether an entity of `owner_id` is the caller's own, or the caller an administrator: roles do not matter. It
+        protects what others' jobs load, and access to others' jobs."""
         return self.allocation_id is None and (self.admin or self.user_id == owner_id)
 
     def holds(self, permission: Permission, workspace_id: int | None = None) -> bool:
-        """In a workspace, or everywhere."""
+        """Whether the caller holds a permission in a workspace, or everywhere."""
         if self.allocation_id is not None:
             return False
         if self.admin or self.grants is None:
@@ -87,7 +88,7 @@ class Caller:
         return where is None or workspace_id in where
 
     def holds_somewhere(self, permission: Permission) -> bool:
-        """In some workspace at least."""
+        """Whether the caller holds a permission in any workspace."""
         return self.holds(permission) or (self.allocation_id is None and permission in (self.grants or ()))
 
     def require(self, permission: Permission, workspace_id: int | None = None) -> None:
@@ -100,14 +101,14 @@ class Caller:
         raise AccessDenied(f"This needs the permission {permission.name}, which none of your roles gives{where}.")
 
     def where(self, permission: Permission) -> frozenset[int] | None:
-        """The workspaces for which it is held; None for everywhere."""
+        """The workspaces for which a permission is held; None for everywhere."""
         return None if self.grants is None else self.grants.get(permission, frozenset())
 
     def sees(self, workspace_id: int) -> bool:
         return self.workspaces is None or workspace_id in self.workspaces
 
     def check(self, workspace_id: int) -> None:
-        """Raises Forbidden where the request's permission is not held."""
+        """Raises Forbidden where the caller does not hold the request's permission."""
         if not self.sees(workspace_id):
             raise AccessDenied(f"Your roles do not allow this in workspace {workspace_id}.")
 
@@ -136,16 +137,16 @@ def generate_password() -> str:
 
 
 def log_in(store: Store, username: str, password: str, *, is_hashed: bool, origin: str = "") -> tuple[str, User]:
-    """A new bearer token. `origin`: of the page where a browser's user typed this, as the browser says. Raises
-    BadCredentials for a wrong name or password (the same sentence for both), NotActive."""
+    """Creates a session and returns its bearer token. `origin`: of the page where a browser's user typed this, as the
+    browser reports it. Raises BadCredentials for a wrong name or password (the same sentence for both), NotActive."""
     sent = password if is_hashed else client_hash(password)
     with store.transaction() as session:
         user = session.scalar(select(User).where(User.username == username.strip().lower()))
-        # The same work for an unknown name as for a wrong password: the time taken must not tell which.
+        # The same work for an unknown name as for a wrong password: the time taken must not reveal which.
         stored = (user.password_hash if user else None) or _NOBODY
         if not _verify(stored, sent) or user is None or user.password_hash is None:
             raise BadCredentials("The user name or the password is wrong.")
-        if not user.active:  # told to who knows the password only
+        if not user.active:  # revealed only to somebody who knows the password
             raise NotActive(DEACTIVATED)
         token = secrets.token_urlsafe(32)
         ends = now() + SESSION_LIFE
@@ -164,8 +165,8 @@ def check_password(store: Store, user_id: int, password: str, *, is_hashed: bool
 
 
 def new_mark(settings: Settings, username: str) -> str:
-    """What a client shows at later log-ins of the same user, so that others' wrong passwords do not hold it back. It
-    opens nothing."""
+    """The mark that a client sends at later log-ins of the same user, so that others' wrong passwords do not delay it.
+    It grants no access."""
     key = secrets.token_urlsafe(12)
     return f"{key}.{_mark_of(settings, username, key)}"
 
@@ -207,7 +208,7 @@ def get_user_by_name(store: Store, username: str) -> User:
 
 
 def hash_password(password: str, *, is_hashed: bool) -> str:
-    """What is stored of a password; `is_hashed`: it comes as Determined's clients send it."""
+    """The hash of a password for storage; `is_hashed`: it is already hashed as Determined's clients send it."""
     return _hasher.hash(password if is_hashed else client_hash(password))
 
 
@@ -218,19 +219,19 @@ def session_token(settings: Settings, allocation_id: str, token: str) -> str:
 
 
 def owner_token(settings: Settings, allocation_id: str, token: str) -> str:
-    """By which programs in an attempt's job act as its owner, without an administrator's rights and as long as the
-    attempt lives. Derived as the job's own."""
+    """The token with which programs in an attempt's job act as its owner, without an administrator's rights, as long as
+    the attempt lives. Derived like the job's own."""
     mac = hmac.new(settings.secret, f"owner\0{allocation_id}\0{token}".encode(), hashlib.sha256).hexdigest()
     return f"owner:{allocation_id}:{mac}"
 
 
 def is_of_job(token: str) -> bool:
-    """Whether it says that it is a job's, so that `authenticate_jobs` may be asked."""
+    """Whether a token has the form of a job's, for `authenticate_jobs`."""
     return token.startswith("alloc:")
 
 
 def authenticate(store: Store, settings: Settings, token: str) -> Caller:
-    """Who presents `token`: a user's session, a job, or a program in one that acts as its owner. Raises
+    """Authenticates `token`: a user's session, a job, or a program in one that acts as its owner. Raises
     Unauthenticated, NotActive."""
     if is_of_job(token):
         return only(authenticate_jobs(store, settings, [token]))
@@ -240,19 +241,19 @@ def authenticate(store: Store, settings: Settings, token: str) -> Caller:
 
 
 def by_session(store: Store, session_id: int) -> Caller:
-    """Whose session it is, while it is good. Raises Unauthenticated, NotActive."""
+    """The owner of a valid session. Raises Unauthenticated, NotActive."""
     return _user_of(store, UserSession.id == session_id)
 
 
 def origin_of(store: Store, session_id: int) -> str:
-    """Of the page on which a browser's user logged in; empty for sessions of programs."""
+    """Origin of the page on which a browser's user logged in; empty for sessions of programs."""
     with store.autocommit() as session:
         return session.scalar(select(UserSession.origin).where(UserSession.id == session_id)) or ""
 
 
 @dataclass(frozen=True)
 class Alive:
-    """Numbers of users who are active and of sessions that are good, and attempts that have not ended."""
+    """Ids of active users, of valid sessions, and of attempts that have not ended."""
 
     users: frozenset[int]
     sessions: frozenset[int]
@@ -262,7 +263,7 @@ class Alive:
 def still_there(
     store: Store, sessions: Collection[int], users: Collection[int], attempts: Collection[str] = ()
 ) -> Alive:
-    """Of these, those that still count."""
+    """The ones of these that are still valid."""
     good = (UserSession.id.in_(sessions), ~UserSession.revoked, UserSession.expires_at > now())
     live = (Allocation.id.in_(attempts), Allocation.ended_at.is_(None))
     with store.transaction() as session:
@@ -288,7 +289,7 @@ def _user_of(store: Store, which: ColumnElement[bool]) -> Caller:
 
 
 def _refusal(user: User, session: UserSession) -> str:
-    """Why a bearer token does not count; empty when it does."""
+    """Why a bearer token is not valid; empty when it is."""
     if not user.active:
         return "the user is deactivated"
     if session.revoked:
@@ -309,7 +310,8 @@ def _authenticate_owner(store: Store, settings: Settings, token: str) -> Caller:
 
 
 def authenticate_jobs(store: Store, settings: Settings, tokens: Sequence[str]) -> list[Caller | Exception]:
-    """The jobs that present `tokens`, or Unauthenticated, asked for with one query: many jobs come at the same time."""
+    """Authenticates the jobs of `tokens` with one query, since many jobs call at the same time; Unauthenticated in the
+    place of an invalid one."""
     rows = _attempts(store, {_allocation_in(token) for token in tokens})
     return [_job_of(settings, token, rows.get(_allocation_in(token))) for token in tokens]
 
@@ -345,7 +347,7 @@ def check_counts(ended_at: dt.datetime | None) -> None:
 
 
 def digest(token: str) -> bytes:
-    """What is stored of a token."""
+    """The hash of a token for storage."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -357,7 +359,7 @@ def _verify(stored: str, sent: str) -> bool:
 
 
 def webhook_key(secret: bytes) -> str:
-    """What signs webhooks' messages where the configuration names no key: the same after every start."""
+    """The key that signs webhooks' messages where the configuration names none: the same after every start."""
     return hmac.new(secret, b"webhooks", hashlib.sha256).hexdigest()
 
 
@@ -365,7 +367,7 @@ def random_secret() -> bytes:
     return os.urandom(32)
 
 
-# Every job's first call asks it: it is put together once.
+# Every job's first call runs this statement: it is built once.
 _ATTEMPTS = (
     select(
         Allocation.id,

@@ -19,7 +19,7 @@ _OF_CHECKPOINT = _OF_EXPERIMENT.join(Checkpoint, Checkpoint.experiment_id == Exp
 
 
 def _task(task_id: ColumnElement[str] | str) -> Select[int]:
-    """Of a trial's task, now or before it was continued, or of one that belongs to no experiment."""
+    """Workspace of a trial's present or earlier task, or of a standalone task."""
     alone = select(Standalone.workspace_id).where(Standalone.task_id == task_id)
     before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
     return select(
@@ -53,13 +53,13 @@ QUERIES: Mapping[str, Callable[[str], Select[int]]] = {
     "model_name": _model,
     "template_name": lambda key: select(Template.workspace_id).where(Template.name == key),
 }
-ALL = "0"  # in the place of a workspace's or a project's number: of all that the caller sees
+ALL = "0"  # instead of a workspace's or project's id: everything that the caller may see
 
 
 def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
-    """The workspace of the first thing in `names` (the parts of an address) that stands in one; None when the address
-    names no such thing, or a new template. Raises NotFound when there is none of that name, Invalid when it cannot be
-    one's name: what is read in another way here than by the endpoint must not pass."""
+    """The workspace of the first entity in `names` (the parts of a URL) that has one; None when the URL names no such
+    entity, or a new template. Raises NotFound for an unknown key, Invalid for a malformed one: a key that is parsed
+    differently here than by the endpoint must not pass."""
     for name, key in names.items():
         if name not in QUERIES or (key == ALL and name in ("workspace_id", "project_id")):
             continue
@@ -70,7 +70,7 @@ def workspace_of(store: Store, names: Mapping[str, str]) -> int | None:
             raise Invalid(f"{key!r} is not the number or UUID of a {word}.") from None
         with store.autocommit() as session:
             home = session.scalar(query)
-        if home is None and name != "template_name":  # which may be the name of one that is to be made
+        if home is None and name != "template_name":  # may be the name of a new one
             raise NotFound(f"There is no {word} {key}.")
         return home
     return None

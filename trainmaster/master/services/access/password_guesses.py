@@ -26,7 +26,7 @@ from dataclasses import dataclass
 log = logging.getLogger(__name__)
 
 FORGOTTEN = 900.0  # seconds after the last attempt
-KEPT = 20_000  # counts, and as many pairs of names and addresses that are known to be good
+KEPT = 20_000  # counts, and as many known good pairs of name and address
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ Key = tuple[str, str]
 
 
 class PasswordGuesses:
-    """Thread-safe. `clock` gives seconds that never run backwards."""
+    """Thread-safe. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class PasswordGuesses:
 
     def begin(self, name: str, address: str, mark: str = "") -> float:
         """The seconds to wait before this attempt may be made; 0 when it may. It counts as failed until `succeeded`.
-        `mark`: one of this name's, already checked; empty where the client shows none."""
+        `mark`: one of this name's, already checked; empty where the client sends none."""
         with self._lock:
             now = self._clock()
             rules = self._rules(name, address, mark)
@@ -82,7 +82,7 @@ class PasswordGuesses:
             return 0.0
 
     def succeeded(self, name: str, address: str, mark: str = "") -> None:
-        """The attempt that was begun was no guess."""
+        """Marks the attempt as successful."""
         with self._lock:
             for key in self._rules(name, address, mark):
                 if key[1] and key[0]:
@@ -95,7 +95,7 @@ class PasswordGuesses:
                 self._good.popitem(last=False)
 
     def withdrawn(self, name: str, address: str, mark: str = "") -> None:
-        """The attempt that was begun was not made."""
+        """Withdraws an attempt that was begun and not made."""
         with self._lock:
             for key in self._rules(name, address, mark):
                 if count := self._counts.get(key):

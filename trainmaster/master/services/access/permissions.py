@@ -87,7 +87,7 @@ CLUSTER_WIDE = frozenset(
         *(P.CREATE_OTHER_TOKEN, P.VIEW_OTHER_TOKEN, P.VIEW_TOKEN),
     }
 )
-# Without roles: what only administrators may.
+# Without roles: permissions of administrators only.
 ADMINISTRATORS = frozenset(
     {
         *(P.ADMINISTRATE_USER, P.ADMINISTRATE_OAUTH, P.UPDATE_GROUP, P.UPDATE_ROLES, P.ASSIGN_ROLES),
@@ -101,7 +101,7 @@ ADMINISTRATORS = frozenset(
 
 @dataclass(frozen=True)
 class Role:
-    """What may be given to a user or a group."""
+    """A role, which can be assigned to a user or a group."""
 
     id: int
     name: str
@@ -109,11 +109,11 @@ class Role:
 
     @property
     def anywhere_only(self) -> bool:
-        """Whether it cannot be given for one workspace: some of it is held everywhere or not at all."""
+        """Whether it cannot be assigned in one workspace: one of its permissions holds everywhere or not at all."""
         return not CLUSTER_WIDE.isdisjoint(self.permissions)
 
 
-# As Determined 0.38.1 gives them (its migrations `*rbac*`, `*-role.tx.up.sql`, `*permissions.tx.up.sql`).
+# As Determined 0.38.1 grants them (its migrations `*rbac*`, `*-role.tx.up.sql`, `*permissions.tx.up.sql`).
 _POLICIES = frozenset({P.VIEW_GLOBAL_CONFIG_POLICIES, P.VIEW_WORKSPACE_CONFIG_POLICIES})
 _WEBHOOKS = frozenset({P.EDIT_WEBHOOKS, P.VIEW_WEBHOOKS})
 _VIEW = _POLICIES | {

@@ -19,10 +19,10 @@ from trainmaster.master.db.request_context import BACKGROUND, CURRENT
 from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
 
 THIRD = 1 / 3
-FREE = 0.5  # seconds of a processor that nobody waits for
+FREE = 0.5  # processor seconds that cause no wait
 LONGEST_REST = 5.0
-LOOK = 0.25  # seconds after which whoever waits looks whether that still has a sense
-TOGETHER = 3.0  # seconds after a request for which its user counts as being there
+LOOK = 0.25  # seconds between a waiter's checks of whether its client is still connected
+TOGETHER = 3.0  # seconds after a request for which its user counts as present
 MOST_KNOWN = 10_000
 GONE = "Whoever asked this has gone."
 
@@ -33,17 +33,17 @@ class Shares:
     def __init__(self, waiting: int) -> None:
         self._most_waiting = waiting
         self._held: dict[Hashable, int] = defaultdict(int)
-        self._paid: dict[Hashable, float] = {}  # until when the user's work so far would have taken
-        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were there last, the latest at the end
+        self._paid: dict[Hashable, float] = {}  # the time until which the user's work so far would have taken
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()  # when users were last present, the latest at the end
         self._closed = False
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
     async def one_of(self, key: tuple[Hashable, Hashable], most: int, limit: str) -> AsyncIterator[None]:
-        """In the block one of `most` places of `key` is held, a user (or a job) and what for. `limit` names the
+        """Holds one of `most` places of `key`, a user (or a job) and a purpose, in the block. `limit` names the
         configuration's key.
 
-        Raises Busy when too many wait already, TooSlow when nobody waits for the answer any more."""
+        Raises Busy when too many wait already, TooSlow when the client has disconnected."""
         await self._take(key, most, limit)
         try:
             context = CURRENT.get()
@@ -60,7 +60,7 @@ class Shares:
 
     @asynccontextmanager
     async def _counted(self, user: Hashable) -> AsyncIterator[None]:
-        """What is worked in the block is the user's. Who owes some waits before it, and one request after the other."""
+        """Counts the block's work as the user's. A user with a debt waits before it, one request after the other."""
         async with contextlib.AsyncExitStack() as until_over:
             if not self._alone(user) and self._debt(user):
                 await until_over.enter_async_context(self._after_a_rest(user))
@@ -70,18 +70,18 @@ class Shares:
                 self.charge(user, CURRENT.get().worked)
 
     async def rest(self, user: Hashable) -> None:
-        """Before something large of a user's is received: whoever owes time waits."""
+        """Called before a large body of a user is received: a user with a debt waits."""
         if not self._alone(user) and self._debt(user):
             async with self._after_a_rest(user):
                 pass
 
     def charge(self, user: Hashable, seconds: float) -> None:
-        """Count so much of a processor's time as the user's."""
+        """Counts processor seconds as the user's."""
         at = time.monotonic()
         self._paid[user] = max(self._paid.get(user, at), at) + seconds / THIRD
 
     def _alone(self, user: Hashable) -> bool:
-        """Whether nobody else is there. Notes that the user is."""
+        """Whether no other user is present. Notes that this user is."""
         at = time.monotonic()
         alone = all(name == user or at - seen > TOGETHER for name, seen in islice(reversed(self._seen.items()), 2))
         self._seen[user] = at
@@ -91,13 +91,13 @@ class Shares:
         return alone
 
     def _debt(self, user: Hashable) -> float:
-        """Seconds until what the user has had is paid off."""
+        """Seconds until the user's debt is paid off."""
         at = time.monotonic()
         return max(0.0, self._paid.get(user, at) - at - FREE / THIRD)
 
     @asynccontextmanager
     async def _after_a_rest(self, user: Hashable) -> AsyncIterator[None]:
-        """Alone among those of the user who owe time, and once that is paid."""
+        """Waits until this user's debt is paid, one request of the user at a time."""
         key = (user, "debt")
         await self._take(key, 1, "share")
         try:
@@ -110,11 +110,11 @@ class Shares:
             self._leave(key)
 
     def close(self) -> None:
-        """Nobody waits any longer: the master is stopping."""
+        """Ends all waits: the master is stopping."""
         self._closed = True
 
     def _check(self) -> None:
-        """Raises what ends the waiting."""
+        """Raises the error that ends the waiting."""
         if self._closed:
             raise Unavailable("The master is stopping; try again in a moment.")
         if CURRENT.get().gone:
@@ -140,13 +140,13 @@ class Shares:
                 self._check()
                 await asyncio.wait([turn], timeout=LOOK)
         except BaseException:
-            if turn.done():  # the place was given at this very moment
+            if turn.done():  # the place was handed over at this moment
                 self._leave(key)
             turn.cancel()
             raise
 
     def _leave(self, key: Hashable) -> None:
-        """Hand the place to whoever waits longest."""
+        """Hands the place to the longest waiter."""
         queue = self._queues.get(key, deque())
         while queue:
             turn = queue.popleft()

@@ -50,7 +50,7 @@ class Assignment:
 
 
 def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
-    """What a user's roles allow, and where (None: everywhere). Administrators may do everything."""
+    """The permissions of a user's roles, and where they hold (None: everywhere). Administrators may do everything."""
     if admin:
         return _EVERYWHERE
     with store.autocommit() as session:
@@ -69,13 +69,13 @@ def grants_of(store: Store, user_id: int, *, admin: bool) -> Grants:
 
 
 def own(store: Store, caller: Caller) -> list[Assignment]:
-    """The caller's, directly and by groups. Administrators are shown as what they are: cluster administrators."""
+    """The caller's assignments, direct and by groups. Administrators are shown as cluster administrators."""
     found = _listed(store, _reaches(caller.user_id))
     return [*found, Assignment(CLUSTER_ADMIN.id, user_id=caller.user_id)] if caller.admin else found
 
 
 def of_user(store: Store, caller: Caller, user_id: int) -> list[Assignment]:
-    """Those of a user and of the user's groups, as far as the caller sees them."""
+    """Assignments of a user and of the user's groups, as far as the caller may see them."""
     with store.transaction() as session:
         if session.get(User, user_id) is None:
             raise NotFound(f"There is no user {user_id}.")
@@ -93,7 +93,7 @@ def of_roles(store: Store, caller: Caller, role_ids: Sequence[int]) -> list[Assi
 
 @dataclass(frozen=True)
 class Members:
-    """Who holds a role in a workspace."""
+    """Users and groups that hold a role in a workspace."""
 
     assignments: Sequence[Assignment]
     users: Sequence[User]
@@ -118,7 +118,7 @@ def of_workspace(store: Store, workspace_id: int, name: str = "") -> Members:
 
 
 def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """All or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
+    """Assigns all or none. Raises Invalid, NotFound, Forbidden, and Conflict for what is assigned already."""
     with store.transaction() as session:
         for one in _in_order(wanted):
             _check(session, caller, one)
@@ -135,7 +135,7 @@ def assign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
 
 
 def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None:
-    """All or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
+    """Removes all assignments or none. Raises Invalid, Forbidden, and NotFound for what is not assigned."""
     with store.transaction() as session:
         for one in _in_order(wanted):
             _check(session, caller, one)
@@ -149,12 +149,12 @@ def unassign(store: Store, caller: Caller, wanted: Sequence[Assignment]) -> None
 
 
 def assignable(workspace_id: int | None) -> list[Role]:
-    """Roles that can be given in a workspace, or, without one, all."""
+    """Roles that can be assigned in a workspace, or, without one, all."""
     return [role for role in ROLES.values() if workspace_id is None or not role.anywhere_only]
 
 
 def by_role(found: Iterable[Assignment]) -> Mapping[int, Sequence[Assignment]]:
-    """In the order of the roles' numbers; of roles that there are."""
+    """Assignments in the order of the roles' ids; of existing roles only."""
     gathered: dict[int, list[Assignment]] = defaultdict(list)
     for one in found:
         if one.role_id in ROLES:
@@ -176,7 +176,7 @@ def _listed(store: Store, which: ColumnElement[bool]) -> list[Assignment]:
 
 
 def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Assignment]:
-    """Those that reach the caller, and those that the caller could give."""
+    """Assignments that concern the caller, and those that the caller could make."""
     with store.autocommit() as session:
         mine = set(session.scalars(groups.of_user(caller.user_id)))
     return [
@@ -189,7 +189,7 @@ def _seen(store: Store, caller: Caller, found: Sequence[Assignment]) -> list[Ass
 
 
 def _in_order(wanted: Sequence[Assignment]) -> list[Assignment]:
-    """As they are locked: two requests never wait for each other."""
+    """In the order of locking, so that two requests never deadlock."""
     return sorted(wanted, key=lambda one: (one.user_id or 0, one.group_id or 0))
 
 
@@ -204,7 +204,7 @@ def _same(one: Assignment) -> list[ColumnElement[bool]]:
 
 
 def _check(session: Session, caller: Caller, one: Assignment) -> None:
-    """Under the lock of whom it is for, so that nobody gets a role twice."""
+    """Checks an assignment under the lock of its user or group, so that nobody gets a role twice."""
     role = ROLES.get(one.role_id)
     if role is None:
         raise NotFound(f"There is no role {one.role_id}.")

@@ -17,7 +17,7 @@ from trainmaster.master.services.errors import Forbidden, Unauthenticated
 from trainmaster.master.services.store import Settings, Store
 
 LIFE = 30.0  # seconds
-STREAM = "stream"  # purposes: to follow what changes ...
+STREAM = "stream"  # purposes: to follow changes ...
 _SPENT = "The ticket is not valid: it is good once, for {:.0f} s, and for what it was made for."
 
 
@@ -27,7 +27,7 @@ def service_of(task_id: str) -> str:
 
 
 def issue(store: Store, caller: Caller, purpose: str) -> str:
-    """A ticket for the caller's session. Raises Forbidden for who has none, as jobs."""
+    """Issues a ticket for the caller's session. Raises Forbidden for callers without one, as jobs."""
     if caller.session_id is None:
         raise Forbidden("Tickets are for the sessions of users.")
     ticket = secrets.token_urlsafe(32)
@@ -42,7 +42,7 @@ def issue(store: Store, caller: Caller, purpose: str) -> str:
 
 
 def redeem(store: Store, ticket: str, purpose: str) -> int:
-    """The session that the ticket was made for; it is spent, whatever it is shown for. Raises Unauthenticated."""
+    """Redeems a ticket and returns its session; it is spent, whatever it is used for. Raises Unauthenticated."""
     mine = delete(Ticket).where(Ticket.ticket_hash == identity.digest(ticket))
     with store.transaction() as session:
         row = session.execute(mine.returning(Ticket.session_id, Ticket.purpose, Ticket.expires_at)).first()
@@ -52,12 +52,12 @@ def redeem(store: Store, ticket: str, purpose: str) -> int:
 
 
 def pass_for(settings: Settings, session_id: int, task_id: str) -> str:
-    """Admits a session's user to the services of one task, as long as the session lasts."""
+    """A pass, which admits a session's user to the services of one task as long as the session lasts."""
     return f"{session_id}.{_mac(settings, session_id, task_id)}"
 
 
 def session_in(settings: Settings, shown: str, task_id: str) -> int | None:
-    """The session that a pass to the task is of; None for anything else."""
+    """The session of a pass to the task; None for an invalid pass."""
     number, _, mac = shown.partition(".")
     if not (number.isascii() and number.isdigit() and len(number) < 19):
         return None

@@ -51,7 +51,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 
 
 def list_page(store: Store, caller: Caller, query: TokenQuery, offset: int, limit: int) -> Page[UserSession]:
-    """One's own, and everybody's for who may see them."""
+    """The caller's own tokens, and everybody's for users who may see them."""
     statement = select(UserSession).join(User, User.id == UserSession.user_id).where(UserSession.kind == ACCESS_TOKEN)
     if not caller.holds(Permission.VIEW_OTHER_TOKEN):
         statement = statement.where(UserSession.user_id == caller.user_id)
@@ -73,7 +73,8 @@ def list_page(store: Store, caller: Caller, query: TokenQuery, offset: int, limi
 def create(
     store: Store, settings: Settings, caller: Caller, user_id: int, lifespan: str | None, description: str
 ) -> tuple[str, int]:
-    """The token, which is shown this once, and its number. `lifespan` is hours as Go writes them (`48h`), or `-1`."""
+    """Creates a token; returns it, which is shown only now, and its id. `lifespan` is hours as Go writes them (`48h`),
+    or `-1`."""
     if user_id != caller.user_id:
         caller.require(Permission.CREATE_OTHER_TOKEN)
     ends = _end(settings, lifespan)
@@ -94,7 +95,7 @@ def create(
 
 
 def patch(store: Store, caller: Caller, token_id: int, description: str | None, revoke: bool) -> UserSession:
-    """A token that is revoked stays so."""
+    """Changes a token. A revoked token stays revoked."""
     with store.transaction() as session:
         row = session.get(UserSession, token_id, with_for_update=True)
         mine = row is not None and row.user_id == caller.user_id

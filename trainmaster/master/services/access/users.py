@@ -27,12 +27,12 @@ from trainmaster.master.services.store import Store, wake
 log = logging.getLogger(__name__)
 
 NAME = re.compile(r"[^\s\x00-\x1f\x7f/]{1,80}")
-CLIENT_HASH = re.compile(r"[0-9a-f]{128}")  # of a password that is not empty: `identity.client_hash`
+CLIENT_HASH = re.compile(r"[0-9a-f]{128}")  # form of a hashed password that is not empty: `identity.client_hash`
 
 
 @dataclass(frozen=True)
 class Password:
-    """As it was sent; `hashed`: the way Determined's clients do."""
+    """A password as it was sent; `hashed`: the way Determined's clients do."""
 
     text: str
     hashed: bool
@@ -40,7 +40,7 @@ class Password:
 
 @dataclass(frozen=True)
 class UserChange:
-    """What is to be set; None leaves it."""
+    """Values to set; None leaves a value as it is."""
 
     username: str | None = None
     display_name: str | None = None
@@ -53,7 +53,7 @@ class UserChange:
 
     @property
     def words(self) -> str:
-        """What is to be set, for the log: no password."""
+        """The values to set, for the log: no password."""
         secret = "a new password" if self.password is not None else ""
         shown = {"username": self.username, "admin": self.admin, "active": self.active, "remote": self.remote}
         account = f"account {self.account.user}" if self.account is not None else ""
@@ -62,7 +62,7 @@ class UserChange:
 
     @property
     def own_affair(self) -> bool:
-        """Whether users may do this to themselves."""
+        """Whether users may make this change to themselves."""
         return not any(
             value is not None for value in (self.username, self.admin, self.active, self.remote, self.account)
         )
@@ -117,7 +117,7 @@ def list_page(store: Store, query: UserQuery, offset: int, limit: int) -> Page[U
 
 
 def create(store: Store, caller: Caller, change: UserChange) -> User:
-    """A remote user has no password here. Raises Invalid, Conflict."""
+    """Creates a user. A remote user has no password here. Raises Invalid, Conflict."""
     password, remote = change.password, bool(change.remote)
     if not remote and password is None:
         raise Invalid("password: give the user a password, or say that it is remote.")
@@ -142,7 +142,7 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
         caller.require(Permission.ADMINISTRATE_USER)
     weaker = change.admin is False or change.active is False or bool(change.remote)
     with store.transaction() as session:
-        if weaker:  # under the locks of all, so that two administrators do not end each other at once
+        if weaker:  # under the locks of all, so that two administrators cannot deactivate each other at once
             session.execute(select(User.id).where(User.admin).order_by(User.id).with_for_update())
         row = session.get(User, user_id, with_for_update=True)
         if row is None:
@@ -170,13 +170,13 @@ def patch(store: Store, caller: Caller, user_id: int, change: UserChange, *, tok
             )
         row.modified_at = now()
         session.flush()
-        wake(session, changes.SUBJECT, SESSIONS)  # who follows what changes may have lost a session
+        wake(session, changes.SUBJECT, SESSIONS)  # a follower of changes may have lost its session
         log.info("%s changed the user %s: %s", caller.username, row.username, change.words)
         return row
 
 
 def set_active(store: Store, caller: Caller, ids: Sequence[int], active: bool) -> list[tuple[int, str]]:
-    """For each user, what went wrong, or nothing."""
+    """Activates or deactivates users; returns for each the error, or None."""
     found = []
     for user_id in ids:
         try:
@@ -199,9 +199,9 @@ def settings(store: Store, user_id: int) -> list[UserSetting]:
 
 
 def set_settings(store: Store, user_id: int, wanted: Sequence[tuple[str, str, str]]) -> None:
-    """`wanted`: storage path, key and value of each; an empty value takes it away."""
+    """Sets settings. `wanted`: storage path, key and value of each; an empty value removes the setting."""
     last = {(path, key): value for path, key, value in wanted}
-    rows = [  # in one order, so that two requests never wait for each other
+    rows = [  # in one order, so that two requests never deadlock
         {"user_id": user_id, "storage_path": path, "key": key, "value": value}
         for (path, key), value in sorted(last.items())
         if value
@@ -241,8 +241,8 @@ def _apply(row: User, change: UserChange) -> None:
 
 
 def _own_display_name(row: User, name: str) -> str | None:
-    """None for an empty one. Lists show it in place of the username: nobody is taken for one of the first users. Raises
-    Invalid."""
+    """Checks a display name; None for an empty one. Lists show it instead of the username: so nobody may take one of
+    the first users'. Raises Invalid."""
     low = name.lower()
     if low == "admin" and not row.admin:
         raise Invalid("Non-admin user cannot be renamed 'admin': choose another display name.")
@@ -252,14 +252,15 @@ def _own_display_name(row: User, name: str) -> str | None:
 
 
 def _refuse_taken(session: Session, row: User, name: str) -> None:
-    """Nobody takes the name of another, in whatever case. Raises Invalid."""
+    """Raises Invalid for a display name that is another user's name, in whatever case."""
     same = or_(User.username == name, func.lower(User.display_name) == name)
     if name and session.scalar(select(User.id).where(same, User.id != row.id).limit(1)) is not None:
         raise Invalid(f"can not change display name to {name}: found a similar username or display name.")
 
 
 def _hashed(password: Password) -> str:
-    """Raises Invalid for one that is too simple. Of one that comes hashed that cannot be told; the clients look."""
+    """Hashes a password. Raises Invalid for one that is too simple. For a hashed one this is unknown; the clients check
+    it."""
     if password.hashed and not CLIENT_HASH.fullmatch(password.text):
         raise Invalid("password: it must not be empty; with isHashed it is what Determined's clients make of it.")
     text = "" if password.hashed else password.text
@@ -279,7 +280,7 @@ def _call(session: Session, row: User, name: str) -> None:
 
 
 def _end_sessions(session: Session, user_id: int, *, but: str) -> None:
-    """`but`: the token of the session that stays."""
+    """Ends a user's sessions. `but`: the token of the session that stays."""
     mine = (UserSession.user_id == user_id, UserSession.kind == SESSION)
     session.execute(delete(UserSession).where(*mine, UserSession.token_hash != digest(but)))
 

@@ -16,9 +16,9 @@ Json = dict[str, Any]
 
 
 def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int, data: Json) -> list[Json] | None:
-    """Contribute to a barrier of `peers`; the contributions of all once they are there, else None.
+    """Contributes to a barrier of `peers`; returns all contributions once they are complete, else None.
 
-    Asking again with the same `request` changes nothing and gives the same answer.
+    Calling it again with the same `request` changes nothing and returns the same.
     """
     with store.transaction() as session:
         if session.get(Allocation, allocation_id, with_for_update=True) is None:
@@ -33,14 +33,14 @@ def gather(store: Store, allocation_id: str, kind: str, request: str, peers: int
 
 
 def missing(store: Store, allocation_id: str, kind: str, request: str, peers: int) -> list[int]:
-    """Of a barrier that is not complete, the ranks that have not come; empty where its contributions name no ranks."""
+    """The ranks that have not yet arrived at a barrier; empty where its contributions name no ranks."""
     with store.transaction() as session:
         ranks = {data.get("rank") for data in _together(session, allocation_id, kind, request, peers)}
     return [rank for rank in range(peers) if rank not in ranks] if all(isinstance(rank, int) for rank in ranks) else []
 
 
 def _together(session: Session, allocation_id: str, kind: str, request: str, peers: int) -> list[Json]:
-    """What those who wait in the same barrier as `request` have contributed so far."""
+    """The contributions so far to the barrier of `request`."""
     mine = select(BarrierEntry).where(BarrierEntry.allocation_id == allocation_id, BarrierEntry.kind == kind)
     rows = list(session.scalars(mine.order_by(BarrierEntry.id)))
     position = next(i for i, found in enumerate(rows) if found.request_uuid == request)

@@ -21,14 +21,14 @@ from trainmaster.master.services.orchestration.task_orchestrator import locked_t
 from trainmaster.master.services.store import Settings, Store
 
 OUTPUT_LINES = 50  # of a job that failed before its runtime came up
-KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be on its way out
-RESEND_KILL = 30.0  # seconds between two requests to end the same job
+KEEP_FOLDER = 60.0  # seconds for which an ended job's folder stays: the job itself may still be ending
+RESEND_KILL = 30.0  # seconds between two cancellations of the same job
 
 
 @dataclass(frozen=True)
 class Ending:
-    """An attempt of which something says that it has ended: a few among thousands that run or wait. `taken`: how much
-    of each of its streams has been taken in."""
+    """An attempt with signs that it has ended: a few among thousands that run or wait. `taken`: how much of each of its
+    streams has been taken in."""
 
     allocation: Allocation
     experiment_id: int | None
@@ -36,7 +36,7 @@ class Ending:
 
     @property
     def ref(self) -> JobRef | None:
-        """None while the scheduler's number is not known."""
+        """The job's reference; None while the scheduler's id is not known."""
         row = self.allocation
         return JobRef(row.token, row.native_id, row.cluster, row.run_as) if row.native_id is not None else None
 
@@ -56,7 +56,7 @@ def ending(store: Store, cluster: str) -> list[Ending]:
 
 
 def possibly_over() -> ColumnElement[bool]:
-    """Of a live attempt: whether something says that it has ended."""
+    """Condition on a live attempt: there is a sign that it has ended."""
     return (Allocation.submission != SubmissionState.NEW.value) & or_(
         Allocation.exits != {},
         Allocation.absent_since.is_not(None),
@@ -66,8 +66,8 @@ def possibly_over() -> ColumnElement[bool]:
 
 
 def silent(endings: Sequence[Ending]) -> list[tuple[str, JobRef, OutcomeKind | None]]:
-    """Attempts that the scheduler calls ended, or no longer lists, while not every node has said how it ended:
-    (allocation, job, how the scheduler says that it ended). What they left in their folders comes first."""
+    """Attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing:
+    (allocation, job, the end that the scheduler reports). The files in their folders are read first."""
     found = []
     for one in endings:
         attempt = attempt_of(one.allocation)
@@ -78,7 +78,7 @@ def silent(endings: Sequence[Ending]) -> list[tuple[str, JobRef, OutcomeKind | N
 
 
 def note_explanation(store: Store, allocation_id: str, state: JobState, text: str, exit_code: int | None) -> None:
-    """What accounting says of a job that left the queue."""
+    """Stores what the scheduler's accounting reports of a job that left the queue."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
         if allocation.ended_at is None and state.terminal:
@@ -90,7 +90,7 @@ def note_explanation(store: Store, allocation_id: str, state: JobState, text: st
 @dataclass(frozen=True)
 class Verdict:
     """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
-    runtime came up; when it did not, what the scheduler captured of the job is all there is to read. `taken`: records
+    runtime came up; when it did not, only the scheduler's capture of the job's output can be read. `taken`: records
     of each stream that have been taken in; `written`: those that the exit records of its nodes count."""
 
     allocation_id: str
@@ -106,7 +106,7 @@ class Verdict:
 
 
 def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
-    """Attempts whose end is certain by now, one after the other."""
+    """Yields the verdicts of attempts whose end is certain by now."""
     time = epoch(now())
     for one in endings:
         row = one.allocation
@@ -129,19 +129,19 @@ def _written(row: Allocation) -> dict[str, int]:
 
 def _complete(row: Allocation, taken: Mapping[str, int], written: Mapping[str, int]) -> bool:
     if len(row.exits) < row.num_nodes:
-        return row.lease_job is None  # a job that never leased has reported nothing
+        return row.lease_job is None  # a job without a lease has reported nothing
     return all(taken.get(stream, 0) >= lines for stream, lines in written.items())
 
 
 def note_flood(store: Store, allocation_id: str, sentence: str) -> None:
-    """In the log of its task."""
+    """Notes in the task's log that the job flooded its folder."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id)
         log_store.say(session, allocation.task_id, sentence, "ERROR", allocation_id)
 
 
 def end(store: Store, settings: Settings, allocation_id: str, outcome: Outcome) -> None:
-    """Close an attempt and let its trial and experiment, or its task, go on from there, in one transaction."""
+    """Closes an attempt and gives its end to its trial and experiment, or its task, in one transaction."""
     with store.autocommit() as session:
         query = select(Allocation.task_id, Trial.experiment_id).outerjoin(Trial, Trial.id == Allocation.trial_id)
         row = session.execute(query.where(Allocation.id == allocation_id)).first()
@@ -187,7 +187,7 @@ def rejected(store: Store, settings: Settings, allocation_id: str, why: str) -> 
 
 
 def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
-    """A job that failed before its runtime came up ended by what its output says, where that is known."""
+    """Adds the cause to the verdict of a job that failed before its runtime came up, where its output shows it."""
     if why is None or found.outcome.kind is not OutcomeKind.FAILED:
         return found
     kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
@@ -195,7 +195,7 @@ def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
 
 
 def quote_output(store: Store, allocation_id: str, output: str) -> None:
-    """What the scheduler captured of a job whose runtime never came up, into the trial's log."""
+    """Copies the scheduler's capture of a job whose runtime never came up into the trial's log."""
     lines = [line for line in output.splitlines() if line.strip()][-OUTPUT_LINES:]
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id)
@@ -208,7 +208,7 @@ def quote_output(store: Store, allocation_id: str, output: str) -> None:
 
 
 def withdraw(store: Store, settings: Settings, cluster: str) -> None:
-    """End what must end and certainly never reached a scheduler."""
+    """Ends attempts that must end and certainly never reached a scheduler."""
     query = select(Allocation.id).where(
         Allocation.dispatcher.in_((cluster, "")),
         Allocation.ended_at.is_(None),
@@ -242,7 +242,7 @@ def to_kill(store: Store, cluster: str) -> list[tuple[str, JobRef | None]]:
 
 
 def enforce_deadlines(store: Store) -> None:
-    """An attempt that was asked to leave and is still there after its time is ended."""
+    """Ends attempts that were asked to leave and still run after their grace."""
     with store.transaction() as session:
         query = select(Allocation).where(
             Allocation.ended_at.is_(None), Allocation.kill_at.is_(None), Allocation.preempt_deadline < now()
@@ -276,7 +276,7 @@ def collected(store: Store, allocation_id: str) -> None:
 
 
 def attempt_of(allocation: Allocation) -> Attempt:
-    """The facts of a row as the pure verdict wants them."""
+    """The facts of a row in the form that the pure verdict needs."""
     seen = allocation.observed or {}
     state = JobState(allocation.observed_state) if allocation.observed_state else JobState.UNKNOWN
     received = [record["received_at"] for record in allocation.exits.values()]
@@ -285,7 +285,8 @@ def attempt_of(allocation: Allocation) -> Attempt:
         leased=allocation.lease_job is not None,
         held=state is JobState.HELD and allocation.lease_job is not None,
         heartbeat_at=epoch(allocation.heartbeat_at) if allocation.heartbeat_at else None,
-        # Determined's harness acknowledges to the master alone: the runtime, which writes the record, does not hear it.
+        # Determined's harness acknowledges to the master alone: the runtime, which writes the record, does not receive
+        # it.
         exits={
             int(rank): _exit_record(int(rank), record, acked=allocation.preempt_acked)
             for rank, record in allocation.exits.items()

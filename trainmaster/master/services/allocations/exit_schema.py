@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from trainmaster.master.services.errors import Invalid
 
-# What PostgreSQL takes in no text, what moves a terminal's cursor, and what turns the direction of writing.
+# Characters that PostgreSQL cannot store, that move a terminal's cursor, or that change the direction of writing.
 _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 LONGEST_TEXT = 4000  # characters
 
@@ -51,7 +51,7 @@ class _Record(BaseModel):
 
 
 def checked(record: object) -> dict[str, Any]:
-    """`record` as it may be stored and decided on. Raises Invalid with what does not fit."""
+    """A validated copy of `record`, safe to store and to decide on. Raises Invalid with what does not fit."""
     try:
         return _Record.model_validate(record).model_dump()
     except ValidationError as error:

@@ -24,7 +24,7 @@ class HarnessRendezvous:
 
 
 def note_accelerators(store: Store, allocation_id: str, data: Mapping[str, Any]) -> None:
-    """Which devices a container of an attempt has; said again it replaces what the container said before."""
+    """Stores the devices of a container of an attempt; a new report replaces the container's earlier one."""
     with store.transaction() as session:
         row = _locked(session.get(Allocation, allocation_id, with_for_update=True), allocation_id)
         others = [known for known in row.accelerators or [] if known.get("containerId") != data.get("containerId")]
@@ -32,7 +32,7 @@ def note_accelerators(store: Store, allocation_id: str, data: Mapping[str, Any])
 
 
 def accelerators(store: Store, task_id: str) -> list[Json]:
-    """Of all attempts of a task. Raises NotFound."""
+    """Devices of all attempts of a task. Raises NotFound."""
     with store.transaction() as session:
         if session.get(Task, task_id) is None:
             raise NotFound(f"There is no task {task_id}.")
@@ -41,8 +41,8 @@ def accelerators(store: Store, task_id: str) -> list[Json]:
     return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
 
 
-def rendezvous(store: Store, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
-    """Where all nodes of an attempt are, once they have all come; None before. `resources_id` is a node's name, its
+def rendezvous(store: Store, allocation_id: str, resources_id: str) -> RendezvousInfo | None:
+    """Addresses of all nodes of an attempt, once all have arrived; None before. `resources_id` is a node's name, its
     rank or its number among the containers."""
     with store.transaction() as session:
         row = _locked(session.get(Allocation, allocation_id), allocation_id)

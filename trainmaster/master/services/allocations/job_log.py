@@ -39,15 +39,14 @@ class StreamBatch:
 
 
 def apply_log_policies(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> None:
-    """Do what lines that attempts (by id) wrote lead to, by the log policies of their experiments and by webhooks. It
-    comes before the lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes
-    nothing."""
+    """Applies log policies of experiments, and webhooks, to lines that attempts (by id) wrote. It comes before the
+    lines are stored, and must not wait for a lock while its caller holds any. Doing it again changes nothing."""
     for task_id, found in matches(store, written).values():
         log_watch.act(store, task_id, found)
 
 
 def matches(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> dict[str, tuple[str, log_watch.LogMatch]]:
-    """Of attempts whose lines lead to something, the task and to what."""
+    """For attempts whose lines match: the task, and the matches."""
     watched = {name: some for name, pieces in written.items() if (some := [p for p in pieces if _has_lines(p)])}
     if not watched:
         return {}
@@ -71,8 +70,8 @@ def _lines_in(pieces: Sequence[StreamBatch], names: Names) -> Iterator[log_watch
 
 
 def take_lines(session: Session, allocation: Allocation, piece: StreamBatch, names: Names) -> int:
-    """Take in what of the piece is new; how much of its stream is taken in with it. The log's lock must be the last
-    one taken."""
+    """Takes in the new records of the piece; returns how much of its stream is taken in with it. The log's lock must be
+    the last one taken."""
     fresh, acked = unseen(session, allocation.id, piece)
     if fresh:
         lines = lines_of(session, allocation, piece, fresh, names)
@@ -83,7 +82,7 @@ def take_lines(session: Session, allocation: Allocation, piece: StreamBatch, nam
 def lines_of(
     session: Session, allocation: Allocation, piece: StreamBatch, fresh: Sequence[Json], names: Names
 ) -> list[log_store.NewLogLine]:
-    """New records of a piece as lines of the log; what else they say is noted. Raises Invalid."""
+    """New records of a piece as lines of the log; their other contents are noted. Raises Invalid."""
     for record in fresh:
         if record.get("kind") == "preempt_pending":
             note_pending_preemption(session, allocation, str(record.get("reason") or "scheduler"))
@@ -92,12 +91,12 @@ def lines_of(
 
 
 def unseen(session: Session, allocation_id: str, piece: StreamBatch) -> tuple[Sequence[Json], int]:
-    """What of the records is new, and how much of their stream, which is locked, is taken in with it. Nothing is new
-    when they leave a gap: the sender goes back to what is acknowledged."""
+    """The new ones of the records, and how much of their stream, which is locked, is taken in with them. Nothing is new
+    when they leave a gap: the sender then returns to what is acknowledged."""
     first, records = piece.first, piece.records
     if first < 1:
         raise Invalid(f"The first record's number must be at least 1, but is {first}.")
-    if first == 1 and records and begun(session, [(allocation_id, piece)]):  # most likely the stream is new
+    if first == 1 and records and begun(session, [(allocation_id, piece)]):  # usually the stream is new
         return records, len(records)
     stream = {"of": allocation_id, "name": piece.stream}
     acked = session.scalar(_ACKED, stream) or 0
@@ -144,7 +143,7 @@ _NAMES = select(func.jsonb_object_agg(cast(AllocationNode.node_rank, Text), Allo
     AllocationNode.node_rank == any_(bindparam("ranks", type_=ARRAY(Integer))),
 )
 _THESE = Allocation.id == any_(bindparam("ids", type_=ARRAY(Text)))
-# What is to be known of jobs (`ids`) when lines of their nodes (`ranks`) are taken in.
+# The facts about jobs (`ids`) that are needed to take in lines of their nodes (`ranks`).
 HEAD = (
     select(Allocation, Trial.experiment_id, _NAMES.scalar_subquery().label("names"))
     .outerjoin(Trial, Trial.id == Allocation.trial_id)

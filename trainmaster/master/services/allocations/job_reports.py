@@ -30,18 +30,18 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import (
 )
 from trainmaster.master.services.store import Settings, Store
 
-HEARTBEAT_GRAIN = 2.0  # seconds: a sign of life is written no more often than this
+HEARTBEAT_GRAIN = 2.0  # seconds: a heartbeat is stored no more often than this
 
 
 @dataclass(frozen=True)
 class ReportAnswer:
     acked: int
     preempt: str | None
-    gone: bool  # the attempt has ended for us: leave
+    gone: bool  # the attempt has ended for the master: leave
 
 
 def preemption(store: Store, allocation_id: str) -> str | None:
-    """Why the attempt should leave; None while it should not."""
+    """The reason of the preemption request; None without one."""
     with store.autocommit() as session:
         row = session.execute(
             select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(
@@ -61,7 +61,7 @@ def acknowledge_preemption(store: Store, allocation_id: str) -> None:
 
 
 def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
-    """The job itself says that it must leave (the scheduler warned it): all its ranks shall hear of it."""
+    """Takes in a job's own notice that it must leave (the scheduler warned it), so that all its ranks receive it."""
     with store.transaction() as session:
         allocation = _locked(session, allocation_id)
         job_log.note_pending_preemption(session, allocation, reason)
@@ -70,8 +70,8 @@ def pending_preemption(store: Store, allocation_id: str, reason: str) -> None:
 def take_records(
     store: Store, settings: Settings, allocation_id: str, piece: StreamBatch, *, replayed: bool = False
 ) -> ReportAnswer:
-    """Take in records of one stream, each exactly once, in order, in one transaction with every decision that they
-    lead to. Raises Invalid for records that cannot be stored, NotFound."""
+    """Takes in records of one stream, each exactly once, in order, in one transaction with every decision that they
+    cause. Raises Invalid for records that cannot be stored, NotFound."""
     job_log.apply_log_policies(store, {allocation_id: [piece]})
     with storing(f"Records {piece.first} and following of {piece.stream}"), store.transaction() as session:
         head = session.execute(job_log.HEAD, {"ids": [allocation_id], "ranks": [piece.rank]}).first()
@@ -99,8 +99,8 @@ def take_records(
 
 @contextmanager
 def storing(what: str) -> Iterator[None]:
-    """In the block, what cannot be stored is Invalid: a text with a NUL, a number beyond all columns. Whoever sends it
-    finds it by halving and leaves it out."""
+    """Turns values that cannot be stored into Invalid, in the block: a text with a NUL, a number beyond all columns.
+    The sender finds the record by halving and leaves it out."""
     try:
         yield
     except (DataError, TypeError, ValueError, OverflowError) as error:
@@ -114,7 +114,7 @@ def set_trial_status(store: Store, trial_id: int, status: str) -> None:
 
 @dataclass(frozen=True)
 class RecordContext:
-    """Where the records of one report go."""
+    """The destination of the records of one report."""
 
     session: Session
     orchestrator: ExperimentOrchestrator
@@ -220,7 +220,7 @@ def _take_early_exit(intake: RecordContext, record: Json) -> None:
 
 
 def early_exit(orchestrator: ExperimentOrchestrator, trial: Trial, reason: str) -> None:
-    """The training code ends its own trial. Raises Invalid for a reason that does not exist."""
+    """Takes in the training code's request to end its own trial. Raises Invalid for an unknown reason."""
     if reason in ("EXITED_REASON_INVALID_HP", "EXITED_REASON_INIT_INVALID_HP"):
         why = "the training code says that these hyperparameters are invalid"
         orchestrator.trial_event(trial, trials.Stop(trials.StopCause.INVALID_HP, why))
@@ -250,7 +250,8 @@ def _take_checkpoint(intake: RecordContext, record: Json) -> None:
 
 
 def _storage(intake: RecordContext, record: Json) -> Json:
-    """That of the experiment; for files that a job says it keeps anywhere else one that nobody looks into."""
+    """The experiment's storage; for files that a job reports elsewhere a placeholder, which the master never
+    touches."""
     said = record.get("storage")
     config = intake.orchestrator.row.config
     found = believed(config, said) if isinstance(said, dict) or said is None else None
@@ -306,7 +307,7 @@ def _take_checkpoint_deleted(intake: RecordContext, record: Json) -> None:
 
 
 def latest_checkpoint(session: Session, trial_id: int) -> uuid.UUID | None:
-    """That a trial would go on from."""
+    """The checkpoint that a trial would continue from."""
     query = select(Checkpoint.uuid).where(Checkpoint.trial_id == trial_id, Checkpoint.state == "COMPLETED")
     return session.scalar(query.order_by(Checkpoint.report_time.desc()).limit(1))
 
@@ -317,7 +318,7 @@ def _take_unreadable(intake: RecordContext, record: Json) -> None:
 
 
 def _take_unknown(intake: RecordContext, record: Json) -> None:
-    """A newer runtime's word: said in the log, never fatal for the records around it."""
+    """Logs a record of an unknown kind, which a newer runtime may send; never fatal for the records around it."""
     kind = str(record.get("kind"))[:60]
     intake.orchestrator.say(intake.trial.task_id, f"A report of an unknown kind was left out: {kind!r}", "WARNING")
 

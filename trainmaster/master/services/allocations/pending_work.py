@@ -17,11 +17,11 @@ from trainmaster.master.services.store import Store
 class PendingWork:
     """Whether there are live attempts of a cluster (or of none yet) of each kind."""
 
-    unbound: bool  # no cluster has been chosen for them
+    unbound: bool  # they have no cluster yet
     overdue: bool  # they were asked to leave and have not left in time
-    waiting: bool  # they are not with the scheduler yet
+    waiting: bool  # they are not submitted yet
     condemned: bool  # they must end
-    over: bool  # something says that they have ended
+    over: bool  # there are signs that they have ended
 
 
 def pending_work(store: Store, cluster: str) -> PendingWork:
@@ -33,7 +33,7 @@ def _any(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return func.coalesce(func.bool_or(and_(*conditions)), False)
 
 
-# Every pass asks it: it is put together once.
+# Every pass runs this statement: it is built once.
 _MINE = Allocation.dispatcher == bindparam("cluster")
 _NEW = Allocation.submission == SubmissionState.NEW.value
 _AGENDA = select(

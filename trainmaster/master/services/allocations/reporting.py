@@ -37,7 +37,8 @@ Json = dict[str, Any]
 def take_metrics(
     store: Store, settings: Settings, caller: Caller, trial_id: int, run_id: int, report: metric_reports.MetricReport
 ) -> None:
-    """Raises Conflict for a run that another one has followed, Invalid, NotFound, Forbidden."""
+    """Takes in a metric report. Raises Conflict for a run that another one has followed, Invalid, NotFound,
+    Forbidden."""
     bounds.check_tree(report.metrics, "The report")
     bounds.check_tree(report.batch_metrics, "The report's batch_metrics")
     clean = metric_reports.MetricReport(
@@ -67,7 +68,7 @@ def take_early_exit(store: Store, settings: Settings, caller: Caller, trial_id: 
 
 @dataclass(frozen=True)
 class NewCheckpoint:
-    """`task_id` says whose it is; `storage_id` is what `prepare` gave."""
+    """A reported checkpoint. `task_id`: its task; `storage_id`: the result of `prepare`."""
 
     key: str
     task_id: str
@@ -79,7 +80,7 @@ class NewCheckpoint:
 
 
 def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCheckpoint) -> None:
-    """Saying it again changes nothing. Raises Invalid, NotFound, Forbidden."""
+    """Takes in a finished checkpoint; reporting it again changes nothing. Raises Invalid, NotFound, Forbidden."""
     key = user_files.check_id(settings, new.key)
     steps = new.metadata.get("steps_completed")
     if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps <= metric_reports.MAX_STEPS:
@@ -108,7 +109,7 @@ def take_checkpoint(store: Store, settings: Settings, caller: Caller, new: NewCh
 
 
 def patch_checkpoint(store: Store, settings: Settings, caller: Caller, key: str, left: Mapping[str, int]) -> None:
-    """Whoever wrote a checkpoint has removed files of it: `left` are those that are there still."""
+    """Takes in that a checkpoint's writer has removed files of it: `left` are the remaining ones."""
     wanted = _uuid(key)
     with store.transaction() as session:
         trial_id = session.scalar(select(Checkpoint.trial_id).where(Checkpoint.uuid == wanted))
@@ -156,7 +157,7 @@ def set_metadata(store: Store, settings: Settings, caller: Caller, trial_id: int
 
 @dataclass(frozen=True)
 class LogEntry:
-    """A line of a task's log, as whoever wrote it sends it."""
+    """A line of a task's log, as its writer sends it."""
 
     task_id: str
     line: log_store.NewLogLine
@@ -164,7 +165,7 @@ class LogEntry:
 
 
 def take_logs(store: Store, caller: Caller, entries: Sequence[LogEntry]) -> None:
-    """What has come before counts once. Raises NotFound, Forbidden."""
+    """Takes in log lines; lines that are sent again count once. Raises NotFound, Forbidden."""
     by_task: dict[str, list[LogEntry]] = {}
     for entry in entries:
         by_task.setdefault(entry.task_id, []).append(entry)
@@ -205,8 +206,8 @@ def _check_tasks(store: Store, caller: Caller, task_ids: Sequence[str]) -> None:
 def _reporting(
     store: Store, settings: Settings, caller: Caller, trial_id: int
 ) -> Iterator[tuple[ExperimentOrchestrator, Trial]]:
-    """The trial under its lock, for its own job or for who may change it. What is reported of an unmanaged trial is a
-    sign of its life."""
+    """Locks a trial, for its own job or for users who may change it. A report of an unmanaged trial counts as its
+    heartbeat."""
     with store.transaction() as session:
         experiment_id = session.scalar(select(Trial.experiment_id).where(Trial.id == trial_id))
     if experiment_id is None:
@@ -236,13 +237,14 @@ def _check(caller: Caller, trial: Trial, experiment: Experiment, workspace_id: i
 
 
 def _check_owner(caller: Caller, trial: Trial, experiment: Experiment) -> None:
-    """What a trial goes on from is loaded as its owner: nobody else says what that is, whatever roles allow."""
+    """Raises Forbidden for anybody but the owner: a trial's checkpoint is loaded as its owner, so roles do not
+    suffice."""
     if caller.allocation_id is None and not caller.owns(experiment.owner_id):
         raise Forbidden(f"Trial {trial.id} belongs to somebody else, and so do its checkpoints.")
 
 
 def _allocation(session: Session, trial: Trial, allocation_id: str | None) -> str | None:
-    """An attempt of this trial; programs that run elsewhere call themselves by their task."""
+    """The named attempt of this trial; programs that run elsewhere send their task's id instead."""
     if not allocation_id:
         return None
     found = session.get(Allocation, allocation_id)

@@ -29,8 +29,8 @@ from trainmaster.master.services.store import Settings, Store, wake
 
 @dataclass(frozen=True)
 class ExperimentChange:
-    """What is to be set; None leaves it. `storage` and `resources` hold keys of these sections of the configuration;
-    the value None takes `max_slots` away."""
+    """Values to set; None leaves a value as it is. `storage` and `resources` hold keys of these sections of the
+    configuration; the value None takes `max_slots` away."""
 
     name: str | None = None
     description: str | None = None

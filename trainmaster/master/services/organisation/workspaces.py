@@ -60,7 +60,7 @@ class WorkspaceQuery:
 
 @dataclass(frozen=True)
 class WorkspaceChange:
-    """What is to be set; None leaves it. Of `checkpoint_storage` an empty mapping takes away what was set."""
+    """Values to set; None leaves a value as it is. Of `checkpoint_storage` an empty mapping takes away what was set."""
 
     name: str | None = None
     account: Account | None = None
