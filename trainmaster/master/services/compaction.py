@@ -17,7 +17,7 @@ from trainmaster.master.db.compacted import counted
 from trainmaster.master.services.store import Store
 
 RANGE = 32_768  # ids counted at once
-ENOUGH = 4096  # rows of a trial or task that are worth being condensed; the partial indices of `pending` say it too
+ENOUGH = 4096  # minimum rows of a trial or task for compaction; the partial indices of `pending` use it too
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ def newest(store: Store, source: CompactionSource) -> int:
 
 
 def count(store: Store, source: CompactionSource, settled: int) -> bool:
-    """Count the next rows up to `settled`. Returns whether that leaves some."""
+    """Counts the next rows up to `settled`. Returns whether some are left."""
     if counted_upto(store, source) >= settled:
-        return False  # without a lock: most often there is nothing new
+        return False  # without a lock: usually there is nothing new
     with store.transaction() as session:
         query = select(counted.c.id).where(counted.c.source == source.name).with_for_update()
         after: int = session.execute(query).scalar_one()

@@ -30,13 +30,13 @@ from trainmaster.master.services.store import Store
 
 log = logging.getLogger(__name__)
 
-POOLS_FRESH = 10.0  # seconds for which a listing of pools is good enough
+POOLS_FRESH = 10.0  # seconds for which a listing of pools is used
 EXTERNAL_FRESH = 15.0  # the same for other people's jobs
 
 
 @dataclass(frozen=True)
 class DerivedPool:
-    """A pool of the administrator's own making on top of a partition."""
+    """A pool that the administrator defines on top of a partition."""
 
     name: str
     partition: str
@@ -45,19 +45,19 @@ class DerivedPool:
 
 @dataclass(frozen=True)
 class PoolSettings:
-    """What the administrator says of the jobs of a pool, beside what every experiment's configuration holds."""
+    """The administrator's settings for jobs of a pool, beside those that an experiment's configuration holds."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     startup_hooks: Sequence[str] = ()  # shell scripts, in the order in which they run
-    work_dir: str = ""  # where commands, notebooks and shells start that say nothing of it
-    network_mode: str = ""  # of Docker's containers; empty: as the cluster has it
-    shm_size: int | None = None  # bytes of /dev/shm where a configuration says nothing of it; None: the engine's own
+    work_dir: str = ""  # the folder where commands, notebooks and shells start by default
+    network_mode: str = ""  # of Docker's containers; empty: the cluster's setting
+    shm_size: int | None = None  # default bytes of /dev/shm; None: the engine's own
 
 
 @dataclass
 class Announcement:
-    """Whether this master has left its address beside a cluster's job folders, and to whom that file belongs there.
-    Jobs are told of the file only then: before that, it may be anybody's."""
+    """Whether this master has written its address to a file beside a cluster's job folders, and that file's owner.
+    Jobs get the file's path only then: before that, it may be anybody's."""
 
     made: bool = False
     owner: int | None = None  # uid
@@ -74,7 +74,7 @@ class Cluster:
     name: str
     dispatcher: Dispatcher
     job_root: Path
-    master_url: str = ""  # the master as this cluster's jobs reach it; empty: as everybody does
+    master_url: str = ""  # the master's address for this cluster's jobs; empty: the common one
     container_runtime: str = "none"
     derived: Sequence[DerivedPool] = ()
     default_compute: str | None = None
@@ -84,7 +84,7 @@ class Cluster:
     announcement: Announcement = field(default_factory=Announcement, compare=False)
 
     def settings_of(self, pool: str, partition: str) -> PoolSettings:
-        """What holds for the jobs of a pool on a partition."""
+        """Settings for the jobs of a pool on a partition."""
         for name in (pool.lower(), partition.lower(), ""):
             if name in self.settings:
                 return self.settings[name]
@@ -96,12 +96,12 @@ class Cluster:
 
     @property
     def account(self) -> str:
-        """The account by which one logs in to jobs that name none."""
+        """The log-in account of jobs that name none."""
         return self.facts.account or pwd.getpwuid(os.geteuid()).pw_name
 
     @property
     def master_url_file(self) -> Path:
-        """Where jobs read the master's present address when they cannot reach it."""
+        """The file in which jobs read the master's present address when they cannot reach it."""
         return self.job_root / "master-url"
 
 
@@ -115,7 +115,7 @@ class ServedPool:
 
 
 def live_jobs(store: Store) -> dict[str, int]:
-    """Per resource manager: attempts that its scheduler may know of."""
+    """Per resource manager: attempts that its scheduler may hold."""
     query = (
         select(Allocation.dispatcher, func.count())
         .where(Allocation.ended_at.is_(None), Allocation.submission != SubmissionState.NEW.value)
@@ -126,7 +126,7 @@ def live_jobs(store: Store) -> dict[str, int]:
 
 
 class Clusters:
-    """Thread-safe. A cluster that cannot be asked keeps its last listing."""
+    """Thread-safe. A cluster that cannot be reached keeps its last listing."""
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         self._clusters = {cluster.name: cluster for cluster in clusters}
@@ -140,13 +140,13 @@ class Clusters:
         self._external: dict[str, tuple[float, Sequence[ExternalJob]]] = {}
         self._passes: dict[str, float] = {}
         self._looks: dict[str, float] = {}
-        self._namesakes: set[tuple[str, str]] = set()  # pools of which the log has said that they are hidden
+        self._namesakes: set[tuple[str, str]] = set()  # hidden pools that have been logged
 
     def __iter__(self) -> Iterator[Cluster]:
         return iter(tuple(self._clusters.values()))
 
     def replace(self, clusters: Sequence[Cluster]) -> None:
-        """From now on these. Dispatchers that are no longer used stay open until `close_retired`."""
+        """Replaces the clusters. Dispatchers that are no longer used stay open until `close_retired`."""
         kept = {id(cluster.dispatcher) for cluster in clusters}
         with self._lock:
             gone = [one for one in self._clusters.values() if id(one.dispatcher) not in kept]
@@ -165,7 +165,7 @@ class Clusters:
                     known.pop(cluster.name, None)
 
     def close_retired(self) -> None:
-        """Close the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
+        """Closes the dispatchers that `replace` put aside. Only when nothing drives jobs through them any more."""
         with self._lock:
             retired, self._retired = self._retired, []
         for dispatcher in retired:
@@ -182,7 +182,7 @@ class Clusters:
 
     @property
     def run_as_users(self) -> bool:
-        """Whether jobs run, on any cluster, as accounts of the people who ask for them."""
+        """Whether jobs on any cluster run as their owners' accounts."""
         return any(cluster.facts.runs_as_users for cluster in self)
 
     @property
@@ -190,7 +190,7 @@ class Clusters:
         return next(iter(self._clusters.values()))
 
     def capabilities(self, cluster: Cluster) -> Capabilities:
-        """What `probe` found, asked once. Raises DispatcherError while the cluster cannot be asked."""
+        """The result of `probe`, called once. Raises DispatcherError while the cluster cannot be reached."""
         with self._lock:
             found = self._capabilities.get(cluster.name)
         if found is None:
@@ -200,7 +200,7 @@ class Clusters:
         return found
 
     def note_pass(self, cluster: Cluster, seconds: float) -> None:
-        """The controller's last pass over `cluster` took so long."""
+        """Stores the seconds of the controller's last pass over `cluster`."""
         self._passes[cluster.name] = seconds
 
     def last_pass(self, cluster: Cluster) -> float | None:
@@ -208,17 +208,17 @@ class Clusters:
         return self._passes.get(cluster.name)
 
     def last_look(self, cluster: Cluster) -> float | None:
-        """Seconds that the last look at the cluster took; None before the first."""
+        """Seconds of the last observation of the cluster; None before the first."""
         return self._looks.get(cluster.name)
 
     def observe(self, cluster: Cluster) -> Snapshot:
-        """What the cluster lists now; one look at a time. Raises DispatcherError."""
+        """Observes the cluster, one query at a time. Raises DispatcherError."""
         with self._look_at(cluster):
             return self._observed(cluster)
 
     def external_jobs(self) -> list[ExternalJob]:
-        """Other people's jobs, where a cluster shows them. A question of its own only where no look is recent: on a
-        master that does not lead, or while nothing of ours is there."""
+        """Other people's jobs, where a cluster lists them. It sends a query of its own only without a recent
+        observation: on a master that does not lead, or while no job of ours is there."""
         found: list[ExternalJob] = []
         for cluster in self:
             if cluster.facts.shows_external:
@@ -228,7 +228,7 @@ class Clusters:
     def _recent_external(self, cluster: Cluster) -> Sequence[ExternalJob]:
         at, jobs = self._external.get(cluster.name, (float("-inf"), ()))
         lock = self._look_at(cluster)
-        # Nobody waits here for a cluster that is slow to answer somebody else.
+        # No caller waits here for a cluster that is slow to answer another caller.
         if time.monotonic() - at < EXTERNAL_FRESH or not lock.acquire(blocking=False):
             return jobs
         try:
@@ -252,11 +252,12 @@ class Clusters:
             return self._looking.setdefault(cluster.name, threading.Lock())
 
     def problem(self, cluster: Cluster) -> str | None:
-        """Why the last question to the cluster failed, if it did."""
+        """Why the last query to the cluster failed, if it did."""
         return self._problems.get(cluster.name)
 
     def pools(self, *, fresh: float = POOLS_FRESH) -> list[ServedPool]:
-        """All pools, derived ones included, in the order of configuration. Of two with one name the first is meant."""
+        """All pools, derived ones included, in the order of configuration. Of two with the same name the first one
+        wins."""
         found: dict[str, ServedPool] = {}
         for cluster in self:
             for served in self._of(cluster, fresh):
@@ -277,7 +278,7 @@ class Clusters:
             )
 
     def resolve(self, name: str, slots: int) -> ServedPool:
-        """The pool called `name`, or the default one for `slots`. Raises Invalid with the names there are, Unavailable
+        """The pool called `name`, or the default one for `slots`. Raises Invalid with the existing names, Unavailable
         while a cluster that may have it does not answer."""
         served = self.pools()
         if name:
@@ -302,7 +303,7 @@ class Clusters:
         return defaults[0]
 
     def _refuse_while_unknown(self, what: str) -> None:
-        """A cluster whose pools were never listed may have what is not found. Raises Unavailable."""
+        """Raises Unavailable while a cluster whose pools were never listed may have the missing one."""
         unknown = [
             f"{name} does not answer ({problem.rstrip('.')})"
             for name, problem in self._problems.items()

@@ -30,14 +30,14 @@ SHOWN = 200  # characters of a line in sentences
 
 @dataclass(frozen=True)
 class WatchedLine:
-    """A line on its way into the log of a task, and the node that wrote it."""
+    """A line that is being stored in the log of a task, and the node that wrote it."""
 
     text: str
     node: str = ""
 
     @property
     def shown(self) -> str:
-        """As it may stand in a sentence, which is stored."""
+        """The line shortened for a sentence that is stored."""
         return self.text.replace("\0", "\ufffd")
 
 
@@ -49,7 +49,7 @@ class LogMatch:
 
 
 def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
-    """What is waited for in a task's log, as `heard` wants it; NULL where it is no trial's."""
+    """The patterns for a task's log, in the form that `heard` needs; NULL for standalone tasks."""
     trigger, hook = WebhookTrigger, Webhook
     told = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
     told = told.correlate_except(WebhookMatch)
@@ -74,7 +74,7 @@ def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarS
 
 
 def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine]]) -> LogMatch | None:
-    """What `lines` say that is waited for. They are asked for only where anything is."""
+    """The matches of `lines` with the patterns. `lines` is called only where there are patterns."""
     trial_id, policies, triggers = waited or (0, None, None)
     if not (policies or triggers):
         return None
@@ -83,7 +83,7 @@ def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine
 
 
 def heed(store: Store, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
-    """Do what `lines` lead to. They are asked for only where somebody waits for any."""
+    """Acts on matches of `lines`. `lines` is called only where there are patterns."""
     with store.autocommit() as session:
         waited = session.scalar(_WAITING, {"task_id": task_id})
     if (found := heard(waited, lines)) is not None:
@@ -99,14 +99,14 @@ def _matches(
     triggers: Sequence[Sequence[Any]],
     lines: Iterable[WatchedLine],
 ) -> LogMatch:
-    """The first line for each, in no more than one look at each line."""
+    """The first matching line for each pattern, reading each line once."""
     wanted = [policy for policy in policies if policy.get("pattern")]
     waiting = [(int(number), str(pattern)) for number, pattern in triggers]
     by_policy: list[tuple[Mapping[str, Any], WatchedLine]] = []
     by_trigger: list[tuple[int, WatchedLine]] = []
     for line in lines:
         for policy in [policy for policy in wanted if _fits(str(policy["pattern"]), line.text)]:
-            # A node is excluded for each line that says so; everything else happens once.
+            # Each matching line excludes its node; everything else happens once.
             if policy.get("action") != "exclude_node":
                 wanted.remove(policy)
             if (policy, line) not in by_policy:
@@ -120,7 +120,7 @@ def _matches(
 def _fits(pattern: str, text: str) -> bool:
     try:
         return compiled(pattern).search(text) is not None
-    except BadPattern:  # of a configuration that an earlier version took in
+    except BadPattern:  # of a configuration that an earlier version accepted
         return False
 
 
@@ -146,7 +146,7 @@ def act(store: Store, task_id: str, found: LogMatch) -> None:
 
 
 def _apply(trial: Trial, policy: Mapping[str, Any], line: WatchedLine) -> Iterable[str]:
-    """Make a policy count for a trial; what is new, in words."""
+    """Applies a policy to a trial; returns what is new, as a text."""
     name, action = _name(policy), policy.get("action")
     if action == "cancel_retries" and trial.no_retries is None:
         trial.no_retries = f"the log policy {name} allows no restart after such a line"

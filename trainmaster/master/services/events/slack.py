@@ -28,7 +28,7 @@ _LOOKS: Mapping[str, Look] = {
 
 @dataclass(frozen=True)
 class Alert:
-    """What training code says."""
+    """An alert of training code."""
 
     level: str
     title: str
@@ -67,7 +67,7 @@ def of_log(who: Iterable[tuple[str, object]], node: str, line: str, pattern: str
 
 
 def of_test() -> Json:
-    """Means nothing."""
+    """The message of a test event."""
     return {"blocks": [_block("plain_text", "test")]}
 
 
@@ -80,5 +80,5 @@ def _fields(named: Mapping[str, object]) -> list[Json]:
 
 
 def _plain(text: str) -> str:
-    """Without what would be a link or a mention there."""
+    """Escapes characters that Slack would turn into a link or a mention."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -28,7 +28,7 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True)
 class EntityKind:
-    """A kind of thing that can be followed. `workspace`: the column that says where it stands."""
+    """A kind of entity that can be followed. `workspace`: the column with its workspace."""
 
     table: type[Any]
     workspace: ColumnElement[int]
@@ -48,7 +48,7 @@ VERSIONS = EntityKind(
 
 @dataclass(frozen=True)
 class Subscription:
-    """Which things: those of which any of `columns` has one of the ids; none without ids."""
+    """A selection of entities: those of which any of `columns` has one of the ids; none without ids."""
 
     columns: Mapping[ColumnElement[Any], Ids]
 
@@ -58,7 +58,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class Change:
-    """A thing as it is, the workspace where it stands, and the number of its last change."""
+    """An entity as it is, its workspace, and the number of its last change."""
 
     row: Thing
     workspace_id: int
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass
 class Follower:
-    """What one who follows things of a kind has been told: the things that they know, up to which change."""
+    """The state of a follower of entities of a kind: the entities that it knows, up to which change."""
 
     kind: EntityKind
     wanted: Subscription
@@ -76,10 +76,10 @@ class Follower:
     _due: Mapping[int, int] = field(default_factory=dict)
 
     def look(self, store: Store, caller: Caller) -> Ranges:
-        """What is no longer there for the caller; `news` then gives what is new or has changed."""
+        """Returns entities that are gone for the caller; `news` then yields new and changed ones."""
         seen = {key: seq for key, seq in self._all(store, caller, self._query(self.kind.table.id, self.kind.table.seq))}
         gone = self.known.without(seen)
-        # One without a number is being changed at this moment: the next look finds it.
+        # A row without a number is being changed at this moment: the next read finds it.
         due = {key: seq for key, seq in seen.items() if seq is not None and (seq > self.since or key not in self.known)}
         self.known = Ranges.of(key for key, seq in seen.items() if seq is not None or key in self.known)
         self.since = max([self.since, *due.values()])
@@ -87,7 +87,8 @@ class Follower:
         return gone
 
     def news(self, store: Store, caller: Caller) -> Iterator[list[Change]]:
-        """In the order of their changes, some at a time. What has gone since the look is left out."""
+        """New and changed entities in the order of their changes, in batches. Those that vanished since `look` are left
+        out."""
         due, self._due = self._due, {}
         order = sorted(due, key=lambda key: due[key])
         for start in range(0, len(order), CHUNK):
@@ -108,7 +109,7 @@ class Follower:
 
 
 def give_numbers(store: Store) -> None:
-    """To all changes that have none yet. Before each look: what has no number is not seen."""
+    """Numbers all changes without a number; called before each read, since rows without one are not seen."""
     with store.autocommit() as session:
         waiting = changes.pending(session)
     if waiting:

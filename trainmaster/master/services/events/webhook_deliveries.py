@@ -26,13 +26,14 @@ from trainmaster.master.services.store import Settings, Store
 log = logging.getLogger(__name__)
 
 TIMEOUT = 10.0  # seconds for one attempt
-PAUSES = (5, 30, 120, 600, 3600)  # seconds before each further attempt; after the last the event is given up
+PAUSES = (5, 30, 120, 600, 3600)  # seconds before each further attempt; after the last one the event is dropped
 LEAST = 400  # statuses from here on are refusals
 
 
 class NotDelivered(Exception):
-    """One sentence for whoever made the webhook, whatever went wrong: it is not to tell what else answers on the
-    master's network. `detail` is for the master's log. `final`: asking again would get the same answer."""
+    """A failed delivery. Its message is one sentence for the webhook's owner, whatever went wrong: it must not reveal
+    what else answers on the master's network. `detail` is for the master's log. `final`: asking again would get the
+    same answer."""
 
     def __init__(self, where: str, detail: str, *, final: bool = False) -> None:
         super().__init__(
@@ -56,8 +57,8 @@ class DeliveryAttempt:
 
 
 def claim(store: Store) -> DeliveryAttempt | None:
-    """The next attempt that is due, counted; nobody else gets it. If it is never made (the master ends), the next one
-    follows after its pause."""
+    """Takes the next attempt that is due and counts it; no other process gets it. If it is never made (the master
+    stops), the next one follows after its pause."""
     d = WebhookDelivery
     due = select(d.id).where(d.due_at <= func.now()).order_by(d.due_at, d.id).limit(1).with_for_update(skip_locked=True)
     with store.transaction() as session:
@@ -80,7 +81,7 @@ def next_due(store: Store) -> float | None:
 
 
 def deliver(store: Store, settings: Settings, letter: DeliveryAttempt) -> None:
-    """Make an attempt and write down how it went."""
+    """Makes an attempt and stores its result."""
     try:
         post(settings, letter.url, letter.body.encode())
     except NotDelivered as error:
@@ -96,7 +97,7 @@ def deliver(store: Store, settings: Settings, letter: DeliveryAttempt) -> None:
 
 
 def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> None:
-    """Send an event without meaning, now. Raises Invalid with what went wrong, NotFound, Forbidden."""
+    """Sends a test event now. Raises Invalid with the error, NotFound, Forbidden."""
     hook = webhooks.get(store, caller, webhook_id)
     try:
         post(settings, hook.url, webhooks.body_of(hook, webhooks.test_event(), uuid.uuid4()).encode())
@@ -106,9 +107,9 @@ def test(store: Store, settings: Settings, caller: Caller, webhook_id: int) -> N
 
 
 def post(settings: Settings, url: str, body: bytes) -> None:
-    """Signed as Determined signs. Redirects are not followed, and nothing but the status is read of an answer. Raises
-    NotDelivered."""
-    import httpx  # a tenth of a second that only masters with webhooks need
+    """Posts a message, signed as by Determined. Redirects are not followed, and only the status of the response is
+    read. Raises NotDelivered."""
+    import httpx  # imported here: it takes a tenth of a second that only masters with webhooks need
 
     parts = urlsplit(url)
     stamp = str(int(time.time()))
@@ -116,7 +117,7 @@ def post(settings: Settings, url: str, body: bytes) -> None:
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        # Connected to is the address that was looked at: what its name means next does not matter.
+        # Connects to the checked address itself: a later change of the name's address does not matter.
         target = httpx.URL(
             scheme=parts.scheme,
             host=_allowed(settings, parts.hostname, port),
@@ -147,7 +148,7 @@ def post(settings: Settings, url: str, body: bytes) -> None:
 
 
 def _allowed(settings: Settings, host: str, port: int) -> str:
-    """The address that is connected to: the first of the host's that webhooks may go to. Raises OSError when there is
+    """The address to connect to: the first of the host's that webhooks may reach. Raises OSError when there is
     none."""
     found = dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     for text in found:

@@ -28,9 +28,9 @@ from trainmaster.master.services.store import Store, wake
 KINDS = ("DEFAULT", "SLACK")
 MODES = ("WORKSPACE", "SPECIFIC")
 STATE_CHANGE, TASK_LOG, CUSTOM = "EXPERIMENT_STATE_CHANGE", "TASK_LOG", "CUSTOM"
-STATES = ("COMPLETED", "CANCELED", "ERROR")  # that can be heard of
+STATES = ("COMPLETED", "CANCELED", "ERROR")  # that can trigger a webhook
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-OUTBOX = "webhooks"  # the subject that wakes whoever delivers
+OUTBOX = "webhooks"  # the wake-up subject of deliveries
 Json = dict[str, Any]
 
 
@@ -42,7 +42,7 @@ class Trigger:
 
 @dataclass(frozen=True)
 class WebhookRequest:
-    """A webhook as somebody wants it; without `workspace_id` it hears of all workspaces."""
+    """A requested webhook; without `workspace_id` it receives events of all workspaces."""
 
     name: str
     url: str
@@ -72,7 +72,7 @@ class MatchedLine:
 
 @dataclass(frozen=True)
 class WebhookEvent:
-    """Something to tell; `slack` is the message for people."""
+    """An event to deliver; `slack` is the message for people."""
 
     kind: str
     condition: Json
@@ -81,8 +81,8 @@ class WebhookEvent:
 
 
 def list_all(store: Store, caller: Caller) -> list[WebhookView]:
-    """Those for all workspaces, and those of the caller's: with roles where they allow to see webhooks, without roles
-    where the workspace is the caller's own. Administrators see all."""
+    """Webhooks for all workspaces, and those of the caller's: with roles where these permit viewing webhooks, without
+    roles where the workspace is the caller's own. Administrators see all."""
     query = select(Webhook).order_by(Webhook.id)
     if caller.workspaces is not None:
         query = query.where(or_(Webhook.workspace_id.is_(None), Webhook.workspace_id.in_(caller.workspaces)))
@@ -134,7 +134,7 @@ def create(store: Store, caller: Caller, wish: WebhookRequest) -> WebhookView:
 
 
 def set_url(store: Store, caller: Caller, webhook_id: int, url: str) -> None:
-    """What still waits for the old address goes to the new one."""
+    """Changes the address; pending events go to the new one."""
     _check_url(url)
     with store.transaction() as session:
         row = find(session, caller, webhook_id)
@@ -162,7 +162,7 @@ def find(session: Session, caller: Caller, webhook_id: int) -> Webhook:
 
 
 def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | None]) -> AbstractSet[int | None]:
-    """Those of `workspaces` (None: all of them together) whose webhooks the caller may change."""
+    """The ones of `workspaces` (None: all of them together) whose webhooks the caller may change."""
     if caller.grants is not None or caller.admin:
         return {each for each in workspaces if caller.holds(Permission.EDIT_WEBHOOKS, each)}
     mine = select(Workspace.id).where(Workspace.user_id == caller.user_id, Workspace.id.in_(workspaces - {None}))
@@ -173,7 +173,7 @@ def _editable(session: Session, caller: Caller, workspaces: AbstractSet[int | No
 
 
 def experiment_ended(session: Session, row: Experiment) -> None:
-    """Leave word that an experiment is in its last state."""
+    """Queues the events for an experiment that has reached its terminal state."""
     heard = select(WebhookTrigger.webhook_id).where(
         WebhookTrigger.kind == STATE_CHANGE, WebhookTrigger.condition["state"].astext == row.state
     )
@@ -189,7 +189,7 @@ def experiment_ended(session: Session, row: Experiment) -> None:
 
 
 def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None, data: Mapping[str, Any]) -> None:
-    """What training code wants people to know. Raises NotFound, Forbidden, Invalid."""
+    """Queues an alert of training code. Raises NotFound, Forbidden, Invalid."""
     level = str(data.get("level") or "INFO")
     if level not in LEVELS:
         raise Invalid(f"There is no level {level!r}; there are {', '.join(LEVELS)}.")
@@ -217,7 +217,7 @@ def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None
 
 
 def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: MatchedLine) -> None:
-    """Leave word of a line in the log of a trial's task."""
+    """Queues the event for a line in the log of a trial's task."""
     facts = {"task_log": {"task_id": line.task_id, "node_name": line.node, "triggering_log": line.text}}
     who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
     pattern = str(trigger.condition.get("regex") or "")
@@ -226,12 +226,12 @@ def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial:
 
 
 def test_event() -> WebhookEvent:
-    """An event without meaning, as Determined's."""
+    """A test event, as Determined's."""
     return WebhookEvent(STATE_CHANGE, {"state": "COMPLETED"}, {"data": "test"}, slack.of_test())
 
 
 def tell(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
-    """Into the outbox, for delivery after this transaction."""
+    """Writes an event to the outbox, for delivery after this transaction."""
     found = [
         WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
         for hook in hooks
@@ -242,7 +242,7 @@ def tell(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> Non
 
 
 def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
-    """What is sent: Determined's JSON, or a message for Slack."""
+    """The body to send: Determined's JSON, or a message for Slack."""
     if hook.kind == "SLACK":
         return json.dumps(event.slack)
     return json.dumps(
@@ -257,8 +257,8 @@ def body_of(hook: Webhook, event: WebhookEvent, key: uuid.UUID) -> str:
 
 
 def wanted_by(config: Mapping[str, Any], hooks: Iterable[Webhook]) -> list[Webhook]:
-    """Those that hear of an experiment with this configuration: of its workspace's unless it excludes them, and those
-    it names."""
+    """The webhooks that receive events of an experiment with this configuration: its workspace's unless it excludes
+    them, and those that it names."""
     said = ((config.get("integrations") or {}).get("webhooks")) or {}
     if said.get("exclude"):
         return []

@@ -17,8 +17,8 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True)
 class ExperimentSelection:
-    """Which experiments of a project: those that `query` finds without `excluded`, or, without a query, `ids`.
-    `project_id`: clients say -1 for experiments of all projects, older ones 0."""
+    """A selection of experiments of a project: those that `query` finds without `excluded`, or, without a query, `ids`.
+    `project_id`: clients send -1 for experiments of all projects, older ones 0."""
 
     project_id: int
     ids: Sequence[int] = ()

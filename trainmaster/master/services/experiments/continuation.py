@@ -33,8 +33,8 @@ _FIXED = ("name", "project", "workspace")  # PATCH and move change these
 def go_on(
     store: Store, settings: Settings, clusters: Clusters, caller: Caller, experiment_id: int, overrides: str
 ) -> None:
-    """Its trials train again from their latest checkpoints, the one of `single` under the configuration with
-    `overrides` (YAML) in it.
+    """Continues an experiment: its trials train again from their latest checkpoints, that of `single` under the
+    configuration with `overrides` (YAML) in it.
 
     Raises Invalid, Conflict, NotFound, Forbidden.
     """
@@ -64,7 +64,7 @@ def go_on(
 
 
 def _check(orchestrator: ExperimentOrchestrator, overrides: str) -> None:
-    """Whether it can go on. Raises Conflict, Invalid."""
+    """Checks that the experiment can be continued. Raises Conflict, Invalid."""
     row, name = orchestrator.row, orchestrator.row.searcher_type
     if not State(row.state).terminal:
         raise Conflict(f"Experiment {row.id} is {row.state}: only one that has ended can be continued.")
@@ -111,8 +111,8 @@ def _overridden(row: Experiment, overrides: str) -> dict[str, Any]:
 
 
 def _reopen(orchestrator: ExperimentOrchestrator) -> None:
-    """As if it had been paused: what follows is what follows `activate`. The one trial of `single` goes on in any case,
-    those of a search as far as they have not completed."""
+    """Puts the experiment into the state PAUSED, for `activate` to follow. The trial of `single` continues in any case,
+    those of a search unless they have completed."""
     row, session = orchestrator.row, orchestrator.session
     row.state, row.reason, row.end_time, row.shutdown = State.PAUSED.value, "", None, None
     row.live_trials, row.progress, row.gc_due = 0, 0.0, False

@@ -42,7 +42,7 @@ UNCATEGORIZED = 1  # the project of experiments that name none
 
 @dataclass(frozen=True)
 class Order:
-    """What a user asks for. `project_id` goes before the names in the file; without `files` a fork has its parent's."""
+    """A user's request. `project_id` overrides the names in the file; without `files` a fork has its parent's."""
 
     text: str
     files: Sequence[ContextFile] = ()
@@ -56,7 +56,7 @@ class Order:
 
 @dataclass(frozen=True)
 class _Plan:
-    """An order with everything that others decide about it."""
+    """An order with everything that the workspace and the site decide about it."""
 
     config: dict[str, Any]
     served: ServedPool
@@ -67,7 +67,7 @@ class _Plan:
 def create(
     store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: Order
 ) -> Experiment:
-    """Everything or nothing: the experiment, its first trials and their allocations come in one transaction."""
+    """Creates the experiment, its first trials and their allocations in one transaction."""
     plan = _plan(store, clusters, defaults, caller, order)
     refuse_excess(settings.limits, plan.config)
     refuse_impossible(store, settings, plan.served, plan.config, caller.user_id, plan.workspace_id)
@@ -100,7 +100,7 @@ def create(
 
 
 def refusal(error: ConfigError) -> Invalid:
-    """A wrong configuration as a refused request, with every complaint for programs too."""
+    """Turns a configuration error into a refused request, with every complaint for programs too."""
     return Invalid(str(error), [_complaint(c) for c in error.complaints])
 
 
@@ -140,7 +140,7 @@ def _plan(store: Store, clusters: Clusters, defaults: SiteDefaults, caller: Call
 
 
 def _tell_in_first_log(session: Session, experiment_id: int, remarks: Sequence[str]) -> None:
-    """What the user should know of their file stands where they look first."""
+    """Writes warnings about the user's file to the first trial's log, where users look first."""
     first = select(Trial.task_id).where(Trial.experiment_id == experiment_id).order_by(Trial.id).limit(1)
     if remarks and (task_id := session.scalar(first)) is not None:
         for remark in remarks:
@@ -166,13 +166,13 @@ def _parsed(
 
 
 def _with_secrets(store: Store, caller: Caller, config: dict[str, Any], parent_id: int | None) -> dict[str, Any]:
-    """A configuration that was copied from where experiments are shown holds masks; its parent's owner means what
-    they stand for."""
+    """Replaces masks in a configuration that was copied from a shown experiment by the real values, for the parent's
+    owner."""
     if not masks(config):
         return config
     with store.transaction() as session:
         parent = session.get(Experiment, parent_id) if parent_id is not None else None
-    if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # roles give no passwords
+    if parent is not None and (caller.admin or caller.user_id == parent.owner_id):  # no role reveals passwords
         config = unmasked(config, parent.config)
     if left := masks(config):
         raise Invalid(
@@ -214,7 +214,7 @@ def _row(plan: _Plan, order: Order, job: Job, caller: Caller, context_size: int)
 
 
 def project_for(session: Session, caller: Caller, config: ExperimentConfig, project_id: int | None) -> Project:
-    """Where an experiment of the caller goes. Raises NotFound, Forbidden, Invalid."""
+    """The project of the caller's new experiment. Raises NotFound, Forbidden, Invalid."""
     if project_id:
         return open_for(session, caller, project_id)
     names = (config.workspace or "", config.project or "")
@@ -240,7 +240,7 @@ def _complaint(complaint: Any) -> dict[str, Any]:
 
 
 def pet_name(what: str) -> str:
-    """For what its author gave no name."""
+    """A generated name for an experiment without one."""
     adjectives = ("quiet", "bright", "patient", "nimble", "steady", "curious", "gentle", "bold")
     animals = ("heron", "otter", "lynx", "marten", "swift", "badger", "finch", "hare")
     return f"{what} ({secrets.choice(adjectives)}-{secrets.choice(animals)})"

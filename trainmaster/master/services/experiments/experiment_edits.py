@@ -76,7 +76,7 @@ def patch(
 
 
 def set_archived(store: Store, settings: Settings, caller: Caller, experiment_id: int, archived: bool) -> None:
-    """Only what has ended can be archived."""
+    """Archives or unarchives experiments; only ended ones can be archived."""
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = _own(orchestrator, caller)
         if archived and not State(row.state).terminal:
@@ -120,7 +120,7 @@ def move(store: Store, settings: Settings, caller: Caller, experiment_id: int, p
 def remove_tensorboard_files(
     store: Store, settings: Settings, files: UserFiles, caller: Caller, experiment_id: int
 ) -> None:
-    """The event files that its trials copied to the checkpoint storage."""
+    """Removes the event files that its trials copied to the checkpoint storage."""
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = _own(orchestrator, caller)
         if not State(row.state).terminal:

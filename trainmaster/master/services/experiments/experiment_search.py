@@ -30,7 +30,7 @@ Json = Mapping[str, Any]
 USUAL = 100  # entries where no limit is given
 DEEPEST = 20  # groups inside groups
 STATS = ("min", "max", "mean", "last")
-SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # as trials keep their summaries
+SUMMARY = {"training": "avg_metrics", "validation": "validation_metrics"}  # keys of trials' summaries
 
 _e = Experiment.__table__.c
 _NUMBERS: dict[str, ColumnElement[Any]] = {
@@ -59,7 +59,8 @@ _PREFIXES = {"HYPERPARAMETERS": "hp.", "RUN_HYPERPARAMETERS": "hp.", "RUN_METADA
 
 @dataclass(frozen=True)
 class SearchColumn:
-    """How a column is compared: `kind` is number, text, time, tags, or json for what may be a number or a text."""
+    """A column and its comparison: `kind` is number, text, time, tags, or json for values that may be numbers or
+    texts."""
 
     value: ColumnElement[Any]
     kind: str
@@ -105,7 +106,7 @@ def window_of(offset: int, limit: int, total: int) -> Window:
 
 
 def parsed(wanted: str) -> dict[str, Any]:
-    """The filter as its JSON says. Raises Invalid."""
+    """Parses a filter's JSON. Raises Invalid."""
     try:
         tree = json.loads(wanted) if wanted else {}
     except (ValueError, RecursionError) as error:
@@ -127,7 +128,7 @@ def _check_width(tree: Json) -> None:
 
 
 def condition(group: Json, find: Find, depth: int = 0) -> ColumnElement[bool]:
-    """A tree of conditions; `find` knows the columns. Raises Invalid."""
+    """The SQL condition of a tree of conditions; `find` resolves columns. Raises Invalid."""
     if depth > DEEPEST:
         raise Invalid(f"filter: groups are nested more than {DEEPEST} deep.")
     children = group.get("children") or []
@@ -158,7 +159,8 @@ def _field(field: Json, find: Find) -> ColumnElement[bool]:
 
 
 def _name(field: Json) -> str:
-    """A hyperparameter is `hp.x`, or `x` where the location says that it is one; a value of the metadata likewise."""
+    """The full name of a column: a hyperparameter is `hp.x`, or `x` with its location; a value of the metadata
+    likewise."""
     name = str(field.get("columnName") or "")
     prefix = _PREFIXES.get(str(field.get("location") or "").removeprefix("LOCATION_TYPE_"), "")
     return name if name.startswith(prefix) else prefix + name
@@ -245,7 +247,7 @@ def measured_column(name: str) -> SearchColumn | None:
 
 
 def at_path(column: ColumnElement[Any], path: str) -> ColumnElement[Any]:
-    """What a JSON column has at `a.b.c`. Raises Invalid."""
+    """The value of a JSON column at `a.b.c`. Raises Invalid."""
     parts = path.split(".")
     if excess := in_force().over("conditions", len(parts), f"The path {path:.40}... has {{}} parts"):
         raise Invalid(excess)

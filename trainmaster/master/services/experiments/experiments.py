@@ -34,14 +34,14 @@ from trainmaster.master.services.store import Settings, Store, wake
 
 @dataclass(frozen=True)
 class SiteDefaults:
-    """What the administrator's configuration adds to the experiments of a pool, the most important first. The empty
-    name stands for what holds everywhere."""
+    """The administrator's defaults for experiments of a pool, the most important first. The empty name stands for all
+    pools."""
 
     of_pool: Callable[[str], Sequence[Mapping[str, Any]]]
     open_services: bool = False
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Raises Invalid for a configuration that would open more than the site allows."""
+        """Raises Invalid for a configuration that would expose more than the site allows."""
         ports = config["environment"].get("proxy_ports") or ()
         wide = [str(entry["proxy_port"]) for entry in ports if entry.get("unauthenticated")]
         if wide and not self.open_services:
@@ -53,7 +53,7 @@ class SiteDefaults:
 
 @dataclass(frozen=True)
 class ExperimentView:
-    """An experiment with what a list shows of its owner, project and present allocations."""
+    """An experiment with the details of its owner, project and present allocations that a list shows."""
 
     row: Experiment
     username: str
@@ -127,7 +127,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit: int) -> Page[ExperimentView]:
     """One page of the list; `limit` 0 is everything, a negative offset counts from the end.
 
-    What is counted and sorted are ids; rows are read of the page alone."""
+    It counts and sorts ids; only the page's rows are read."""
     e = Experiment
     statement = select(e.id)
     if query.users or query.sort_by == "user":
@@ -173,7 +173,7 @@ def list_page(store: Store, caller: Caller, query: ListQuery, offset: int, limit
 
 
 def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int) -> None:
-    """Mark for deletion; the controller removes checkpoints, then rows."""
+    """Marks an experiment for deletion; the controller removes checkpoints, then rows."""
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = orchestrator.row
         _own(caller, row)
@@ -190,7 +190,7 @@ def delete(store: Store, settings: Settings, caller: Caller, experiment_id: int)
 
 
 def story(store: Store, trial_id: int) -> list[Story]:
-    """Why the trial is where it is: its own events, and those of its experiment as a whole."""
+    """The story of a trial: its own events, and those of its experiment as a whole."""
     with store.transaction() as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
@@ -260,7 +260,7 @@ _PHASE = {
 
 
 def _in_states(session: Session, wanted: Sequence[str]) -> ColumnElement[bool]:
-    """Experiments in one of these states; what ACTIVE ones are shown as counts as a state too."""
+    """Condition on experiments in one of these states, or of these phases of ACTIVE ones."""
     chosen: ColumnElement[bool] = Experiment.state.in_(wanted)
     if set(wanted) & set(PHASES):
         active = list(session.scalars(select(Experiment.id).where(Experiment.state == State.ACTIVE.value)))

@@ -16,7 +16,7 @@ from trainmaster.master.services.experiments.experiment_search import STATS, SUM
 from trainmaster.master.services.metrics.metric_reports import number
 from trainmaster.master.services.store import Store
 
-MOST = 10_000  # trials that are looked at, the latest first
+MOST = 10_000  # trials that are read, the latest first
 _FIXED = {
     "NUMBER": (
         "id", "forkedFrom", "numTrials", "progress", "checkpointCount", "checkpointSize", "searcherMetricsVal",
@@ -54,7 +54,7 @@ class Range:
 
 
 def columns(store: Store, project_id: int, *, of_runs: bool) -> list[ProjectColumn]:
-    """The fixed ones, then hyperparameters, then metrics, and what runs have said of themselves. 0: of all projects."""
+    """The fixed columns, then hyperparameters, then metrics, then metadata of runs. Project 0: of all projects."""
     place = "RUN" if of_runs else "EXPERIMENT"
     with store.transaction() as session:
         rows = _trials(session, project_id)
@@ -81,7 +81,7 @@ def columns(store: Store, project_id: int, *, of_runs: bool) -> list[ProjectColu
 
 
 def ranges(store: Store, project_id: int) -> list[Range]:
-    """Between which values each metric of a project lies."""
+    """The smallest and largest value of each metric of a project."""
     with store.transaction() as session:
         rows = _trials(session, project_id)
     ends: dict[str, tuple[float, float]] = {}
@@ -99,7 +99,7 @@ def ranges(store: Store, project_id: int) -> list[Range]:
 
 
 def metadata_values(store: Store, project_id: int, key: str) -> list[str]:
-    """The texts that runs of a project have under a key of their metadata; nested keys with dots."""
+    """The texts under a key of the metadata of a project's runs; nested keys with dots."""
     with store.transaction() as session:
         rows = _trials(session, project_id)
     name = key.removeprefix("metadata.")

@@ -76,7 +76,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Which runs: those that `filter` finds, or, without one, `ids`; of a project, or of all."""
+    """A selection of runs: those that `filter` finds, or, without one, `ids`; of a project, or of all."""
 
     ids: Sequence[int] = ()
     filter: str = ""
@@ -120,8 +120,9 @@ def act(
     *,
     not_alone: str = "",
 ) -> list[RunResult]:
-    """Do something to each run: `action` gets the run and its experiment. `not_alone`: why it cannot be done to one of
-    several trials, with a place for the run's number; empty where it can. Every one succeeds or fails on its own."""
+    """Applies `action` to each run; it gets the run and its experiment. `not_alone`: why it cannot be done to one of
+    several trials, with a placeholder for the run's number; empty where it can. Each succeeds or fails independently.
+    """
     statement = _chosen(caller, selection.project_id, selection.filter)
     if not selection.filter:
         statement = statement.where(Trial.id.in_(selection.ids))

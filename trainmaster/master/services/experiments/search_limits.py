@@ -12,7 +12,7 @@ from trainmaster.master.search.hyperparameters import axis_lengths
 from trainmaster.master.search.methods import make_method
 from trainmaster.master.services.errors import Invalid
 
-MOST_RUNGS = 100  # of a divisor above 1 that is more than any training time has
+MOST_RUNGS = 100  # with a divisor above 1 more than any training time allows
 
 
 def refuse_excess(limits: Limits, config: Mapping[str, Any]) -> None:

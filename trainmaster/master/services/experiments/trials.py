@@ -48,7 +48,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
     "end_time": Trial.__table__.c.end_time,
     "state": Trial.__table__.c.state,
     "best_validation_metric": Trial.__table__.c.searcher_metric,
-    "latest_validation_metric": case((func.jsonb_typeof(_LATEST) == "number", _LATEST)),  # anything else comes last
+    "latest_validation_metric": case((func.jsonb_typeof(_LATEST) == "number", _LATEST)),  # all other states come last
     "batches_processed": Trial.__table__.c.total_batches,
     "duration": func.coalesce(Trial.__table__.c.end_time, func.now()) - Trial.__table__.c.start_time,
     "restarts": Trial.__table__.c.restarts,
@@ -139,8 +139,8 @@ def workloads(
     by: MetricOrder | None = None,
 ) -> Page[Workload]:
     """Reports and checkpoints of a trial by their steps; for the same steps reports as they came, then checkpoints.
-    `kinds`: some of WORKLOADS; `without_deleted`: no checkpoints that have been deleted; `by`: first by the values of
-    a metric, what has none last."""
+    `kinds`: some of WORKLOADS; `without_deleted`: no deleted checkpoints; `by`: first by the values of a metric, rows
+    without one last."""
     c = Checkpoint.__table__.c
     with store.transaction() as session:
         if session.scalar(select(Trial.id).where(Trial.id == trial_id)) is None:
@@ -190,9 +190,9 @@ def _number(value: Any) -> Any:
 
 
 def _history(kinds: Sequence[_Part], window: Window, descending: bool, *, by_value: bool) -> _Part:
-    """A window of all kinds together.
+    """A page of the rows of all kinds together.
 
-    Each kind is cut before they are put together: PostgreSQL does not merge sorted parts of a union by itself.
+    Each kind is limited before the union: PostgreSQL does not merge sorted parts of a union by itself.
     """
 
     def in_order(columns: Any) -> list[Any]:
@@ -249,8 +249,8 @@ def list_checkpoints(
     offset: int = 0,
     limit: int = 0,
 ) -> Page[CheckpointView]:
-    """`metric`: a validation metric to sort by instead. It and the searcher's put the best first unless told
-    otherwise."""
+    """Lists checkpoints. `metric`: a validation metric to sort by. It and the searcher's put the best first by
+    default."""
     statement = select(Checkpoint)
     if experiment_id is not None:
         statement = statement.where(Checkpoint.experiment_id == experiment_id)
@@ -278,14 +278,14 @@ def list_checkpoints(
 
 
 def _validation_metric(name: str) -> ColumnElement[Any]:
-    """Of a checkpoint's own steps; null where it is no number."""
+    """A validation metric at a checkpoint's own steps; null where it is not a number."""
     value = func.jsonb_extract_path(Checkpoint.__table__.c.validation, name)
     text = func.jsonb_extract_path_text(Checkpoint.__table__.c.validation, name)
     return case((func.jsonb_typeof(value) == "number", cast(text, Double)))
 
 
 def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
-    """Raises Forbidden when one of them stands where the request's permission is not held."""
+    """Raises Forbidden when one of them is in a workspace where the caller lacks the request's permission."""
     if caller.workspaces is None:
         return
     query = select(Project.workspace_id).join(Experiment, Experiment.project_id == Project.id)
@@ -296,7 +296,7 @@ def check_all(store: Store, caller: Caller, trial_ids: Sequence[int]) -> None:
 
 
 def tasks_of_trial(store: Store, trial_id: int) -> list[str]:
-    """Each time that it was continued there is another one; the last is the latest."""
+    """The tasks of a trial: one more for each time that it was continued, the latest one last."""
     with store.autocommit() as session:
         found = session.execute(select(Trial.earlier_tasks, Trial.task_id).where(Trial.id == trial_id)).first()
     if found is None:
@@ -322,7 +322,7 @@ def get_allocation(store: Store, allocation_id: str) -> Allocation:
 
 
 def is_over(store: Store, task_id: str) -> bool:
-    """True when a task will write no more logs."""
+    """Whether a task will write no more logs."""
     with store.transaction() as session:
         task = session.get(Task, task_id)
         return task is None or task.end_time is not None

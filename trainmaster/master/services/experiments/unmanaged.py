@@ -32,8 +32,8 @@ from trainmaster.master.services.orchestration.experiment_orchestrator import Ex
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store
 
-ENTRYPOINT = "unmanaged"  # stands where a configuration says what to run
-SILENT = "no heartbeat came for"  # in the reason of a trial that was given up
+ENTRYPOINT = "unmanaged"  # the placeholder for a configuration's entrypoint
+SILENT = "no heartbeat came for"  # in the reason of a trial that was given up for its silence
 LOCK_CLASS = 7303
 RUNNING = ("ACTIVE", "RUNNING", "STARTING", "PULLING", "QUEUED")
 _ENDS = {
@@ -50,8 +50,8 @@ def create_experiment(
     order: Order,
     external_id: str | None = None,
 ) -> tuple[int, bool]:
-    """Its number, and whether it is new. With `external_id` the one that has it, if the caller may change it. Code that
-    comes along is kept, for whoever wants to see what ran.
+    """Returns the experiment's id, and whether it is new. With `external_id` the existing one, if the caller may change
+    it. Code that is sent along is kept, to show what ran.
 
     Raises Invalid with everything that is wrong with the configuration or the code, TooLarge, Forbidden."""
     site = [{"entrypoint": ENTRYPOINT}, *defaults.of_pool("")]
@@ -103,7 +103,7 @@ def create_experiment(
 
 @dataclass(frozen=True)
 class TrialRequest:
-    """A trial that somebody begins; with `external_id` it is made once."""
+    """A request to create a trial; with `external_id` it is created once."""
 
     experiment_id: int
     hparams: Mapping[str, Any]
@@ -111,7 +111,8 @@ class TrialRequest:
 
 
 def create_trial(store: Store, settings: Settings, caller: Caller, wish: TrialRequest) -> int:
-    """Raises NotFound, Forbidden, and Invalid for an experiment of ours: its searcher makes its trials."""
+    """Creates a trial. Raises NotFound, Forbidden, and Invalid for a managed experiment, whose searcher creates its
+    trials."""
     with _conducting(store, settings, caller, wish.experiment_id) as orchestrator:
         row, session = orchestrator.row, orchestrator.session
         if wish.external_id is not None:
@@ -152,7 +153,7 @@ class TrialStart:
 
 
 def start(store: Store, settings: Settings, caller: Caller, trial_id: int, *, resume: bool) -> TrialStart:
-    """A new run of a trial, from its latest checkpoint. Raises Conflict when it has run and is not to be resumed."""
+    """Starts a run of a trial, from its latest checkpoint. Raises Conflict when it has run and `resume` is not set."""
     with _conducting_trial(store, settings, caller, trial_id) as (orchestrator, trial):
         if trial.attempts and not resume:
             raise Conflict(f"Trial {trial_id} has been started before; start it with resume, or make another one.")
@@ -164,7 +165,7 @@ def start(store: Store, settings: Settings, caller: Caller, trial_id: int, *, re
 
 
 def say(store: Store, settings: Settings, caller: Caller, trial_id: int, state: str | None) -> None:
-    """A sign of life, or of a trial's end. Raises Invalid for a state that no trial is told."""
+    """Takes in a heartbeat, or a trial's end. Raises Invalid for a state that a trial cannot be set to."""
     if state is not None and state not in (*RUNNING, *_ENDS, "CANCELED"):
         raise Invalid(f"A trial cannot be set to {state}; it runs, or is COMPLETED, CANCELED or ERROR.")
     with _conducting_trial(store, settings, caller, trial_id) as (orchestrator, trial):
@@ -180,7 +181,7 @@ def say(store: Store, settings: Settings, caller: Caller, trial_id: int, state: 
 
 
 def give_up_silent(store: Store, settings: Settings, retries: Retries) -> None:
-    """End the trials of which nothing was heard for too long."""
+    """Ends trials without a heartbeat for too long."""
     oldest = now() - dt.timedelta(seconds=settings.lost_after)
     query = select(Trial.id, Trial.experiment_id).where(Trial.end_time.is_(None), Trial.heartbeat_at < oldest)
     with store.transaction() as session:
@@ -198,7 +199,7 @@ def give_up_silent(store: Store, settings: Settings, retries: Retries) -> None:
 
 
 def find_trial(store: Store, caller: Caller, experiment: str, trial: str) -> int:
-    """By the names that whoever runs it gave. Raises NotFound, Forbidden."""
+    """Finds a trial by its external ids. Raises NotFound, Forbidden."""
     query = select(Trial.id, Project.workspace_id).join(Experiment, Experiment.id == Trial.experiment_id)
     query = query.join(Project, Project.id == Experiment.project_id)
     with store.transaction() as session:
@@ -276,5 +277,5 @@ def _revive_experiment(orchestrator: ExperimentOrchestrator) -> None:
 
 
 def _alone(session: Session, external_id: str) -> None:
-    """Two who ask at once for the same name get the same experiment."""
+    """Serializes requests for the same external id, so that they get the same experiment."""
     session.execute(select(func.pg_advisory_xact_lock(LOCK_CLASS, func.hashtext(external_id))))

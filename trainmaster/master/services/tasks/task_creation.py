@@ -74,7 +74,8 @@ class TaskOrder:
 
 @dataclass(frozen=True)
 class Plan:
-    """An order with everything that others decide about it. `given`: what was asked for, as it was."""
+    """An order with everything that the workspace and the site decide about it. `given`: what was asked for, as it
+    was."""
 
     given: Json
     config: Json
