@@ -14,13 +14,13 @@ _PART = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?")
 
 @dataclass(frozen=True)
 class Ranges:
-    """A set of whole numbers as ascending, separate, inclusive ranges. It never takes more room than its text."""
+    """A set of whole numbers as ascending, separate, inclusive ranges. It never takes more memory than its text."""
 
     parts: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def parse(cls, text: str) -> Ranges:
-        """Raises Invalid for what is not such a list."""
+        """Parses a list of numbers and ranges. Raises Invalid for other texts."""
         found = []
         for part in text.split(",") if text else ():
             match = _PART.fullmatch(part)
@@ -45,7 +45,7 @@ class Ranges:
         return place > 0 and number <= self.parts[place - 1][1]
 
     def without(self, numbers: Iterable[int]) -> Ranges:
-        """What is left when `numbers` are taken out."""
+        """The set without `numbers`."""
         found: list[tuple[int, int]] = []
         out = iter(sorted(set(numbers)))
         number = next(out, None)
@@ -62,7 +62,7 @@ class Ranges:
 
 
 def _joined(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ascending ranges, with those that touch or overlap made one."""
+    """Merges ascending ranges that touch or overlap."""
     open_: tuple[int, int] | None = None
     for first, last in parts:
         if open_ is None:

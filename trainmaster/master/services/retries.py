@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 15.0  # seconds after the first failure; each further one doubles it
 LONGEST_PAUSE = 6 * 3600.0
-TRIES = 10  # of what may work another time; two hours after the first
+TRIES = 10  # for work that may succeed later; two hours after the first failure
 ORDINARY = (OSError, DispatcherError, Unfinished)
 Item = TypeVar("Item", bound=Hashable)
 
@@ -31,7 +31,7 @@ class _Trouble:
 
 
 class Retries:
-    """What has failed, in this process's memory. Thread-safe."""
+    """The failed items, in this process's memory. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -45,9 +45,9 @@ class Retries:
         work: Callable[[Item], object],
         give_up: Callable[[Item, Exception], object] | None = None,
     ) -> None:
-        """Do `work` for each item that is due. One that fails holds up no other. `what` names the work in the log, as
+        """Does `work` for each item that is due. A failing one delays no other. `what` names the work in the log, as
         in "the removal of experiment": items are added to it. `give_up` is called for one whose `ORDINARY` failure has
-        come `TRIES` times. Raises only what says that the database is away."""
+        occurred `TRIES` times. Raises only errors that show that the database does not answer."""
         wanted = list(items)
         with self._lock:
             for key in [key for key in self._trouble if key[0] == what and key[1] not in wanted]:
@@ -75,7 +75,7 @@ class Retries:
             return [item for (work, item), known in self._trouble.items() if work == what and known.due > now]
 
     def _failed(self, what: str, item: Hashable, error: Exception) -> int:
-        """Note a failure; how often it has come now."""
+        """Notes a failure; returns the number of failures so far."""
         text = f"{type(error).__name__}: {error}"
         key = (what, item)
         known = self._trouble.get(key)

@@ -31,37 +31,37 @@ _NUL = "NUL (0x00)"  # psycopg2 says so without one of its own error classes
 
 @dataclass(frozen=True)
 class Settings:
-    """What services must know of the master they serve in."""
+    """Settings of the master that services need."""
 
     version: str
     cluster_id: str
     cluster_name: str
     secret: bytes
     token_prefix: str
-    master_url: str  # as jobs reach it
+    master_url: str  # the master's address for jobs
     runtime_zip: bytes
-    heartbeat: float = 15.0  # seconds between a runtime's signs of life
-    lease_patience: float = 1800.0  # seconds a job waits for a master that is away before it gives up
+    heartbeat: float = 15.0  # seconds between a runtime's heartbeats
+    lease_patience: float = 1800.0  # seconds a job waits for an unreachable master before it gives up
     lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
     preemption_timeout: float = 3600.0
-    longest_poll: float = 60.0  # seconds that a request may wait for something to happen
+    longest_poll: float = 60.0  # seconds of a long poll
     limits: Limits = Limits()  # noqa: RUF009 - frozen
-    log_retention_days: int | None = None  # where nobody says it; None is for ever
-    roles: bool = False  # whether roles say who may do what
+    log_retention_days: int | None = None  # the site's default; None: for ever
+    roles: bool = False  # whether roles control permissions
     roles_shown: bool | None = None  # whether clients offer groups and roles; None: where roles are used
-    creators_role: int | None = None  # what whoever makes a workspace gets in it
-    strict_queue: bool = False  # whether it takes a permission of its own to reorder the queue
-    token_days: int = 30  # how long an access token lives when nobody says it
+    creators_role: int | None = None  # the role that the creator of a workspace gets in it
+    strict_queue: bool = False  # whether reordering the queue needs a permission of its own
+    token_days: int = 30  # the default lifetime of an access token
     token_days_at_most: int = 365  # -1: for ever
-    webhook_key: str = ""  # signs what webhooks are told
-    notebook_timeout: float = 0.0  # seconds without use after which a notebook ends that does not say it; 0: never
+    webhook_key: str = ""  # signs events to webhooks
+    notebook_timeout: float = 0.0  # default seconds of idleness after which a notebook ends; 0: never
     tensorboard_timeout: float = 300.0
-    services_networks: tuple[Network, ...] = ()  # where jobs may say that they are, beside where they speak from
+    services_networks: tuple[Network, ...] = ()  # addresses that jobs may report
     open_services: bool = False  # whether services in jobs may do without a log-in
-    webhook_networks: tuple[Network, ...] = ()  # inside the site, where webhooks may go
-    master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to believe the master
-    launch_error: bool = True  # whether more slots than a pool has are refused, or waited for
-    data: Path | None = None  # the master's own folder, in which nothing of users' is touched
+    webhook_networks: tuple[Network, ...] = ()  # networks inside the site that webhooks may reach
+    master_anchors: Callable[[], str] = lambda: ""  # certificates (PEM) that jobs must trust to connect to the master
+    launch_error: bool = True  # whether requests for more slots than a pool has are refused; else they wait
+    data: Path | None = None  # the master's own folder, in which no user's files are touched
 
 
 class Store:
@@ -75,8 +75,8 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[Session]:
         """Committed at the end of the block, rolled back by any exception. Raises Invalid for a value that PostgreSQL
-        cannot hold (NUL, half a surrogate pair, a number out of range): whoever sent it must be told. Raises one of
-        AWAY while the database is away."""
+        cannot hold (NUL, half a surrogate pair, a number out of range), for the sender to learn. Raises one of
+        AWAY while the database does not answer."""
         with self._asked(), self._sessions.begin() as session:
             yield session
             if (subjects := session.info.get(_SUBJECTS)) and session.in_transaction():  # not rolled back by the block
@@ -107,7 +107,8 @@ class Store:
 
 
 def _of_the_statement(error: OperationalError) -> ServiceError | None:
-    """What PostgreSQL calls an operational error although it is there, and another statement would have its answer."""
+    """Whether an operational error concerns only the statement: PostgreSQL answers, and another statement would
+    succeed."""
     code = str(getattr(error.orig, "pgcode", None) or "")
     if code == errorcodes.QUERY_CANCELED:
         return TooSlow(
@@ -122,12 +123,12 @@ def _of_the_statement(error: OperationalError) -> ServiceError | None:
 
 
 def wake(session: Session, *subjects: str) -> None:
-    """At commit, tell whoever waits for one of `subjects` (`allocation:ID`, `task:ID`, `controller`, `janitor`)."""
+    """Wakes, at commit, the waiters for one of `subjects` (`allocation:ID`, `task:ID`, `controller`, `janitor`)."""
     session.info.setdefault(_SUBJECTS, set()).update(subjects)
 
 
 class Wakeups:
-    """Waiting for a subject, from coroutines and from threads. A wake-up is a hint: look again after it."""
+    """Waits for subjects, from coroutines and from threads. A wake-up is a hint: check again after it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -146,7 +147,7 @@ class Wakeups:
 
     @contextmanager
     def listening(self, subject: str) -> Iterator[asyncio.Event]:
-        """Register before looking, so that nothing between the look and the wait is missed."""
+        """Registers a waiter. Register before checking, so that no change between the check and the wait is missed."""
         entry = (asyncio.get_running_loop(), asyncio.Event())
         with self._lock:
             self._waiting[subject].add(entry)
@@ -173,7 +174,7 @@ class Wakeups:
         return self._closed
 
     def close(self) -> None:
-        """Let every waiter go: the master is stopping."""
+        """Releases every waiter: the master is stopping."""
         with self._lock:
             self._closed = True
             subjects = list(self._waiting)

@@ -41,7 +41,7 @@ def accelerators(store: Store, task_id: str) -> list[Json]:
     return [{**data, "resourcePool": pool} for known, pool in found for data in known or []]
 
 
-def rendezvous(store: Store, allocation_id: str, resources_id: str) -> RendezvousInfo | None:
+def rendezvous(store: Store, allocation_id: str, resources_id: str) -> HarnessRendezvous | None:
     """Addresses of all nodes of an attempt, once all have arrived; None before. `resources_id` is a node's name, its
     rank or its number among the containers."""
     with store.transaction() as session:

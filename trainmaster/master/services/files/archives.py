@@ -23,7 +23,7 @@ from trainmaster.master.services.errors import NotFound
 from trainmaster.master.services.store import Store
 
 PIECE = 3 * 2**18  # bytes; of three, so that the base64 of the pieces is that of the whole
-SMALL = 2**18  # bytes of files that come with a lease: a call for each of thousands of short jobs would count
+SMALL = 2**18  # bytes of files that are sent with a lease, which saves short jobs a call
 
 Json = dict[str, Any]
 Key = int | str
@@ -31,7 +31,7 @@ Key = int | str
 
 
 def put(session: Session, key: Key, archive: bytes) -> None:
-    """Give files to an experiment or a task that is there and has none yet."""
+    """Stores files of an existing experiment or task without any."""
     in_pieces = len(archive) > PIECE
     if in_pieces:
         session.execute(text("CREATE TEMPORARY TABLE pieces (start bigint, piece bytea) ON COMMIT DROP"))
@@ -44,13 +44,13 @@ def put(session: Session, key: Key, archive: bytes) -> None:
 
 
 def inherit(session: Session, key: Key, source: Key) -> None:
-    """As `put`, with the files of another one of the kind."""
+    """Like `put`, with the files of another experiment or task."""
     column, condition = _place(source)
     _set(session, key, select(column).where(condition).scalar_subquery())
 
 
 def key_of_task(store: Store, task_id: str) -> Key:
-    """Whose files a task works with: a trial those of its experiment. Raises NotFound."""
+    """The key of the files that a task works with: a trial works with its experiment's. Raises NotFound."""
     with store.autocommit() as session:
         before = select(Allocation.trial_id).where(Allocation.task_id == task_id).limit(1).scalar_subquery()
         mine = (Trial.task_id == Task.task_id) | (Trial.id == before)
@@ -62,7 +62,7 @@ def key_of_task(store: Store, task_id: str) -> Key:
 
 
 def key_of_allocation(store: Store, allocation_id: str) -> Key:
-    """Whose files an attempt works with. Raises NotFound."""
+    """The key of the files that an attempt works with. Raises NotFound."""
     with store.autocommit() as session:
         task_id = session.scalar(select(Allocation.task_id).where(Allocation.id == allocation_id))
     if task_id is None:
@@ -82,7 +82,7 @@ def small(session: Session, key: Key, length: int) -> bytes | None:
 def listed(archive: bytes | None) -> list[Json] | None:
     """The files and folders of a small archive as a lease gives them to the runtime, which then need not read archives:
     `path`, and of a file `mode`, `mtime` and `content` (base64). None for an archive that unpacks to more than `SMALL`
-    bytes, holds anything else, or is broken: the runtime takes it as it is, and has the words for what is wrong."""
+    bytes, holds anything else, or is broken: the runtime then unpacks it itself, and reports what is wrong."""
     return _listed(archive) if archive else None
 
 
@@ -97,7 +97,7 @@ def _listed(archive: bytes) -> list[Json] | None:
         left = SMALL
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
             for entry in tar:
-                left -= entry.size  # a sparse file may claim more than it brings
+                left -= entry.size  # a sparse file may claim more than it contains
                 if not (entry.isreg() or entry.isdir()) or entry.size < 0 or left < 0:
                     return None
                 found.append(_entry(tar, entry))
@@ -125,7 +125,7 @@ def size(session: Session, key: Key) -> int:
 
 
 def pieces(store: Store, key: Key, length: int) -> Iterator[bytes]:
-    """All of the files, which have `length` bytes together. Raises NotFound when they are deleted meanwhile."""
+    """Yields the archive of `length` bytes in pieces. Raises NotFound when it is deleted meanwhile."""
     column, condition = _place(key)
     for start in range(0, length, PIECE):
         with store.autocommit() as session:

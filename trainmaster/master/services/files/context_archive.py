@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from trainmaster.master.services.errors import Invalid, TooLarge
 
 MAX_ENTRIES = 100_000
-# Linux takes 255 and 4096; the job's own folder goes before the path.
+# Linux allows 255 and 4096; the path is below the job's own folder.
 LONGEST_NAME, LONGEST_PATH = 255, 2048  # bytes
 
 _TYPES = {ord(tarfile.REGTYPE): tarfile.REGTYPE, 0: tarfile.REGTYPE, ord(tarfile.DIRTYPE): tarfile.DIRTYPE}
@@ -74,7 +74,7 @@ def pack(files: Sequence[ContextFile], limit: int) -> bytes:
 
 
 def _entries(files: Sequence[ContextFile]) -> dict[str, tuple[bytes, ContextFile]]:
-    """What is to lie where, with its tar type, in the order given. Raises Invalid, TooLarge."""
+    """The archive's entries with their paths and tar types, in the order given. Raises Invalid, TooLarge."""
     found: dict[str, tuple[bytes, ContextFile]] = {}
     for file in files:
         path = _checked(file.path)
@@ -111,7 +111,7 @@ def _refuse_files_as_folders(found: dict[str, tuple[bytes, ContextFile]]) -> Non
 
 
 def _checked(path: str) -> str:
-    """The path as tar has it. Raises Invalid; the message shows unprintable characters as escapes."""
+    """The normalized path for tar. Raises Invalid; the message shows unprintable characters as escapes."""
     pure = PurePosixPath(path)
     if not path or pure.is_absolute() or ".." in pure.parts:
         raise Invalid(f"{path!r}: a file's path must be relative and stay inside the experiment's folder.")

@@ -16,14 +16,14 @@ from trainmaster.master.db.upkeep import DeclaredStorage
 Json = dict[str, Any]
 ELSEWHERE: Mapping[str, Any] = {"type": "elsewhere"}
 """Of a checkpoint whose storage the master does not know: it touches nothing there."""
-IN_CONTAINER = "/determined_shared_fs"  # where images made for Determined see a shared_fs storage
+IN_CONTAINER = "/determined_shared_fs"  # the mount point of a shared_fs storage in images made for Determined
 _POLICY = ("save_experiment_best", "save_trial_best", "save_trial_latest")
 _FILES = ("shared_fs", "directory")
 _STORAGE: TypeAdapter[Any] = TypeAdapter(CheckpointStorage)
 
 
 def root_of(storage: Mapping[str, Any]) -> str | None:
-    """The folder that holds one folder a checkpoint; None for what is no storage in files."""
+    """The folder that holds one folder for each checkpoint; None for storage that is not a file system."""
     if not isinstance(storage, Mapping):
         return None
     kind = storage.get("type")
@@ -39,7 +39,7 @@ def root_of(storage: Mapping[str, Any]) -> str | None:
 
 
 def believed(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Json | None:
-    """The storage of an experiment when `said` names the same place or none at all; None for any other."""
+    """The storage of an experiment when `said` names the same place or none; None for any other."""
     own: Json = dict(config["checkpoint_storage"])
     if not said:
         return own
@@ -53,7 +53,7 @@ def believed(config: Mapping[str, Any], said: Mapping[str, Any] | None) -> Json 
 
 
 def number_of(session: Session, config: Mapping[str, Any]) -> int:
-    """By which clients tell storages apart."""
+    """The number by which clients distinguish storages."""
     known = session.scalar(
         select(DeclaredStorage.id).where(DeclaredStorage.config == dict(config)).order_by(DeclaredStorage.id).limit(1)
     )
@@ -66,7 +66,7 @@ def number_of(session: Session, config: Mapping[str, Any]) -> int:
 
 
 def is_bucket(said: Mapping[str, Any]) -> bool:
-    """Whether it is a well-formed storage that is no file system: the master never touches what lies there."""
+    """Whether it is a well-formed storage that is not a file system, which the master never touches."""
     try:
         known = said.get("type") not in (*_FILES, None) and bool(_STORAGE.validate_python(dict(said)))
         return known and not any(incomplete(said))

@@ -21,7 +21,8 @@ MOST_TRIALS = 100  # of one experiment, as Determined has it: the best ones
 
 
 def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> Path | None:
-    """Of one experiment, with a folder `trial/<id>` for each trial; None in storage that is no file system."""
+    """The event folder of one experiment, with a folder `trial/<id>` for each trial; None in storage that is not a file
+    system."""
     found = events_folder(settings, storage, experiment_id)
     return Path(found) if found else None
 
@@ -29,12 +30,12 @@ def folder_of(settings: Settings, storage: Mapping[str, Any], experiment_id: int
 def shown(
     session: Session, settings: Settings, caller: Caller, experiment_ids: Sequence[int], trial_ids: Sequence[int]
 ) -> Json:
-    """What a TensorBoard is told: the numbers, and the folder of each by its name. Raises Invalid, NotFound,
+    """The arguments of a TensorBoard: the ids, and the folder of each by its name. Raises Invalid, NotFound,
     Forbidden."""
     if not experiment_ids and not trial_ids:
         raise Invalid("Name what to show: experimentIds or trialIds.")
     folders: dict[str, str] = {}
-    unmounted: list[str] = []  # names of those that the user's own mounts bring
+    unmounted: list[str] = []  # names of folders that the user's own mounts provide
     for number in experiment_ids:
         row = session.get(Experiment, number)
         if row is None:
@@ -42,7 +43,7 @@ def shown(
         folder, ours = _folder(session, settings, caller, row)
         before, folder = set(folders), folder / "trial"
         if row.num_trials <= MOST_TRIALS:
-            folders[f"exp_{number}"] = str(folder)  # whole: trials that are yet to come are shown as well
+            folders[f"exp_{number}"] = str(folder)  # the whole folder: future trials are shown as well
         else:
             folders |= {f"exp_{number}_trial_{trial}": str(folder / str(trial)) for trial in _best(session, row)}
         unmounted += [] if ours else sorted(set(folders) - before)
@@ -61,7 +62,7 @@ def shown(
 
 def mounts(given: Iterable[Mapping[str, Any]], shows: Mapping[str, Any]) -> list[Json]:
     """The mounts of a TensorBoard: the folders that it reads, under their own paths, read-only. A `directory` storage
-    is a path in containers, and a mount of the user's brings it."""
+    is a path in containers, which a mount of the user's provides."""
     there = [dict(mount) for mount in given]
     roots = {str(_root(Path(path))) for name, path in shows["folders"].items() if name not in shows["unmounted"]}
     known = {mount["container_path"] for mount in there}
@@ -72,12 +73,12 @@ def mounts(given: Iterable[Mapping[str, Any]], shows: Mapping[str, Any]) -> list
 
 
 def _root(folder: Path) -> Path:
-    """The storage above a folder of event files: it is there before the first of them is written."""
+    """The storage above a folder of event files, which exists before the first of them is written."""
     return folder.parents[[parent.name for parent in folder.parents].index("tensorboard") + 2]
 
 
 def _folder(session: Session, settings: Settings, caller: Caller, row: Experiment) -> tuple[Path, bool]:
-    """Where its event files lie, and whether we mount that. Raises Invalid, Forbidden."""
+    """The folder of its event files, and whether the master mounts it. Raises Invalid, Forbidden."""
     home = session.get_one(Project, row.project_id).workspace_id
     caller.require(Permission.VIEW_EXPERIMENT_ARTIFACTS, home)
     storage = row.config["checkpoint_storage"]

@@ -30,7 +30,7 @@ class FileNode:
 
 
 def tree(store: Store, experiment_id: int) -> list[FileNode]:
-    """What lies at the top, with everything below. Raises NotFound."""
+    """The tree of files and folders. Raises NotFound."""
     top: list[FileNode] = []
     folders: dict[str, FileNode] = {}
 

@@ -27,16 +27,16 @@ from trainmaster.master.services.files.declared_storage import believed, root_of
 from trainmaster.master.services.store import Settings
 
 EVERYTHING = "**/*"  # the pattern of all files of a folder
-GO = 60.0  # seconds for one go at a folder
-STORAGE_OF_ITS_OWN = "checkpoints"  # in the data folder: where checkpoints lie when no configuration says it
+GO = 60.0  # seconds for one round of work on a folder
+STORAGE_OF_ITS_OWN = "checkpoints"  # in the data folder: the default place of checkpoints
 
 
 class NoPlace(Exception):
-    """The master leaves these files alone; the message is a sentence that says why."""
+    """The master does not touch these files; the message says why."""
 
 
 class NotBelieved(NoPlace):
-    """They lie where no checked configuration says."""
+    """No checked configuration names the place of these files."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class StorageFolder:
     """A folder of users' files."""
 
     folder: str
-    cluster: str  # whose job wrote it; empty: a program that runs elsewhere
-    user: str | None  # account of that job; None: the one that the cluster's jobs run as
+    cluster: str  # id of the attempt whose job wrote it; empty: a program that runs elsewhere
+    user: str | None  # the job's account; None: the one that the cluster's jobs run as
     since: float | None = None  # epoch seconds: it cannot be older
 
 
 def check_id(settings: Settings, key: str | uuid.UUID) -> uuid.UUID:
-    """The id of a checkpoint. Raises Invalid for what is no UUID, or names something else: TensorBoard's event files
-    lie in a folder that is called as the cluster."""
+    """Validates the id of a checkpoint. Raises Invalid for what is not a UUID, or names something else: TensorBoard's
+    event files are in a folder with the cluster's id as its name."""
     try:
         found = key if isinstance(key, uuid.UUID) else uuid.UUID(key)
     except ValueError:
@@ -87,8 +87,8 @@ def of_checkpoint(session: Session, settings: Settings, row: Checkpoint) -> Stor
 
 
 def events_of(session: Session, settings: Settings, row: Experiment) -> StorageFolder:
-    """The event files of an experiment's trials. Raises NoPlace."""
-    storage = row.config["checkpoint_storage"] or {}  # None where nothing is kept
+    """The folder of event files of an experiment's trials. Raises NoPlace."""
+    storage = row.config["checkpoint_storage"] or {}  # None where no files are kept
     folder = events_folder(settings, storage, row.id)
     if folder is None:
         raise NoPlace(f"This master cannot remove from {storage.get('type')!r} storage.")
@@ -96,7 +96,7 @@ def events_of(session: Session, settings: Settings, row: Experiment) -> StorageF
 
 
 def events_folder(settings: Settings, storage: Mapping[str, Any], experiment_id: int) -> str | None:
-    """With a folder `trial/<id>` for each trial; None in storage that is no file system."""
+    """The event folder, with a folder `trial/<id>` for each trial; None in storage that is not a file system."""
     root = root_of(storage)
     return root and f"{root}/{settings.cluster_id}/tensorboard/experiment/{experiment_id}"
 
@@ -108,7 +108,7 @@ class UserFiles:
         self._settings, self._clusters = settings, clusters
 
     def remove(self, place: StorageFolder, patterns: Sequence[str]) -> Mapping[str, int]:
-        """Remove what matches, and the folder when it is empty then. Returns what is left: bytes by path, folders
+        """Removes matching files, and the folder when it is empty then. Returns what is left: bytes by path, folders
         with a slash at the end. Raises NoPlace, trees.Unfinished, OSError, DispatcherError."""
         try:
             there = self._far(place)
@@ -121,7 +121,7 @@ class UserFiles:
             raise NoPlace(str(error)) from None
 
     def open(self, place: StorageFolder) -> tuple[int, trees.Rules]:
-        """A descriptor of the folder as this machine sees it; whoever asks closes it. Raises NoPlace, OSError."""
+        """Opens the folder as this machine sees it; the caller closes the descriptor. Raises NoPlace, OSError."""
         rules = self.rules(place)
         try:
             return trees.open_folder(place.folder, rules), rules
@@ -129,7 +129,7 @@ class UserFiles:
             raise NoPlace(f"{place.folder} {error}: the master leaves it alone.") from None
 
     def rules(self, place: StorageFolder) -> trees.Rules:
-        """Raises NoPlace where nobody knows whose the files are."""
+        """The rules for access to a folder. Raises NoPlace where the files' owner is unknown."""
         data = self._settings.data
         cluster = self._cluster(place.cluster)
         name = place.user or (cluster and cluster.facts.job_user)
@@ -166,7 +166,7 @@ class UserFiles:
 def _account(
     session: Session, experiment_id: int | None, allocation_id: str | None, trial_id: int | None
 ) -> tuple[str, str | None]:
-    """The cluster and the account of the job that wrote something: that attempt's, or the newest one's there is."""
+    """The cluster and the account of the job that wrote the files: that attempt's, or the newest one's."""
     query = select(Allocation.dispatcher, Allocation.run_as).where(Allocation.dispatcher != "")
     if trial_id is not None:
         query = query.where(Allocation.trial_id == trial_id)

@@ -58,14 +58,14 @@ SIZE = 65_536  # characters of a block, about
 
 
 def due(store: Store) -> list[str]:
-    """Tasks of which enough has been counted to be condensed."""
+    """Tasks with enough new lines to compact."""
     p = log_progress.c
     with store.autocommit() as session:
         return list(session.scalars(select(p.task_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
 
 
 def condense(store: Store, task_id: str) -> bool:
-    """Put a task's next lines into blocks. Returns whether there may be more. Nobody waits for it."""
+    """Puts a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
     p = log_progress.c
     counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")
     with store.transaction() as session:
@@ -85,15 +85,15 @@ def condense(store: Store, task_id: str) -> bool:
 
 
 def forget(session: Session, task_ids: Select[str] | Sequence[str]) -> None:
-    """Of tasks whose lines are being removed."""
+    """Removes the blocks of tasks whose lines are being removed."""
     for table in (log_progress, log_blocks):
         session.execute(delete(table).where(table.c.task_id.in_(task_ids)))
 
 
 def sweep(session: Session, task_ids: Sequence[str]) -> None:
-    """Remove the blocks of those of these tasks, of which lines have just been removed, that have none any more."""
+    """Removes the blocks of those of these tasks that have no lines any more after a removal."""
     p = log_progress.c
-    # Whoever makes blocks of the same lines at this moment is waited for.
+    # Waits for a transaction that makes blocks of the same lines.
     session.execute(select(p.task_id).where(p.task_id.in_(task_ids)).order_by(p.task_id).with_for_update())
     line = select(task_logs.c.id).where(task_logs.c.task_id == log_blocks.c.task_id)
     session.execute(delete(log_blocks).where(log_blocks.c.task_id.in_(task_ids), ~line.exists()))
@@ -103,7 +103,7 @@ def sweep(session: Session, task_ids: Sequence[str]) -> None:
 
 
 def upto(session: Session, task_id: str) -> int:
-    """Up to which id a task's lines are in blocks."""
+    """The id up to which a task's lines are in blocks."""
     p = log_progress.c
     return session.scalar(select(p.upto).where(p.task_id == task_id)) or 0
 
@@ -120,7 +120,7 @@ def spans(
     session: Session, task_id: str, conditions: Sequence[ColumnElement[bool]], after: int, upto: int, newest_first: bool
 ) -> Iterator[Span]:
     """The ranges of the blocks that meet `conditions`, of ids above `after` and up to `upto`. They are asked for a few
-    at a time, since most often the first ones are enough; blocks beside each other make one range."""
+    at a time, since usually the first ones are enough; adjacent blocks make one range."""
     b = log_blocks.c
     low, high, most = after, upto, 4
     while low < high:
@@ -151,7 +151,7 @@ def _joined(spans: Sequence[Span]) -> Iterator[Span]:
 
 
 def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, set[Any]]:
-    """What there is in each of these columns of a task's blocks."""
+    """The distinct values in each of these columns of a task's blocks."""
     query = select(*(log_blocks.c[name] for name in names)).where(log_blocks.c.task_id == task_id).distinct()
     found: dict[str, set[Any]] = {name: set() for name in names}
     for row in session.execute(query):
@@ -161,12 +161,12 @@ def values(session: Session, task_id: str, names: Sequence[str]) -> dict[str, se
 
 
 def holds(text: str) -> ColumnElement[bool]:
-    """A block with `text` in it, in whatever case."""
+    """Condition on a block that contains `text`, in whatever case."""
     return func.strpos(log_blocks.c.text, func.lower(text)) > 0
 
 
 def has_any(name: str, wanted: Sequence[str] | Sequence[int]) -> ColumnElement[bool]:
-    """A block with a line that has one of these values in the column of that name."""
+    """Condition on a block with a line that has one of these values in the column of that name."""
     column = log_blocks.c[name]
     kind = Integer if name == "rank_ids" else Text
     return column.op("&&", is_comparison=True)(cast(list(wanted), ARRAY(kind)))

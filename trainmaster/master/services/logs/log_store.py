@@ -24,13 +24,13 @@ from trainmaster.master.services.logs.log_blocks import Span
 from trainmaster.master.services.store import Store, wake
 
 LEVELS = ("UNSPECIFIED", "TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
-NO_RANK = -1  # among the ranks of a filter: lines that no rank wrote
+NO_RANK = -1  # among the ranks of a filter: lines without a rank
 LOCK_CLASS = 7302
 _LAST_ID = 2**63 - 1
-MAX_LINE = 64 * 1024  # characters; a longer line is cut and says so
+MAX_LINE = 64 * 1024  # characters; a longer line is cut, with a note
 
 _NUL = "\ufdd0"  # stands for NUL (Unicode 23.7, noncharacters: never interchanged)
-_LAST = 1000  # lines of others that may have come between a batch and the same batch again
+_LAST = 1000  # other lines that may lie between a batch and its repetition
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class StoredLine:
 
 @dataclass(frozen=True)
 class LogFilter:
-    """Which lines of a task. Empty sequences do not restrict; `after_id`: only lines with a higher id."""
+    """A filter of a task's lines. Empty sequences do not restrict; `after_id`: only lines with a higher id."""
 
     allocation_ids: Sequence[str] = ()
     agent_ids: Sequence[str] = ()
@@ -81,10 +81,10 @@ class LogFilter:
 
 
 def append(session: Session, task_id: str, allocation_id: str | None, lines: Iterable[NewLogLine]) -> None:
-    """Add lines in the order given; whoever follows the task is woken at commit.
+    """Adds lines in the order given; followers of the task are woken at commit.
 
     Call it last in a transaction. Appends to one task wait for each other until commit: ids must become visible in
-    order, or who follows by id would miss the lines of the slower of two writers.
+    order, or a follower by id would miss the lines of the slower of two writers.
     """
     arrived = now()
     _store(session, [_row(task_id, allocation_id, line, arrived) for line in lines])
@@ -92,7 +92,7 @@ def append(session: Session, task_id: str, allocation_id: str | None, lines: Ite
 
 def came_before(session: Session, task_id: str, lines: Sequence[NewLogLine]) -> bool:
     """Whether the task's last lines hold all of these already: Determined's clients send a batch again when its answer
-    is lost. Only lines that tell their time to the microsecond can be known again."""
+    is lost. Only lines with a time to the microsecond can be recognized."""
     if not lines or any(line.at is None or line.at.microsecond % 1000 == 0 for line in lines):
         return False
     query = select(task_logs.c.at, task_logs.c.rank_id, task_logs.c.stdtype, task_logs.c.log)
@@ -133,12 +133,12 @@ _LOCKS = select(func.pg_advisory_xact_lock(LOCK_CLASS, _ordered.c.key))
 
 
 def say(session: Session, task_id: str, text: str, level: str = "INFO", allocation_id: str | None = None) -> None:
-    """A line of the master's own in a task's log."""
+    """Writes a line of the master's own to a task's log."""
     append(session, task_id, allocation_id, [NewLogLine(text, level, source="master")])
 
 
 class Notes:
-    """Lines of the master's own, kept back until the end of a transaction: writing to a task's log takes a lock that
+    """Lines of the master's own, held back until the end of a transaction: writing to a task's log takes a lock that
     must be the last one, and always in the same order."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class Notes:
         self.add(task_id, allocation_id, [NewLogLine(text, level, source="master")])
 
     def add(self, task_id: str, allocation_id: str | None, lines: Iterable[NewLogLine]) -> None:
-        """Lines of others, to be written with them."""
+        """Adds other lines, to be written with them."""
         self._lines += ((task_id, allocation_id, line) for line in lines)
 
     def write(self, session: Session) -> None:
@@ -158,19 +158,19 @@ class Notes:
 
 
 def stored(text: str) -> str:
-    """How a text stands in the database, whose texts hold no NUL: a code point that Unicode keeps free for programs'
-    own use stands for it. `shown` is the way back."""
+    """Encodes a text for the database, whose texts hold no NUL: a code point that Unicode reserves for programs'
+    own use replaces it. `shown` is the inverse."""
     return text.replace(_NUL, "\ufffd").replace("\0", _NUL)
 
 
 def shown(text: str) -> str:
-    """The text that `stored` was given."""
+    """The original of a text from `stored`."""
     return text.replace(_NUL, "\0")
 
 
 def check(store: Store, limits: Limits, where: LogFilter) -> None:
     """Raises Invalid for a regular expression that is too long, that the database does not understand, or whose search
-    may take for ever: with references to what it has found before, PostgreSQL tries all ways there are."""
+    may take for ever: with back-references PostgreSQL tries all combinations."""
     if excess := limits.over("pattern", len(where.search_text), "The text that is searched for has {} characters"):
         raise Invalid(excess)
     for name, wanted in (("allocation", where.allocation_ids), ("agent", where.agent_ids), ("rank", where.rank_ids)):
@@ -187,7 +187,7 @@ def check(store: Store, limits: Limits, where: LogFilter) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """RE2, which knows nothing that takes for ever, must understand it too; but what it takes for the number of a
+    """RE2, which has no operators that take for ever, must accept it too; but what RE2 reads as the number of a
     character (`\\12`) is a reference for PostgreSQL, and some escapes are PostgreSQL's own."""
     escapes = re.findall(r"\\(.)", pattern, re.DOTALL)
     if any(letter in "123456789" for letter in escapes):
@@ -202,7 +202,7 @@ def _check_pattern(pattern: str) -> None:
         raise Invalid(f"{pattern!r} is not a regular expression: {error}.") from None
 
 
-_SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # what RE2 calls PostgreSQL's constraints
+_SAME = {"y": r"\b", "m": r"\b", "M": r"\b", "Y": r"\B", "Z": r"\z"}  # RE2's equivalents of PostgreSQL's constraints
 
 
 def read(
@@ -236,7 +236,7 @@ def read(
 
 
 def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
-    """What lines must meet, and what a block must for lines of it to do so: none where nothing is filtered."""
+    """The conditions on lines, and those on blocks that may hold such lines: none without a filter."""
     t, b = task_logs.c, blocks.c
     of_lines: list[ColumnElement[bool]] = []
     of_blocks: list[ColumnElement[bool]] = []
@@ -267,7 +267,7 @@ def _conditions(where: LogFilter) -> tuple[list[ColumnElement[bool]], list[Colum
     if where.search_text:
         text = where.search_text if where.regex else stored(where.search_text)
         of_lines.append(t.log.regexp_match(text) if where.regex else t.log.icontains(text, autoescape=True))
-        # What a regular expression finds in a line it may not find in lines that are joined, or in small letters.
+        # A regular expression that matches a line may not match joined lines, or lower case.
         if not where.regex:
             of_blocks.append(log_blocks.holds(text))
     return of_lines, of_blocks

@@ -22,12 +22,12 @@ class MasterLogLine:
 
     @property
     def masked(self) -> MasterLogLine:
-        """Without what it says: that may be about others."""
+        """The entry without its message, which may be about other users."""
         return replace(self, text=f"{self.text.partition(': ')[0]}: {MASK}")
 
 
 class Recent(logging.Handler):
-    """A handler that remembers."""
+    """A logging handler that keeps the latest entries."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ _GROUPS = {"avg_metrics": "training", "validation_metrics": "validation"}
 
 @dataclass(frozen=True)
 class MetricNames:
-    """`named`: group and name of each; `live`: there may be more later."""
+    """Metrics that were reported. `named`: group and name of each; `live`: there may be more later."""
 
     searcher: Sequence[str]
     named: Sequence[tuple[str, str]]
@@ -30,7 +30,7 @@ class MetricNames:
 
 
 def of_experiments(store: Store, caller: Caller, ids: Sequence[int]) -> MetricNames:
-    """Raises NotFound; what the caller may not see counts as not there."""
+    """The metrics of these experiments. Raises NotFound, also for experiments that the caller may not see."""
     query = (
         select(Experiment.id, Experiment.searcher_metric, Experiment.end_time, Project.workspace_id)
         .join(Project, Project.id == Experiment.project_id)

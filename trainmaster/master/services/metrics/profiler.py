@@ -14,7 +14,7 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True, order=True)
 class Series:
-    """Of a node, and for GPUs of one of them."""
+    """A series of measurements of a node, or of one of its GPUs."""
 
     name: str
     agent: str
@@ -42,7 +42,8 @@ def read(store: Store, trial_id: int) -> dict[Series, Measured]:
 
 
 def _values(reported: Mapping[str, Any]) -> Iterator[tuple[Series, float]]:
-    """Values stand under their node, those of GPUs under the GPU too, those of disks under a path."""
+    """Unpacks a report: values are nested under their node, those of GPUs also under the GPU, those of disks under a
+    path."""
     for agent, of_agent in reported.items():
         if not isinstance(of_agent, Mapping):
             continue

@@ -28,7 +28,7 @@ from trainmaster.master.services.metrics.series_columns import ColumnBlock
 from trainmaster.master.services.store import Store
 
 DAY_ONE = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-EPOCH = "epoch"  # the metric that says to which epoch the others of its report belong
+EPOCH = "epoch"  # the metric that holds the epoch of the others in its report
 MOST_POINTS = 10_000
 MOST_TRIALS = 1000
 
@@ -43,7 +43,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Which part of a series; `points` at most, 0 for all there are."""
+    """A section of a series; at most `points` points, 0 for all."""
 
     first: int = 0
     last: int = MAX_STEPS
@@ -73,7 +73,8 @@ class TrialSnapshot:
 
 
 def batches(store: Store, experiment_id: int, metric: Named) -> tuple[list[int], bool]:
-    """At which steps any trial of an experiment reported a metric; and whether there may be more. Raises NotFound."""
+    """The steps at which any trial of an experiment reported a metric; and whether there may be more. Raises
+    NotFound."""
     m, value = _table(metric)
     with store.transaction() as session:
         experiment = _experiment(session, experiment_id)
@@ -101,7 +102,7 @@ def sample(
 def snapshot(
     store: Store, experiment_id: int, metric: Named, steps: int, margin: int
 ) -> tuple[list[TrialSnapshot], bool]:
-    """What each trial measured at `steps`, or at most `margin` later; and whether there may be more."""
+    """Each trial's value at `steps`, or at most `margin` later; and whether there may be more."""
     m, value = _table(metric)
     with store.transaction() as session:
         experiment = _experiment(session, experiment_id)
@@ -140,7 +141,7 @@ def compare(
 
 
 def _one_moment(session: Session) -> None:
-    """All statements of the transaction see the database as it is now: what columns hold and what lies behind them
+    """All statements of the transaction see one snapshot of the database, so that columns and the reports after them
     belong together."""
     session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
 
@@ -167,7 +168,7 @@ def _number(table: Any, group: str, name: str) -> Any:
 
 
 def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: Stretch) -> dict[int, list[Point]]:
-    """The thinned series of each trial."""
+    """The downsampled series of each trial."""
     upto = series_columns.upto(session, trial_ids)
     latest = _latest(session, trial_ids, metric, upto)
     found: dict[int, list[Point]] = {}
@@ -180,7 +181,7 @@ def _series(session: Session, trial_ids: Sequence[int], metric: Named, stretch: 
 
 
 def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
-    """In the order of the steps, thinned."""
+    """The points in the order of the steps, downsampled."""
     collected, values = array("i"), array("d")
     for piece in pieces:
         collected.extend(piece.steps)
@@ -206,7 +207,7 @@ def _points(pieces: Sequence[ColumnBlock], stretch: Stretch) -> list[Point]:
 def _latest(
     session: Session, trial_ids: Sequence[int], metric: Named, upto: Mapping[int, int]
 ) -> dict[int, ColumnBlock]:
-    """What is read from the reports themselves: those with ids above `upto` of their trial."""
+    """Reads the reports that are not compacted: those with ids above `upto` of their trial."""
     table, value = _table(metric)
     m = table.c
     pairs = func.unnest(
@@ -228,7 +229,7 @@ def _latest(
 
 
 def thinned(values: Sequence[float], most: int) -> list[int]:
-    """The places of at most `most` values: of each of half as many equal stretches, the first of its lowest and the
+    """The indices of at most `most` values: of each of half as many equal stretches, the first of its lowest and the
     first of its highest."""
     if len(values) <= most:
         return list(range(len(values)))

@@ -30,7 +30,7 @@ from trainmaster.master.db.compacted import series_progress, series_steps, serie
 from trainmaster.master.services.compaction import ENOUGH, CompactionSource, counted_upto
 from trainmaster.master.services.store import Store
 
-MOST = 32_768  # reports condensed at once, about
+MOST = 32_768  # reports compacted at once, about
 LOCK_CLASS = 7304
 
 SOURCE = CompactionSource(
@@ -59,19 +59,20 @@ _REPORTS = text("""
 
 
 def due(store: Store) -> list[int]:
-    """Trials of which enough has been counted to be condensed."""
+    """Trials with enough new reports to compact."""
     p = series_progress.c
     with store.autocommit() as session:
         return list(session.scalars(select(p.trial_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
 
 
 def condense(store: Store, trial_id: int) -> bool:
-    """Keep the next range of a trial's reports as columns. Returns whether there may be more. When somebody changed
-    them meanwhile, nothing has happened. Who adds reports never waits for it; who changes some waits for the last few
-    statements."""
+    """Stores the next range of a trial's reports as columns. Returns whether there may be more. When another
+    transaction changed them meanwhile, it does nothing. Writers of new reports never wait for it; writers that change
+    reports wait for the last few statements."""
     p = series_progress.c
     with store.transaction() as session:
-        # Two who empty `changed` would not see each other's changes; who has lost the lock cannot write either.
+        # Two processes that empty `changed` would not see each other's changes; one that lost the lock cannot write
+        # either.
         if not session.scalar(select(func.pg_try_advisory_xact_lock(LOCK_CLASS, trial_id))):
             return False
         with store.transaction() as beginning:
@@ -110,7 +111,8 @@ def condense(store: Store, trial_id: int) -> bool:
 
 
 def forget(session: Session, trial_ids: Sequence[int]) -> None:
-    """Of trials that are being removed. Their progress goes first: who condenses then finds that there is none."""
+    """Removes the columns of trials that are being removed. Their progress is removed first, so that compaction finds
+    none."""
     p = series_progress.c
     session.execute(select(p.trial_id).where(p.trial_id.in_(trial_ids)).order_by(p.trial_id).with_for_update())
     for table in (series_progress, series_steps, series_values):
@@ -196,14 +198,14 @@ class ColumnBlock:
 
 
 def upto(session: Session, trial_ids: Sequence[int]) -> dict[int, int]:
-    """Up to which id reports are kept as columns; trials of which none are have no entry."""
+    """The id up to which reports are kept as columns; trials without columns have no entry."""
     p = series_progress.c
     query = select(p.trial_id, p.upto).where(p.trial_id.in_(trial_ids), p.upto > 0)
     return {row.trial_id: row.upto for row in session.execute(query)}
 
 
 def pieces(session: Session, trial_id: int, group: str, name: str, epoch: str) -> list[ColumnBlock]:
-    """What is kept of a metric, oldest first, with the metric `epoch` of the same reports."""
+    """The blocks of a metric, oldest first, with the metric `epoch` of the same reports."""
     s, v, e = series_steps.c, series_values.c, series_values.alias("epochs").c
     same = [(c.trial_id == s.trial_id) & (c.group == s.group) & (c.last_id == s.last_id) for c in (v, e)]
     query = (

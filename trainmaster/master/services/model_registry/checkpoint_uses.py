@@ -20,7 +20,7 @@ KINDS = ("INFERENCE", "FINE_TUNING")
 
 @dataclass(frozen=True)
 class CheckpointUse:
-    """A trial's word that it uses a checkpoint, as version `model_version` of a model if it came from there."""
+    """A trial's report that it uses a checkpoint, as version `model_version` of a model if it came from there."""
 
     trial_id: int
     checkpoint: str
@@ -30,7 +30,7 @@ class CheckpointUse:
 
 
 def note(store: Store, source: CheckpointUse) -> None:
-    """Raises Invalid, NotFound. Saying it again changes nothing."""
+    """Stores a use of a checkpoint; repeating it changes nothing. Raises Invalid, NotFound."""
     key = _uuid(source.checkpoint)
     with store.transaction() as session:
         if session.get(Trial, source.trial_id, with_for_update=True) is None:
@@ -59,7 +59,7 @@ def note(store: Store, source: CheckpointUse) -> None:
 def metrics_of_checkpoint(
     store: Store, checkpoint: str, kind: str | None, group: str | None
 ) -> Iterator[metric_reports.StoredReport]:
-    """What the trials that use it reported."""
+    """The metrics that trials which use the checkpoint have reported."""
     query = select(TrialSource.trial_id).where(TrialSource.checkpoint == _uuid(checkpoint))
     return _metrics(store, query.where(TrialSource.kind == kind) if kind else query, group)
 

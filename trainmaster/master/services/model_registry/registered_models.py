@@ -61,7 +61,8 @@ class ModelQuery:
 
 @dataclass(frozen=True)
 class Words:
-    """What may be set of a model or a version; None leaves it. `comment` only a version has, `description` a model."""
+    """Values to set on a model or a version; None leaves a value as it is. Only a version has `comment`, only a model
+    `description`."""
 
     name: str | None = None
     description: str | None = None
@@ -123,7 +124,7 @@ def list_page(store: Store, caller: Caller, query: ModelQuery, offset: int, limi
 
 
 def get(store: Store, key: str) -> ModelView:
-    """By name, or by id where `key` is a number. Raises NotFound."""
+    """Finds a model by name, or by id where `key` is a number. Raises NotFound."""
     with store.transaction() as session:
         return _view(session, _find(session, key))
 
@@ -131,7 +132,7 @@ def get(store: Store, key: str) -> ModelView:
 def create(
     store: Store, caller: Caller, words: Words, workspace_id: int | None = None, workspace_name: str | None = None
 ) -> ModelView:
-    """Raises Invalid for a name that cannot be, Conflict for one that is taken."""
+    """Creates a model. Raises Invalid for an invalid name, Conflict for one that is taken."""
     with store.transaction() as session:
         home = _home(session, caller, workspace_id, workspace_name)
         bounds.check_count(session, "things", "You have {} models", Model.user_id == caller.user_id)
@@ -157,7 +158,7 @@ def patch(
     workspace_id: int | None = None,
     workspace_name: str | None = None,
 ) -> ModelView:
-    """A workspace that is named is where the model goes."""
+    """Changes a model; a named workspace moves it there."""
     with store.transaction() as session:
         row = _changeable(session, caller, key)
         _refuse_archived(row)
@@ -193,7 +194,7 @@ def move(store: Store, caller: Caller, key: str, workspace_id: int) -> None:
 
 
 def remove(store: Store, caller: Caller, key: str) -> None:
-    """With its versions; the checkpoints stay."""
+    """Deletes a model and its versions; the checkpoints stay."""
     with store.transaction() as session:
         row = _changeable(session, caller, key)
         if row.user_id != caller.user_id:
@@ -236,8 +237,8 @@ def get_version(store: Store, key: str, number: int) -> VersionView:
 
 
 def register(store: Store, clusters: Clusters, caller: Caller, key: str, checkpoint: str, words: Words) -> VersionView:
-    """A checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of their own, and
-    no roles say who edits models, only the model's owner and administrators do this.
+    """Registers a checkpoint as the next version. Colleagues' jobs load the newest: where those run as accounts of
+    their own, and no roles control who edits models, only the model's owner and administrators may do this.
 
     Raises Invalid, NotFound, Conflict, Forbidden."""
     with store.transaction() as session:
@@ -285,7 +286,7 @@ def patch_version(store: Store, caller: Caller, key: str, number: int, words: Wo
 
 
 def remove_version(store: Store, caller: Caller, key: str, number: int) -> None:
-    """The checkpoint stays, but nothing keeps it any more."""
+    """Deletes a version. Its checkpoint stays, but is no longer protected from removal."""
     with store.transaction() as session:
         model = _changeable(session, caller, key, owner=False)
         row = _find_version(session, model, number)
@@ -317,7 +318,7 @@ def _find_version(session: Session, model: Model, number: int) -> ModelVersion:
 
 
 def _changeable(session: Session, caller: Caller, key: str, *, owner: bool = True) -> Model:
-    """Under its row lock; with `owner` only for whom it belongs to."""
+    """Loads a model under its row lock; with `owner` only for its owner."""
     row = _find(session, key, lock=True)
     if owner and not caller.may_change(row.user_id):
         raise Forbidden(f"The model {row.name!r} belongs to somebody else.")

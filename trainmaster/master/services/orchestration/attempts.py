@@ -32,7 +32,7 @@ def ask_for(
     checkpoints_before: int = 0,
     ready: bool | None = None,
 ) -> None:
-    """A new attempt, which the controller hands to the scheduler. `delay`: seconds to wait first."""
+    """Creates an attempt, which the controller submits to the scheduler. `delay`: seconds to wait first."""
     session.add(
         Allocation(
             id=f"{task_id}.{attempt}",
@@ -56,8 +56,8 @@ def ask_for(
 
 
 def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout: float) -> bool:
-    """Ask the runtime of an attempt to leave within `timeout` seconds. True when nothing of it runs: it should be
-    ended instead."""
+    """Preempts an attempt: asks its runtime to leave within `timeout` seconds. True when nothing of it runs: the caller
+    should end it instead."""
     if allocation.preempt_at is None:
         allocation.preempt_at = now()
         allocation.preempt_reason = reason
@@ -68,7 +68,7 @@ def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout:
 
 
 def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
-    """Have an attempt ended. True when no scheduler knows of it: it can be closed here and now."""
+    """Requests the end of an attempt. True when no scheduler has its job: it can be closed at once."""
     if allocation.kill_at is None:
         allocation.kill_at = now()
         allocation.preempt_reason = allocation.preempt_reason or reason
@@ -80,7 +80,7 @@ def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
 
 
 def last_words(notes: log_store.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
-    """The last line of an attempt in its task's log: call it when everything else is said."""
+    """Writes the last line of an attempt to its task's log: call it after all others."""
     line = last_line(outcome, text, allocation.exit_code, ran=allocation.lease_job is not None)
     if line is not None:
         notes.say(allocation.task_id, line[1], line[0], allocation.id)

@@ -42,7 +42,7 @@ _EXIT_REASON = {
 
 
 class _Step(NamedTuple):
-    """What an event made of a trial."""
+    """The result of an event for a trial."""
 
     event: trials.Event
     before: State
@@ -80,7 +80,7 @@ class ExperimentOrchestrator:
         self._act(actions)
 
     def experiment_event(self, event: experiments.Event) -> None:
-        """Raises Conflict when a user's command does not fit the state."""
+        """Applies an event. Raises Conflict when the state does not allow a user's command."""
         row = self.row
         if row.unmanaged and isinstance(event, experiments.Pause | experiments.Activate):
             raise Conflict(f"Experiment {row.id} runs outside of this master: start and stop it there.")
@@ -112,7 +112,7 @@ class ExperimentOrchestrator:
                     row.end_time = now()
                     row.reason = why
                     row.progress = 1.0 if state is State.COMPLETED else row.progress
-                    row.gc_due = not row.unmanaged  # whose files may lie anywhere
+                    row.gc_due = not row.unmanaged  # whose files may be anywhere
                     webhooks.experiment_ended(self.session, row)
                     wake(self.session, f"experiment:{row.id}", "janitor")
 
@@ -121,7 +121,7 @@ class ExperimentOrchestrator:
             self._follow(trial, step)
 
     def validated(self, trial: Trial, metrics: dict[str, Any], steps: int) -> None:
-        """A validation report that is new."""
+        """Gives a new validation report to the searcher."""
         if not self.row.unmanaged:
             self._act(self.search.validation(trial.request_id, metrics, steps))
 
@@ -160,7 +160,7 @@ class ExperimentOrchestrator:
         )
 
     def allocation_ended(self, allocation: Allocation, event: trials.AllocationEnded) -> None:
-        """Close `allocation` and let its trial decide what follows."""
+        """Closes `allocation`; its trial decides what follows."""
         attempts.close(self.session, allocation, event.outcome, event.text)
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
@@ -168,7 +168,7 @@ class ExperimentOrchestrator:
         attempts.last_words(self._notes, allocation, event.outcome, event.text)
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
-        """Ask the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
+        """Asks the runtime of `allocation` to leave. One that has not started is withdrawn instead."""
         if attempts.ask_to_leave(self.session, allocation, reason, timeout):
             self.kill(allocation, reason)
 
@@ -178,7 +178,7 @@ class ExperimentOrchestrator:
             self._later(lambda: self.allocation_ended(allocation, event))
 
     def settle(self) -> None:
-        """Carry out everything that is still to be done, then save. Called by `locked_experiment`."""
+        """Carries out all pending decisions, then saves. Called by `locked_experiment`."""
         self._create()
         while self._pending:
             self._pending.popleft()()
@@ -199,14 +199,14 @@ class ExperimentOrchestrator:
         self._pending.append(work)
 
     def _step(self, trial: Trial, event: trials.Event) -> _Step | None:
-        """Write down what `event` makes of a trial; None when it changes nothing."""
+        """Stores what `event` changes for a trial; None when it changes nothing."""
         before = trials.Trial(
             state=State(trial.state),
             max_restarts=int(self.row.config["max_restarts"]),
             restarts=trial.restarts,
             setbacks=trial.setbacks,
             attempts=trial.attempts,
-            # The attempt that has ended was the only one: there is no other before it has.
+            # The attempt that has ended was the only one: no other exists before its end.
             allocated=not isinstance(event, trials.AllocationEnded) and self._live_allocation(trial) is not None,
             stop=trials.StopCause(trial.stop) if trial.stop else None,
         )
@@ -245,17 +245,17 @@ class ExperimentOrchestrator:
                     self._later(partial(self.experiment_event, done))
 
     def _create(self) -> None:
-        """Trials that the search wants by now: those that are not there yet."""
+        """Creates the trials that the search requests and that do not exist yet."""
         while self._wanted:
             wanted, self._wanted = self._wanted, []
             if State(self.row.state) not in (State.ACTIVE, State.PAUSED):
-                return  # the experiment is ending: what the search would still try is not started
-            if self.row.num_trials > self.search.trials - len(wanted):  # a search that was continued meets its trials
+                return  # the experiment is ending: no further trials of the search are started
+            if self.row.num_trials > self.search.trials - len(wanted):  # a continued search finds its trials
                 wanted = self._not_there(wanted)
             self._make(wanted)
 
     def _not_there(self, wanted: list[Create]) -> list[Create]:
-        """Of these, the new ones. Of the others, those that have completed are done, and the rest goes on."""
+        """The new ones of these. Of the others, the completed ones stay so, and the rest continue."""
         ids = [action.request_id for action in wanted]
         query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.request_id.in_(ids)).order_by(Trial.id)
         known = {trial.request_id: trial for trial in self.session.scalars(query.with_for_update(key_share=True))}
@@ -270,7 +270,7 @@ class ExperimentOrchestrator:
         return [action for action in wanted if action.request_id not in known]
 
     def reopen(self, trial: Trial) -> None:
-        """A trial that has ended is as if it had been paused, in a task of its own."""
+        """Puts an ended trial into the state PAUSED, with a new task."""
         task_id = f"{[*trial.earlier_tasks, trial.task_id][0]}-{len(trial.earlier_tasks) + 1}"
         self.session.add(Task(task_id=task_id, task_type="TRIAL", job_id=self.row.job_id))
         self.session.flush()
@@ -283,13 +283,13 @@ class ExperimentOrchestrator:
         self.session.flush()
 
     def continue_search(self) -> None:
-        """Start the search anew with its seed: it asks for the same trials in the same order. Raises SearchError."""
+        """Restarts the search with its seed: it requests the same trials in the same order. Raises SearchError."""
         config = self.row.config
         self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
         self._act(actions)
 
     def _make(self, wanted: Sequence[Create]) -> None:
-        """New trials, with a handful of statements for all."""
+        """Creates trials, with a handful of statements for all."""
         if not wanted:
             return
         made = [(action, f"{self.row.id}.{action.request_id}") for action in wanted]

@@ -24,7 +24,7 @@ from trainmaster.master.services.orchestration import attempts
 from trainmaster.master.services.store import Settings, wake
 
 GENERIC, COMMAND, NOTEBOOK, SHELL, TENSORBOARD = KINDS = ("GENERIC", "COMMAND", "NOTEBOOK", "SHELL", "TENSORBOARD")
-PAUSE_GRACE = 30.0  # seconds to save its work in, for a task that says nothing of it: many know of no such request
+PAUSE_GRACE = 30.0  # default grace of a task, in seconds: many handle no such request
 SERVICES = frozenset({NOTEBOOK, SHELL, TENSORBOARD})  # something listens in their jobs
 
 
@@ -37,7 +37,7 @@ class TaskOrchestrator:
         self._notes = log_store.Notes()
 
     def event(self, event: machine.Event) -> None:
-        """Raises Conflict when a user's command does not fit the state."""
+        """Applies an event. Raises Conflict when the state does not allow a user's command."""
         row = self.row
         live = self._live_allocation()
         before = machine.Task(
@@ -56,7 +56,7 @@ class TaskOrchestrator:
             self._carry_out(decision, live)
 
     def attempt_ended(self, allocation: Allocation, outcome: Outcome) -> None:
-        """Close an attempt and let its task decide what follows."""
+        """Closes an attempt; its task decides what follows."""
         if outcome.exit_code is not None:
             allocation.exit_code = outcome.exit_code
         text = outcome.text
@@ -68,7 +68,7 @@ class TaskOrchestrator:
         attempts.last_words(self._notes, allocation, outcome.kind, text)
 
     def settle(self) -> None:
-        """Carry out everything that is still to be done, then save. Called by `locked_task`."""
+        """Carries out all pending decisions, then saves. Called by `locked_task`."""
         while self._pending:
             self._pending.popleft()()
         self.session.flush()
@@ -112,7 +112,7 @@ class TaskOrchestrator:
                 self.session.execute(ended.execution_options(synchronize_session=False))
                 wake(self.session, f"task:{row.task_id}")
                 if self.session.scalar(select(Workspace.state).where(Workspace.id == row.workspace_id)):
-                    wake(self.session, "janitor")  # the workspace is being deleted, and waited for this
+                    wake(self.session, "janitor")  # the workspace is being deleted, and waits for this
             case Say(level, text):
                 self._notes.say(row.task_id, text, level)
 

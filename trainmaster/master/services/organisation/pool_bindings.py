@@ -38,13 +38,13 @@ def of_workspace(store: Store, clusters: Clusters, workspace_id: int, offset: in
 
 
 def bound(store: Store) -> frozenset[str]:
-    """The pools that are kept for some workspace."""
+    """The pools that are bound to any workspace."""
     with store.transaction() as session:
         return frozenset(session.scalars(select(PoolBinding.pool)))
 
 
 def bind(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], names: Sequence[str]) -> None:
-    """Raises Conflict for a workspace that is bound already."""
+    """Binds a pool to workspaces. Raises Conflict for a workspace that is bound already."""
     _bindable(clusters, pool)
     with store.transaction() as session:
         for workspace in _workspaces(session, ids, names):
@@ -72,7 +72,7 @@ def replace(store: Store, clusters: Clusters, pool: str, ids: Sequence[int], nam
 
 
 def refuse_closed(session: Session, pool: str, workspace_id: int) -> None:
-    """Raises Invalid when the pool is kept for other workspaces."""
+    """Raises Invalid when the pool is bound to other workspaces only."""
     if not _open(session, pool, workspace_id):
         raise Invalid(f"The resource pool {pool} is kept for other workspaces; `det workspace list-pools` shows yours.")
 

@@ -25,7 +25,7 @@ KEY = re.compile(r"[A-Za-z0-9]{1,5}")
 
 @dataclass(frozen=True)
 class ProjectView:
-    """A project with what a list shows beside it."""
+    """A project with the details that a list shows."""
 
     row: Project
     username: str
@@ -54,7 +54,7 @@ _LAST_STARTED = (
 )
 SORTS: Mapping[str, ColumnElement[Any]] = {
     "id": Project.__table__.c.id,
-    "name": func.lower(Project.__table__.c.name),  # as people look for names
+    "name": func.lower(Project.__table__.c.name),  # sorted without regard to case
     "description": func.lower(Project.__table__.c.description),
     "creation_time": Project.__table__.c.created_at,
     "last_experiment_start_time": _LAST_STARTED,
@@ -86,7 +86,7 @@ def list_page(store: Store, caller: Caller, query: ProjectQuery, offset: int, li
 
 
 def recent_of(store: Store, caller: Caller, limit: int) -> list[ProjectView]:
-    """Those in which the caller has made experiments, the latest first."""
+    """Projects in which the caller has created experiments, the latest first."""
     last = func.max(Experiment.start_time)
     query = select(Project.id).join(Experiment, Experiment.project_id == Project.id)
     query = query.where(Experiment.owner_id == caller.user_id, ~Project.archived).group_by(Project.id)
@@ -161,7 +161,8 @@ def set_archived(store: Store, caller: Caller, project_id: int, archived: bool) 
 
 
 def remove(store: Store, caller: Caller, project_id: int) -> bool:
-    """Delete it with its experiments. True when that is done; False when the controller is still at it."""
+    """Deletes a project with its experiments. True when that is done; False while the controller is still removing
+    them."""
     with store.transaction() as session:
         row = changeable(session, caller, project_id)
         if workspaces.begin_removal(session, [project_id]):
@@ -206,7 +207,7 @@ def set_notes(
 
 
 def changeable(session: Session, caller: Caller, project_id: int) -> Project:
-    """Under its row lock. Raises NotFound, Forbidden, Invalid."""
+    """Loads the row under its lock. Raises NotFound, Forbidden, Invalid."""
     row = session.get(Project, project_id, with_for_update=True)
     if row is None:
         raise NotFound(f"There is no project {project_id}.")
@@ -255,7 +256,7 @@ def _free_key(session: Session, key: str, mine: int | None) -> str:
 
 
 def _made_key(session: Session, name: str) -> str:
-    """Three letters of the name where they are free, else with a number, else a number alone."""
+    """A free key: three letters of the name, else with a number, else a number alone."""
     prefix = re.sub(r"[^A-Z0-9]", "", name.upper().encode("ascii", "ignore").decode())[:3] or "P"
     taken = set(session.scalars(select(func.upper(Project.key)).where(func.upper(Project.key).startswith(prefix))))
     endings = ["", *map(str, range(2, 10 ** (5 - len(prefix))))]

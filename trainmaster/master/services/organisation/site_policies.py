@@ -24,20 +24,20 @@ from trainmaster.master.services.errors import Invalid, NotFound
 from trainmaster.master.services.store import Store
 
 EXPERIMENT, NTSC = "EXPERIMENT", "NTSC"
-LONGEST_MESSAGE = 250  # characters of the banner
+LONGEST_MESSAGE = 250  # characters of the maintenance message
 Json = dict[str, Any]
 C = TypeVar("C", ExperimentConfig, TaskConfig)
 
 
 def get(store: Store, workload: str, workspace_id: int | None) -> Json:
-    """As the file that was put; empty when nothing is set. Raises NotFound for a workspace that there is not."""
+    """The policies as they were put; empty when nothing is set. Raises NotFound for an unknown workspace."""
     with store.transaction() as session:
         _workspace(session, workspace_id)
         return _shown(session.scalar(_of(_known(workload), workspace_id)))
 
 
 def put(store: Store, caller: Caller, workload: str, workspace_id: int | None, text: str) -> Json:
-    """Replace what is set. Raises Invalid with everything that is wrong, NotFound."""
+    """Replaces the policies. Raises Invalid with everything that is wrong, NotFound."""
     workload = _known(workload)
     try:
         policy = policies.parse_policy(text, experiments=workload == EXPERIMENT)
@@ -72,7 +72,7 @@ def remove(store: Store, workload: str, workspace_id: int | None) -> None:
 
 
 def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT) -> list[Policy]:
-    """What governs experiments (or other tasks: NTSC) in a workspace, the most important first."""
+    """The policies for experiments (or standalone tasks: NTSC) in a workspace, the most important first."""
     c = ConfigPolicy
     query = select(c, Workspace.name).outerjoin(Workspace, Workspace.id == c.workspace_id)
     mine = query.where(c.workload == workload, or_(c.workspace_id.is_(None), c.workspace_id == workspace_id))
@@ -83,7 +83,7 @@ def of_workspace(session: Session, workspace_id: int, workload: str = EXPERIMENT
 
 
 def govern(config: C, found: list[Policy]) -> C:
-    """With the invariants in it. Raises Invalid, in a sentence that names whose policy it is."""
+    """Applies the policies' invariants to a configuration. Raises Invalid, with the policy's origin."""
     if not found:
         return config
     try:
@@ -93,7 +93,7 @@ def govern(config: C, found: list[Policy]) -> C:
 
 
 def refuse(session: Session, workspace_id: int, config: Mapping[str, Any], workload: str = EXPERIMENT) -> None:
-    """For a change of what there is already. Raises Invalid."""
+    """Checks a change of an existing entity against the policies. Raises Invalid."""
     if found := policies.refusals(config, of_workspace(session, workspace_id, workload)):
         raise Invalid(" ".join(f"{word}." for word in found))
 
@@ -127,7 +127,7 @@ def clear_message(store: Store) -> None:
 
 
 def message(store: Store, *, shown: bool = False) -> Message | None:
-    """What was set and is not over; `shown`: only once it has begun."""
+    """The message that is set and has not expired; `shown`: only once it has begun."""
     with store.transaction() as session:
         row = session.get(ClusterMessage, 1)
     if row is None or (row.end_time is not None and row.end_time <= now()) or (shown and row.start_time > now()):

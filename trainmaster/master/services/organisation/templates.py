@@ -65,7 +65,7 @@ def get(store: Store, name: str) -> Template:
 
 
 def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int) -> Template:
-    """Raises Conflict when there is one of that name, Invalid for a configuration that cannot be."""
+    """Creates a template. Raises Conflict when the name is taken, Invalid for an invalid configuration."""
     with store.transaction() as session:
         if session.get(Template, name) is not None:
             raise AlreadyExists(f"The template {name!r} already exists.")
@@ -75,7 +75,7 @@ def create(store: Store, caller: Caller, name: str, config: Mapping[str, Any], w
 def put(
     store: Store, clusters: Clusters, caller: Caller, name: str, config: Mapping[str, Any], workspace_id: int
 ) -> Template:
-    """Make it or change it."""
+    """Creates or changes a template."""
     with store.transaction() as session:
         row = session.get(Template, name, with_for_update=True)
         if row is None:
@@ -116,7 +116,7 @@ def find(session: Session, name: str, *, lock: bool = False) -> Template:
 
 
 def for_experiments(row: Template) -> dict[str, Any]:
-    """A template as a part of an experiment's configuration. Raises Invalid with what cannot be there."""
+    """A template as a part of an experiment's configuration. Raises Invalid for keys that are not allowed there."""
     return _fitting(row, row.config, ExperimentConfig, TaskConfig)
 
 
@@ -133,7 +133,7 @@ def for_tasks(row: Template) -> dict[str, Any]:
 
 
 def _mine(session: Session, clusters: Clusters, caller: Caller, name: str) -> Template:
-    """One that the caller may change, under its lock. Raises NotFound, Forbidden."""
+    """Loads a template that the caller may change, under its lock. Raises NotFound, Forbidden."""
     row = find(session, name, lock=True)
     _check_owner(clusters, caller, row)
     return row
@@ -180,7 +180,7 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fitting(row: Template, config: Mapping[str, Any], model: type[Section], others: type[Section]) -> dict[str, Any]:
-    """What `model` knows of a template's configuration; what only `others` knows is left out. Raises Invalid."""
+    """The keys of a template that `model` has; keys that only `others` has are left out. Raises Invalid."""
     theirs = {*others.model_fields, *others.ignored} - {*model.model_fields}
     known = {key: value for key, value in config.items() if key not in theirs}
     document = Document(f"template {row.name}", known)

@@ -35,7 +35,7 @@ UNDELETABLE = [state.value for state in State if not (state.terminal or state.va
 
 @dataclass(frozen=True)
 class WorkspaceView:
-    """A workspace with what a list shows beside it. `pinned_at`: when the caller pinned it."""
+    """A workspace with the details that a list shows. `pinned_at`: when the caller pinned it."""
 
     row: Workspace
     username: str
@@ -46,7 +46,7 @@ class WorkspaceView:
 
 @dataclass(frozen=True)
 class WorkspaceQuery:
-    """Filters of the list; empty means no restriction. `exact`: a name with its case; `name`: a part of one."""
+    """Filters of the list; empty means no restriction. `exact`: a case-sensitive name; `name`: a part of one."""
 
     name: str = ""
     exact: str = ""
@@ -60,7 +60,7 @@ class WorkspaceQuery:
 
 @dataclass(frozen=True)
 class WorkspaceChange:
-    """Values to set; None leaves a value as it is. Of `checkpoint_storage` an empty mapping takes away what was set."""
+    """Values to set; None leaves a value as it is. An empty `checkpoint_storage` removes the setting."""
 
     name: str | None = None
     account: Account | None = None
@@ -71,7 +71,7 @@ class WorkspaceChange:
 
 SORTS: Mapping[str, ColumnElement[Any]] = {
     "id": Workspace.__table__.c.id,
-    "name": func.lower(Workspace.__table__.c.name),  # as people look for names
+    "name": func.lower(Workspace.__table__.c.name),  # sorted without regard to case
 }
 
 
@@ -110,8 +110,8 @@ def get(store: Store, caller: Caller, workspace_id: int) -> WorkspaceView:
 def create(
     store: Store, settings: Settings, clusters: Clusters, caller: Caller, change: WorkspaceChange
 ) -> WorkspaceView:
-    """Where roles are used, who makes it gets the one that the site has for this. Raises Conflict for a name that is
-    taken."""
+    """Creates a workspace. With roles, its creator gets the role that the site configures for this. Raises Conflict for
+    a name that is taken."""
     with store.transaction() as session:
         if change.account is not None:
             caller.require(Permission.SET_WORKSPACE_AGENT_USER_GROUP)
@@ -131,7 +131,7 @@ def patch(
     store: Store, clusters: Clusters, caller: Caller, workspace_id: int, change: WorkspaceChange
 ) -> WorkspaceView:
     with store.transaction() as session:
-        _refuse_fixed(locked(session, workspace_id))  # whoever asks: it is so for administrators too
+        _refuse_fixed(locked(session, workspace_id))  # for all callers, administrators included
         row = _changeable(session, caller, workspace_id)
         for permission, wanted in (
             (Permission.SET_WORKSPACE_AGENT_USER_GROUP, change.account),
@@ -149,7 +149,7 @@ def patch(
 
 
 def set_archived(store: Store, caller: Caller, workspace_id: int, archived: bool) -> None:
-    """With all its projects."""
+    """Archives or unarchives a workspace with all its projects."""
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         row.archived = archived
@@ -158,7 +158,7 @@ def set_archived(store: Store, caller: Caller, workspace_id: int, archived: bool
 
 
 def set_pinned(store: Store, caller: Caller, workspace_id: int, pinned: bool) -> None:
-    """For the caller alone."""
+    """Pins or unpins a workspace for the caller alone."""
     with store.transaction() as session:
         locked(session, workspace_id)
         mine = (WorkspacePin.user_id == caller.user_id) & (WorkspacePin.workspace_id == workspace_id)
@@ -169,8 +169,8 @@ def set_pinned(store: Store, caller: Caller, workspace_id: int, pinned: bool) ->
 
 
 def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
-    """Delete it with all that stands in it; its tasks are killed first. True when that is done; False when the
-    controller is still at it. Raises Conflict while an experiment has not ended."""
+    """Deletes a workspace with its contents; its tasks are killed first. True when that is done; False while the
+    controller is still removing it. Raises Conflict while an experiment has not ended."""
     with store.transaction() as session:
         row = _changeable(session, caller, workspace_id)
         projects = list(session.scalars(select(Project.id).where(Project.workspace_id == workspace_id)))
@@ -186,7 +186,7 @@ def remove(store: Store, caller: Caller, workspace_id: int) -> bool:
 
 
 def begin_removal(session: Session, projects: Sequence[int]) -> bool:
-    """Mark the projects and their experiments for deletion. False when there is no experiment: nothing was marked.
+    """Marks the projects and their experiments for deletion. False when there is no experiment: nothing was marked.
 
     Raises Conflict while an experiment has not ended.
     """
@@ -220,7 +220,7 @@ def refuse_registered(session: Session, experiments: Sequence[int]) -> None:
 
 
 def locked(session: Session, workspace_id: int) -> Workspace:
-    """Under its row lock. Raises NotFound."""
+    """Loads the row under its lock. Raises NotFound."""
     row = session.get(Workspace, workspace_id, with_for_update=True)
     if row is None:
         raise NotFound(f"There is no workspace {workspace_id}.")
@@ -238,7 +238,7 @@ def by_name(session: Session, name: str) -> Workspace:
 
 
 def _changeable(session: Session, caller: Caller, workspace_id: int) -> Workspace:
-    """Under its row lock. Raises NotFound, Forbidden, Invalid."""
+    """Loads the row under its lock. Raises NotFound, Forbidden, Invalid."""
     row = locked(session, workspace_id)
     if not caller.may_change(row.user_id):
         raise Forbidden(f"The workspace {row.name!r} belongs to somebody else.")

@@ -31,7 +31,7 @@ BLOCK = 1 << 18  # bytes
 
 @dataclass(frozen=True)
 class CheckpointFolder:
-    """A checkpoint's folder, opened; whoever reads it closes it."""
+    """A checkpoint's opened folder; its reader closes it."""
 
     descriptor: int
     rules: trees.Rules
@@ -46,7 +46,7 @@ class _Entry:
 
 
 def open_folder(store: Store, settings: Settings, files: UserFiles, key: str) -> CheckpointFolder:
-    """The folder of a checkpoint.
+    """Opens the folder of a checkpoint.
 
     Raises NotFound, Conflict when its files were deleted, Unavailable when this master does not see them, Forbidden
     when it may not read them.
@@ -78,7 +78,7 @@ def archive(folder: CheckpointFolder, form: Form) -> Iterator[bytes]:
         while block := os.read(read, BLOCK):
             yield block
     finally:
-        os.close(read)  # the writer finds nobody there and ends
+        os.close(read)  # the writer finds the pipe closed and ends
         writer.join()
         os.close(folder.descriptor)
 
@@ -108,7 +108,7 @@ def _write_tar(folder: CheckpointFolder, pipe: IO[bytes], mode: Literal["w|", "w
 def _write_zip(folder: CheckpointFolder, pipe: IO[bytes]) -> None:
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as opened:
         for entry in _entries(folder):
-            when = time.localtime(max(entry.status.st_mtime, 315_619_200))  # a ZIP knows no year before 1980
+            when = time.localtime(max(entry.status.st_mtime, 315_619_200))  # ZIP has no year before 1980
             if entry.file is not None:
                 info = zipfile.ZipInfo(entry.name, when[:6])
                 info.file_size = entry.status.st_size
@@ -133,6 +133,6 @@ def _entries(folder: CheckpointFolder) -> Iterator[_Entry]:
 
 
 def _stays(place: str, target: str) -> bool:
-    """Whether a link leads to a place inside of the folder."""
+    """Whether a link leads to a place inside the folder."""
     reached = PurePosixPath(os.path.normpath(os.path.join(os.path.dirname(place), target)))
     return not os.path.isabs(target) and reached.parts[:1] != ("..",)

@@ -23,8 +23,8 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True)
 class KeepPolicy:
-    """How many checkpoints stay: the best of the experiment, the best and the latest of each trial. A checkpoint that
-    any of them keeps stays. Only one with the searcher's metric can be among the best."""
+    """How many checkpoints to keep: the best of the experiment, the best and the latest of each trial. A checkpoint
+    that any of them keeps stays. Only one with the searcher's metric can be among the best."""
 
     experiment_best: int
     trial_best: int
@@ -36,7 +36,7 @@ class KeepPolicy:
 
 
 def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_is_better: bool) -> list[Checkpoint]:
-    """Those that the policy does not keep."""
+    """The checkpoints that the policy does not keep."""
     everyone = list(checkpoints)
     by_trial: dict[int | None, list[Checkpoint]] = defaultdict(list)
     for one in everyone:
@@ -56,7 +56,7 @@ def superfluous(checkpoints: Iterable[Checkpoint], policy: KeepPolicy, smaller_i
 
 
 def preview(store: Store, experiment_id: int, policy: KeepPolicy) -> tuple[str, list[Checkpoint]]:
-    """The searcher's metric, and what would go under `policy`."""
+    """The searcher's metric, and the checkpoints that `policy` would remove."""
     with store.transaction() as session:
         row = session.get(Experiment, experiment_id)
         if row is None:
@@ -65,7 +65,7 @@ def preview(store: Store, experiment_id: int, policy: KeepPolicy) -> tuple[str, 
 
 
 def collect(store: Store, retries: Retries) -> None:
-    """Give up what the policies of ended experiments do not keep."""
+    """Removes the checkpoints that the policies of ended experiments do not keep."""
     with store.transaction() as session:
         due = list(session.scalars(select(Experiment.id).where(Experiment.gc_due).order_by(Experiment.id)))
     retries.each("the checkpoint policy of experiment", due, lambda number: _collect(store, number))

@@ -41,9 +41,9 @@ def set_metadata(store: Store, caller: Caller, key: str, metadata: Mapping[str, 
 def remove(
     store: Store, settings: Settings, caller: Caller, keys: Sequence[str], globs: Sequence[str] = (EVERYTHING,)
 ) -> None:
-    """Ask that the files of checkpoints that match `globs` be removed.
+    """Requests the removal of the files of checkpoints that match `globs`.
 
-    Raises Invalid, NotFound, Forbidden, and Conflict for one that is still needed.
+    Raises Invalid, NotFound, Forbidden, and Conflict for a checkpoint that is still needed.
     """
     if len(globs) > MAX_PATTERNS or any(len(glob) > MAX_PATTERN for glob in globs):
         raise Invalid(f"There may be {MAX_PATTERNS} patterns of {MAX_PATTERN} characters each at most.")
@@ -68,20 +68,20 @@ def remove(
 
 
 def ask(session: Session, keys: Iterable[uuid.UUID], globs: Sequence[str]) -> None:
-    """Leave word for the janitor."""
+    """Stores a removal request for the janitor."""
     session.add_all(CheckpointRemoval(checkpoint=key, globs=list(globs)) for key in keys)
     wake(session, "janitor")
 
 
 def needed(session: Session, keys: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Those that a trial which has not ended will go on from, or that are versions of models."""
+    """The checkpoints that a live trial would continue from, or that are versions of models."""
     latest = select(Trial.latest_checkpoint).where(Trial.latest_checkpoint.in_(keys), Trial.end_time.is_(None))
     found = {key for key in session.scalars(latest) if key is not None}
     return found | set(session.scalars(select(ModelVersion.checkpoint).where(ModelVersion.checkpoint.in_(keys))))
 
 
 def carry_out_removals(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
-    """Remove what was asked to be removed. What never can be is told in the trial's log, once."""
+    """Carries out the removal requests. One that can never succeed is logged once, in the trial's log."""
     with store.transaction() as session:
         asked = list(session.execute(select(CheckpointRemoval.id).order_by(CheckpointRemoval.id)).scalars())
     retries.each(
@@ -129,7 +129,7 @@ def _carry_out(store: Store, settings: Settings, files: UserFiles, number: int) 
         _give_up(store, number, f"The files of checkpoint {row.uuid} were not removed. {error}")
         return
     with store.transaction() as session:
-        # The order of locks: experiment, trial, and only then what hangs on them.
+        # The order of locks: experiment, trial, and only then their other rows.
         if row.experiment_id is not None:
             session.get(Experiment, row.experiment_id, with_for_update=True)
         trial = session.get(Trial, row.trial_id, with_for_update=True) if row.trial_id is not None else None
@@ -167,7 +167,7 @@ def _recount(session: Session, row: Checkpoint, trial: Trial | None) -> None:
 
 
 def _give_up(store: Store, number: int, why: str) -> None:
-    """Forget a request that cannot be met, and say so to whoever made it."""
+    """Drops a request that cannot succeed, and notes that in the trial's log."""
     log.warning("%s", why)
     with store.transaction() as session:
         asked = session.get(CheckpointRemoval, number)

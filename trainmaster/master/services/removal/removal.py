@@ -56,8 +56,8 @@ def end_tasks(store: Store, settings: Settings, retries: Retries) -> None:
 
 
 def remove_deleted_projects(store: Store) -> None:
-    """Projects and workspaces whose experiments and tasks are gone; those with an experiment that could not be deleted
-    say so."""
+    """Removes projects and workspaces whose experiments and tasks are gone; one with an experiment that could not be
+    deleted is marked so."""
     with store.transaction() as session:
         for project in session.scalars(select(Project).where(Project.state == "DELETING").with_for_update()):
             left = session.execute(
@@ -83,7 +83,7 @@ def remove_deleted_projects(store: Store) -> None:
 
 
 def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> None:
-    """Files first, rows last: a crash in between leaves rows that say what is still to be removed."""
+    """Removes files first, rows last: a crash in between leaves rows that show what is still to be removed."""
     with store.transaction() as session:
         query = select(Checkpoint).where(Checkpoint.experiment_id == experiment_id, Checkpoint.state != "DELETED")
         checkpoints = list(session.scalars(query.order_by(Checkpoint.uuid)))
@@ -110,12 +110,12 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
 
 
 def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:
-    """Why TensorBoard's files could not be removed. Raises trees.Unfinished."""
+    """Removes TensorBoard's files; returns why that failed, or None. Raises trees.Unfinished."""
     try:
         with store.transaction() as session:
             row = session.get(Experiment, experiment_id)
             if row is None or row.unmanaged:
-                return None  # whoever runs it keeps such files
+                return None  # its program keeps such files
             place = user_files.events_of(session, settings, row)
         files.remove(place, [EVERYTHING])
     except NoPlace as error:
@@ -128,7 +128,7 @@ def _remove_events(store: Store, settings: Settings, files: UserFiles, experimen
 
 
 def _remove_files(store: Store, settings: Settings, files: UserFiles, row: Checkpoint) -> str | None:
-    """Why they could not be removed. Raises trees.Unfinished."""
+    """Removes checkpoints' files; returns why that failed, or None. Raises trees.Unfinished."""
     try:
         with store.transaction() as session:
             place = user_files.of_checkpoint(session, settings, row)

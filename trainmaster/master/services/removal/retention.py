@@ -41,7 +41,7 @@ _CLEAN_UP = text("""
 
 
 def keep_logs(store: Store, settings: Settings, caller: Caller, experiment_id: int, days: int) -> None:
-    """For the trials there are and those to come. Raises Invalid, NotFound, Forbidden."""
+    """Sets the retention for existing and future trials. Raises Invalid, NotFound, Forbidden."""
     _check(days)
     with locked_experiment(store, settings, experiment_id) as orchestrator:
         row = orchestrator.row
@@ -66,7 +66,7 @@ def keep_trial_logs(store: Store, caller: Caller, trial_id: int, days: int) -> N
 
 
 def remaining_days(store: Store, settings: Settings, trial_id: int) -> int:
-    """Days until a trial's logs go, -1 for never."""
+    """Days until a trial's logs are removed, -1 for never."""
     with store.transaction() as session:
         trial = session.get(Trial, trial_id)
         if trial is None:
@@ -84,7 +84,7 @@ def remaining_days(store: Store, settings: Settings, trial_id: int) -> int:
 
 
 def clean_up(store: Store, settings: Settings) -> int:
-    """Remove the logs whose time has come. Returns how many lines there were."""
+    """Removes expired logs. Returns the number of lines."""
     site = FOREVER if settings.log_retention_days is None else settings.log_retention_days
     with store.transaction() as session:
         gone = {row.task_id: int(row.lines) for row in session.execute(_CLEAN_UP, {"site": site})}

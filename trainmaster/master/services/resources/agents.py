@@ -54,13 +54,13 @@ class AgentCluster:
 
     @property
     def inbox(self) -> Path:
-        """Where what agents send may lie until it is looked at."""
+        """The folder for files from agents until they are read."""
         return self.cluster.job_root
 
 
 @dataclass(frozen=True)
 class SlotShown:
-    """A slot with what runs on it."""
+    """A slot with the job that runs on it."""
 
     slot: SlotView
     allocation_id: str
@@ -81,7 +81,7 @@ def agent_clusters(clusters: Clusters) -> list[AgentCluster]:
 
 
 def admit(clusters: Clusters, agent_id: str, secret: str) -> AgentCluster:
-    """The cluster of the agent whose secret this is. Raises Unauthenticated, NotFound."""
+    """Authenticates an agent by its secret; returns its cluster. Raises Unauthenticated, NotFound."""
     for agent_cluster in _agent_clusters(clusters):
         if secret and agent_cluster.hub.accepts(agent_id, secret):
             return agent_cluster
@@ -89,7 +89,8 @@ def admit(clusters: Clusters, agent_id: str, secret: str) -> AgentCluster:
 
 
 def enrol(clusters: Clusters, agent_id: str, key: str) -> str:
-    """A new agent's secret. Raises Unauthenticated for a wrong key, Conflict for a name that is taken, Unavailable."""
+    """Enrols a new agent; returns its secret. Raises Unauthenticated for a wrong key, Conflict for a name that is
+    taken, Unavailable."""
     refusal = WrongKey("There is no key.")
     for agent_cluster in _agent_clusters(clusters):
         try:
@@ -101,8 +102,8 @@ def enrol(clusters: Clusters, agent_id: str, key: str) -> str:
 
 
 def revoke(clusters: Clusters, caller: Caller, agent_id: str) -> None:
-    """Shut an agent out, as when its host was broken into. Its jobs count as lost when it stays away. Raises Forbidden,
-    NotFound, Unavailable."""
+    """Revokes an agent's secret, as when its host was broken into. Its jobs count as lost when it stays away. Raises
+    Forbidden, NotFound, Unavailable."""
     caller.require(Permission.UPDATE_AGENTS)
     refusal = f"There is no agent {agent_id!r} that is enrolled."
     for agent_cluster in _agent_clusters(clusters):
@@ -125,7 +126,7 @@ def _agent_clusters(clusters: Clusters) -> list[AgentCluster]:
 
 
 def sync(agent_cluster: AgentCluster, agent_id: str, report: AgentReport) -> Orders:
-    """Take in what an agent says; what it should have. Raises Conflict, Invalid, Unavailable."""
+    """Takes in an agent's report; returns its orders. Raises Conflict, Invalid, Unavailable."""
     with _translated():
         return agent_cluster.hub.sync(agent_id, report)
 
@@ -191,8 +192,8 @@ def show_one(store: Store, clusters: Clusters, agent_id: str) -> AgentShown | No
 
 
 def queue_ranks(clusters: Clusters) -> dict[str, QueueRank]:
-    """Where experiments and tasks stand in the pools that we schedule ourselves, those that run first. Empty while
-    another master leads: only that one knows."""
+    """Positions of experiments and tasks in the pools that the master schedules itself, running ones first. Empty while
+    another master leads, which alone has them."""
     found: dict[str, QueueRank] = {}
     for agent_cluster in agent_clusters(clusters):
         for policy in agent_cluster.hub.policies():
@@ -235,7 +236,7 @@ def _hub_of(clusters: Clusters, caller: Caller, agent_id: str) -> AgentHub:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """A hub's refusals as those of services."""
+    """Translates a hub's errors into those of services."""
     try:
         yield
     except WrongKey:  # another cluster's agents may enrol with it

@@ -25,9 +25,9 @@ EXPERIMENT, EXTERNAL = "EXPERIMENT", "EXTERNAL"
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One experiment or other task in a pool's queue. `explanation`: why its oldest waiting attempt waits.
+    """An experiment or standalone task in a pool's queue. `explanation`: why its oldest waiting attempt waits.
 
-    `kind` is EXPERIMENT, the type of another task, or EXTERNAL for somebody else's job: of that `entity` is empty,
+    `kind` is EXPERIMENT, the type of a standalone task, or EXTERNAL for somebody else's job: of that `entity` is empty,
     `user_id` and `workspace_id` are 0, and `username` is a Unix account.
     """
 
@@ -46,7 +46,7 @@ class QueuedJob:
     scheduled: bool
     ahead: int
     explanation: str
-    priority: int = 0  # 0 where the scheduler has its own mind
+    priority: int = 0  # 0 where the scheduler keeps its own order
     weight: float = 1.0
 
     @property
@@ -56,7 +56,7 @@ class QueuedJob:
 
 @dataclass(frozen=True)
 class QueueRank:
-    """Where an experiment or a task stands in a pool that we schedule ourselves."""
+    """The position of an experiment or task in a pool that the master schedules itself."""
 
     place: int
     priority: int
@@ -81,8 +81,8 @@ def page(
     external: Sequence[ExternalJob] = (),
     ranks: Mapping[str, QueueRank] = MappingProxyType({}),
 ) -> Page[QueuedJob]:
-    """What has not ended in the order in which it was submitted, or is served according to `ranks` (by experiment or
-    task), and after it other people's jobs. `scheduled`: only what holds resources, or only what waits."""
+    """Live entries in order of submission, or of service according to `ranks` (by experiment or task), followed by
+    other people's jobs. `scheduled`: only those that hold resources, or only those that wait."""
     with store.transaction() as session:
         found = [*_experiments(session, pool), *_tasks(session, pool)]
     found.sort(key=lambda job: job.submitted_at)
@@ -160,7 +160,7 @@ def _queued(
 
 
 def _place(job: QueuedJob, ranks: Mapping[str, QueueRank]) -> tuple[int, int]:
-    """Pools that we schedule are in the order in which they are served; the others stay as they are."""
+    """The sort key: pools that the master schedules are in order of service; the others keep their order."""
     rank = ranks.get(job.entity)
     return (0, 0) if not ranks else (0, rank.place) if rank else (1, 0)
 

@@ -24,11 +24,11 @@ LONGEST = 3660  # days that one report may span
 
 @dataclass(frozen=True)
 class Use:
-    """One attempt, cut to the time that was asked for."""
+    """One attempt, cut to the requested time."""
 
     allocation_id: str
     task_id: str
-    kind: str  # TRIAL, or what else it ran
+    kind: str  # TRIAL, or the type of the standalone task
     experiment_id: int | None
     workspace_id: int
     workspace: str
@@ -47,7 +47,7 @@ class Use:
 
 
 def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[Use]:
-    """What held slots in that time, in the order of its start. Raises Invalid."""
+    """The attempts that held slots in that time, in order of start. Raises Invalid."""
     if before <= after:
         raise Invalid("The end of the time must lie after its beginning.")
     a = Allocation
@@ -85,7 +85,7 @@ def between(store: Store, after: dt.datetime, before: dt.datetime) -> Iterator[U
 
 @dataclass
 class Sum:
-    """Slot-seconds of one day or month, as a whole and by what they went to."""
+    """Slot-seconds of one day or month, in total, by user, by label and by pool."""
 
     start: dt.date
     seconds: float = 0.0
@@ -127,7 +127,7 @@ def _next(day: dt.date, monthly: bool) -> dt.date:
 
 
 def _shares(use: Use, monthly: bool) -> Iterator[tuple[dt.date, float]]:
-    """How many seconds of it lie in which day or month."""
+    """The seconds of an attempt in each day or month."""
     at = use.start.astimezone(dt.UTC)
     end = use.end.astimezone(dt.UTC)
     while at < end:
@@ -156,7 +156,7 @@ def queue_stats(store: Store) -> dict[str, list[tuple[dt.date, float]]]:
 
 def live_attempts(store: Store, workspaces: frozenset[int] | None) -> list[tuple[Allocation, str, Any, Any]]:
     """Attempts that have not ended, with a name, and with the priority and the ports of their experiment or task; of
-    these workspaces, or of all. Scripts look for an experiment's number in the names of its trials."""
+    these workspaces, or of all. Scripts search the names of trials for their experiment's number."""
     trial = func.format("Trial %s (Experiment %s)", Trial.id, Trial.experiment_id)
     name = case((Trial.id.is_not(None), trial), else_=Standalone.description)
     config = func.coalesce(Experiment.config, Standalone.config, type_=JSONB)

@@ -13,7 +13,7 @@ from trainmaster.master.services.scheduling import job_spec
 from trainmaster.master.services.store import Settings, Store
 
 EXCEEDED = "LAUNCH_WARNING_CURRENT_SLOTS_EXCEEDED"
-# What clients of Determined look for in a refusal.
+# Words that clients of Determined search for in a refusal.
 _ONE_NODE = "request unfulfillable, please try requesting less slots"
 _TOGETHER = "slots requested exceeds cluster capacity"
 
@@ -21,8 +21,8 @@ _TOGETHER = "slots requested exceeds cluster capacity"
 def refuse_impossible(
     store: Store, settings: Settings, served: ServedPool, config: Mapping[str, Any], owner_id: int, workspace_id: int
 ) -> None:
-    """Raises Invalid with what speaks against a job of `config` in the pool `served`. That it is larger than the pool
-    speaks against it unless the site has such jobs wait (`launch_error: false`); one that must fit on a node never
+    """Raises Invalid with the reasons why a job of `config` can never run in the pool `served`. Being larger than the
+    pool is a reason unless the site lets such jobs wait (`launch_error: false`); a job that must fit on one node never
     waits for that."""
     slots, total = slots_of(config), served.pool.slots_total
     one_node = bool(config["resources"].get("is_single_node"))
@@ -32,7 +32,7 @@ def refuse_impossible(
         id="0.check.1",
         task_id="0.check",
         token=f"{settings.token_prefix}check",
-        slots=total if waits else slots,  # what else speaks against it
+        slots=total if waits else slots,  # other reasons against it
         owner_id=owner_id,
         attempt=1,
     )
@@ -45,20 +45,20 @@ def refuse_impossible(
 
 
 def slots_of(config: Mapping[str, Any]) -> int:
-    """The slots that an experiment's trial, or a task, asks for."""
+    """The slots that an experiment's trial, or a task, requests."""
     resources = config["resources"]
     return int(resources["slots_per_trial"] if "slots_per_trial" in resources else resources["slots"])
 
 
 def launch_warnings(clusters: Clusters, config: Mapping[str, Any]) -> list[str]:
-    """What clients are to tell the user of something that was just created, by Determined's names."""
+    """Warnings about a new experiment or task that clients show to the user, by Determined's names."""
     slots, pool = slots_of(config), config["resources"]["resource_pool"]
     exceeded = slots and slots > clusters.resolve(pool, slots).pool.slots_total
     return [EXCEEDED] if exceeded else []
 
 
 def shortage(served: ServedPool, slots: int) -> str:
-    """Why an attempt waits that is larger than its pool; empty for one that is not."""
+    """Why an attempt that is larger than its pool waits; empty for one that is not."""
     total = served.pool.slots_total
     if slots <= total:
         return ""

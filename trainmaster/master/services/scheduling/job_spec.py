@@ -22,8 +22,8 @@ from trainmaster.runtime.job import MASTER_CERTIFICATE
 
 SHARED_FS = "/determined_shared_fs"
 HOST_KEY = "host_key"  # among a shell's secrets
-WORK_DIR = "/run/determined/workdir"  # in a container: where the user's files are, and relative mounts stand
-# sshd as root leaves root's rights in parts: it changes to another account and into an empty root (sshd(8)), and gives
+WORK_DIR = "/run/determined/workdir"  # in a container: the folder of the user's files, and of relative mounts
+# sshd as root drops root's rights in part: it changes to another account and into an empty root (sshd(8)), and gives
 # the terminal away.
 SSHD = ("SETUID", "SETGID", "SYS_CHROOT", "CHOWN")
 _TRIAL_CLASS = re.compile(r"[a-zA-Z0-9_.]+:[a-zA-Z0-9_]+")
@@ -115,7 +115,7 @@ def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, Sta
 
 
 def remarks(cluster: Cluster, config: Mapping[str, Any], *, schedules: bool) -> list[str]:
-    """What a job asks for that its cluster does not heed, a sentence each, for its owner. `schedules`: the dispatcher
+    """What a job requests and its cluster ignores, a sentence each, for its owner. `schedules`: the dispatcher
     orders jobs itself."""
     heeds = set(cluster.dispatcher.traits.heeds)
     heeds |= {feature for feature in JobFeature if _key(feature) in container_runtime(cluster.container_runtime).heeds}
@@ -141,7 +141,7 @@ def _asks(config: Mapping[str, Any], feature: JobFeature) -> bool:
 
 
 def labels(source: str, config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Words for the scheduler's accounting, from those of `job_project_source`."""
+    """Labels for the scheduler's accounting, from the sources in `job_project_source`."""
     if source in ("project", "workspace"):
         return (str(config[source]),) if config.get(source) else ()
     if source.partition(":")[0] == "label":
@@ -164,21 +164,22 @@ def environment_for(config: Mapping[str, Any], slot_type: str) -> dict[str, str]
 
 
 def launched(entrypoint: str | list[str]) -> str | list[str]:
-    """The command of an experiment. `model_def:TrialClass` is none: Determined launches such a class by its harness."""
+    """The command of an experiment. `model_def:TrialClass` is not a command: Determined launches such a class by its
+    harness."""
     if isinstance(entrypoint, str) and _TRIAL_CLASS.fullmatch(entrypoint):
         return ["python3", "-m", "determined.launch.torch_distributed", "--", "--trial", entrypoint]
     return in_shell(entrypoint)
 
 
 def in_shell(entrypoint: str | list[str]) -> str | list[str]:
-    """A single word is a text for the shell: `det command run "sleep 5; echo hi"` sends a list of one."""
+    """A list of one word is a script for the shell: `det command run "sleep 5; echo hi"` sends such a list."""
     return entrypoint[0] if isinstance(entrypoint, list) and len(entrypoint) == 1 else entrypoint
 
 
 def work_for(
     experiment: Experiment, trial: Trial, allocation: Allocation, slot_type: str, owner: str
 ) -> dict[str, Any]:
-    """What the runtime is told once it holds the lease (see docs/architecture/in-job-protocol.md)."""
+    """The work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md)."""
     config = experiment.config
     latest = trial.latest_checkpoint or trial.warm_start
     return {
@@ -205,7 +206,7 @@ def work_for(
 
 
 def in_order(value: Any) -> Any:
-    """With the keys of all mappings in alphabetical order: what a job reads does not depend on how the database keeps
+    """Sorts the keys of all mappings alphabetically: what a job reads does not depend on how the database keeps
     them (jsonb: the shorter key first)."""
     if isinstance(value, Mapping):
         return {key: in_order(value[key]) for key in sorted(value)}
@@ -219,7 +220,7 @@ def devices_of(slots: int, slot_type: str) -> str:
 
 
 def _binds(config: Mapping[str, Any]) -> list[BindMount]:
-    """A relative target is below the folder in which the job starts."""
+    """The mounts. A relative target is below the folder in which the job starts."""
     named = str(config.get("work_dir") or "")
     work_dir = named if named.startswith("/") and "$" not in named else WORK_DIR
     binds = [

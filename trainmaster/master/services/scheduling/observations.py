@@ -26,20 +26,20 @@ from trainmaster.master.services.store import Store, wake
 log = logging.getLogger(__name__)
 
 LEAVE_TIME = 60.0  # seconds that a job has to leave the scheduler after its attempt has ended
-TAKEN_AT_ONCE = 200  # attempts of which news are written down in one transaction: each also locks a log
-MOST_FORGERIES = 1000  # that are remembered, so that each is logged once
+TAKEN_AT_ONCE = 200  # attempts whose changes are stored in one transaction: each also locks a log
+MOST_FORGERIES = 1000  # forgeries that are remembered, so that each is logged once
 HELD_BACK = "The trial waits with it, and continues in another attempt when the job is released."
 REQUEUED = "The scheduler ended the job and put it back into its queue."
 DOUBLES = "doubles"  # in `observed`: jobs under the token that are being removed, and get no lease
-ORPHAN_GRACE = 300.0  # seconds for which a job of ours that no row knows is left alone
+ORPHAN_GRACE = 300.0  # seconds for which a job of ours without a row is left alone
 
 
 @dataclass
 class Memory:
-    """What is remembered of a cluster between two looks. Nothing depends on it but the time that a look takes, and that
+    """Memory of a cluster between two observations. Only the time that an observation takes depends on it, and that
     each forgery is logged once.
 
-    `settled`: attempts (by token) of which the last look told nothing new, with the row's version and what was seen
+    `settled`: attempts (by token) that the last observation did not change, with the row's version and what was seen
     then. `forgeries`: tokens, each with the job that bears it.
     """
 
@@ -53,28 +53,28 @@ class ObservedChanges:
     """What a snapshot asks the controller to do."""
 
     doubles: list[JobRef]  # further jobs under a token that another job already serves
-    orphans: list[JobRef]  # jobs of ours that no live allocation wants
+    orphans: list[JobRef]  # jobs of ours without a live allocation
     backlog: PendingUpdates
 
 
 @dataclass
 class PendingUpdates:
-    """News of a look that are not written down yet, the most urgent first: when thousands of jobs change at once, a
-    pass of the controller would take seconds over them while others wait to be submitted or ended."""
+    """Changes in an observation that are not stored yet, the most urgent first: when thousands of jobs change at once,
+    a pass of the controller would take seconds over them while others wait to be submitted or ended."""
 
-    taken: dt.datetime  # when the cluster was looked at
+    taken: dt.datetime  # when the cluster was observed
     quiet_period: float  # seconds
-    waiting: str  # what sentences about jobs in the queue begin with
-    news: list[tuple[str, Observation | None]]  # allocations, and what was seen of their jobs: None for one not listed
+    waiting: str  # the beginning of sentences about jobs in the queue
+    news: list[tuple[str, Observation | None]]  # by allocation; None: its job is not listed
 
     def take(self, store: Store) -> list[str]:
-        """Write down the first of them. Returns the allocations whose submit has certainly not happened."""
+        """Stores the first of them. Returns the allocations whose submit has certainly not happened."""
         some, self.news = dict(self.news[:TAKEN_AT_ONCE]), self.news[TAKEN_AT_ONCE:]
         return _take_news(store, some, self) if some else []
 
 
 def any_live(store: Store, cluster: str) -> bool:
-    """Whether some scheduler may know of a job of ours."""
+    """Whether any scheduler may hold a job of ours."""
     query = select(Allocation.id).where(
         Allocation.dispatcher == cluster,
         Allocation.ended_at.is_(None),
@@ -85,7 +85,7 @@ def any_live(store: Store, cluster: str) -> bool:
 
 
 class _Live(NamedTuple):
-    """What a look compares of a live attempt: a few columns, because there may be thousands."""
+    """The columns of a live attempt that an observation is compared with: few, because there may be thousands."""
 
     id: str
     token: str
@@ -122,8 +122,8 @@ _LIVE = (
 def take_snapshot(
     store: Store, memory: Memory, snapshot: Snapshot, quiet_period: float, waiting: str = ""
 ) -> ObservedChanges:
-    """Compare what the scheduler lists with what we think. Writes nothing down yet: Sightings.backlog does. `waiting`:
-    what sentences about jobs in the queue begin with."""
+    """Compares the scheduler's list with the database. Stores nothing yet: `PendingUpdates.take` does. `waiting`:
+    the beginning of sentences about jobs in the queue."""
     seen: dict[str, list[Observation]] = {}
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
@@ -138,7 +138,7 @@ def take_snapshot(
             token: settled[token]
             for token, version in live.items()
             if len(listed := seen.get(token, [])) == 1 and settled.get(token) == (version, listed[0])
-        }  # most of thousands of jobs: they need no closer look
+        }  # most of thousands of jobs: they need no further check
         memory.settled = still
         changed = literal([token for token in live if token not in still], ARRAY(Text))
         query = select(*_LIVE).where(*alive, Allocation.token == any_(changed))
@@ -161,7 +161,7 @@ def take_snapshot(
         for token in strangers:
             since = epoch(ended[token].at) + LEAVE_TIME if token in ended else None
             for o in seen[token]:
-                # A job that no row knows can be one of ours only if its account is one that we run jobs as.
+                # A job without a row can be one of ours only if its account is one that we run jobs as.
                 run_as = ended[token].run_as if token in ended else o.user if o.user in accounts else None
                 if not _is_forged(memory, o, run_as) and _is_orphan(o, since, snapshot.taken_at):
                     found.orphans.append(_ref(o))
@@ -188,8 +188,8 @@ def _take_news(store: Store, news: Mapping[str, Observation | None], look: Pendi
 
 
 def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) -> Iterator[JobRef]:
-    """Which of further jobs under a token are removed: none that has taken the lease since the look. None of the others
-    gets it from now on, so that a job which begins while it is being removed is not the one that works."""
+    """Which further jobs under a token are removed: none that has taken the lease since the observation. None of the
+    others gets it from now on, so that a job which begins while it is being removed is not the one that works."""
     with store.transaction() as session:
         row = session.get(Allocation, allocation_id, with_for_update=True)
         if row is not None and row.lease_job is None:
@@ -200,8 +200,8 @@ def _condemned(store: Store, allocation_id: str, others: Sequence[Observation]) 
 
 
 def _is_forged(memory: Memory, seen: Observation, run_as: str | None) -> bool:
-    """A job under one of our tokens that is not of the account that its attempt runs as: somebody else's doing, which
-    counts for nothing and is not ours to end. (An unnamed owner is the master's own account.)"""
+    """Whether a job under one of our tokens is not of the account that its attempt runs as: another user made it, so it
+    is ignored, and not ours to end. (An unnamed owner is the master's own account.)"""
     if seen.user is None or seen.user == run_as:
         return False
     if (seen.token, seen.job_id) not in memory.forgeries and len(memory.forgeries) < MOST_FORGERIES:
@@ -217,7 +217,7 @@ def _is_forged(memory: Memory, seen: Observation, run_as: str | None) -> bool:
 
 
 def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
-    """Which of several jobs under one token counts: the leased one, else the one we know, else the oldest."""
+    """Chooses the valid one of several jobs under one token: the leased one, else the known one, else the oldest."""
     for wanted in (known.lease_job, known.native_id):
         for observation in observations:
             if observation.job_id == wanted:
@@ -226,14 +226,14 @@ def _choose(known: _Live, observations: Sequence[Observation]) -> Observation:
 
 
 def _is_asked_for(known: _Live, seen: Observation | None) -> bool:
-    """Whether a look says anything of the row: one that waits for its submit has a job only if an earlier submit, which
-    was given up, did happen after all. That job is taken then, and no other is made. (A refused one is listed as
-    ended.)"""
+    """Whether an observation applies to the row: one that waits for its submit has a job only if an earlier submit,
+    which was considered failed, did happen after all. That job is taken then, and no other is made. (A refused one is
+    listed as ended.)"""
     return known.submission != SubmissionState.NEW or (seen is not None and not seen.state.terminal)
 
 
 def _is_news(known: _Live, seen: Observation | None) -> bool:
-    """Whether a look at the scheduler tells something that the row does not say."""
+    """Whether an observation differs from the row."""
     if seen is None:
         return known.absent_since is None or known.submission == SubmissionState.UNKNOWN
     if known.absent_since is not None or known.submission != SubmissionState.SUBMITTED:
@@ -269,13 +269,13 @@ def _take_observation(notes: log_store.Notes, allocation: Allocation, seen: Obse
     if allocation.submission != SubmissionState.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
     if before.terminal and seen.state.terminal:
-        return  # its end is known, and perhaps from who knows more: accounting, or what the job left
+        return  # its end is known, perhaps from a better source: accounting, or the job's files
     requeued = _is_requeued(allocation, seen) and not before.terminal
     held = requeued and seen.state is JobState.HELD
     if requeued and not held:
         seen = replace(seen, state=JobState.PREEMPTED, explanation=REQUEUED)
     if seen.state is JobState.UNKNOWN or (seen.state.rank < before.rank and not held):
-        return  # an unknown word, or news that is older than what we know
+        return  # an unknown state, or an observation that is older than the row
     record = _record_of(seen)
     if DOUBLES in (allocation.observed or {}):
         record[DOUBLES] = (allocation.observed or {})[DOUBLES]
@@ -295,17 +295,18 @@ def _take_observation(notes: log_store.Notes, allocation: Allocation, seen: Obse
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:
     """The scheduler itself ended the job's first run and put it back into its queue. That run is over: another attempt
-    takes its place as soon as nobody holds the job, and a further run of this job is told to leave. (One that is back
-    before anybody looked is noticed when it asks for the lease.)"""
+    takes its place as soon as the job is not held, and a further run of this job is refused. (One that is back
+    before the next observation is noticed when it asks for the lease.)"""
     waits = seen.state in (JobState.QUEUED, JobState.HELD)
-    # A run that has said its last word is still on its way out: where the job goes from there, the next look will tell.
+    # A run that has reported its exit is still ending: the next observation shows the job's state after that.
     leaves = seen.state is JobState.FINISHING
     over = waits or (bool(allocation.exits) and not leaves) or allocation.observed_state == JobState.HELD
     return seen.restarts > 0 and allocation.lease_job == seen.job_id and over
 
 
 def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocation, seen: Observation) -> None:
-    """Hand on the scheduler's notice: few schedulers tell the job itself (Slurm signals steps, not batch scripts)."""
+    """Passes on the scheduler's preemption notice: few schedulers notify the job itself (Slurm signals steps, not batch
+    scripts)."""
     if seen.taken_back_at is None:
         return
     asks = "" if seen.state.terminal else ": it is asked to save its work and leave"
@@ -316,7 +317,7 @@ def _ask_to_leave(session: Session, notes: log_store.Notes, allocation: Allocati
 
 
 def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: float) -> bool:
-    """Whether its submit has certainly not happened and is wanted still."""
+    """Takes in that a job is not listed. Returns whether its submit has certainly not happened and is still needed."""
     asked = allocation.submitted_at or allocation.submit_started_at
     if allocation.submission == SubmissionState.SUBMITTING or (asked and taken < asked):
         return False  # the snapshot may be older than the job
@@ -325,15 +326,15 @@ def _take_absence(allocation: Allocation, taken: dt.datetime, quiet_period: floa
     unseen_for = (taken - allocation.absent_since).total_seconds()
     if allocation.submission != SubmissionState.UNKNOWN or unseen_for < quiet_period:
         return False
-    # Two good looks, further apart than the scheduler may take to answer, saw nothing: it did not happen.
+    # Two good observations, further apart than the scheduler may take to answer, found no job: it did not happen.
     allocation.submission = SubmissionState.NEW.value
     allocation.absent_since = None
     return allocation.kill_at is None
 
 
 def _is_orphan(seen: Observation, wanted_until: float | None, taken: float) -> bool:
-    """A job of ours that runs or waits for nobody. One whose attempt has just ended is still on its way out, and one
-    that no row knows may be of a transaction that is about to commit."""
+    """Whether a job of ours serves no live attempt. One whose attempt has just ended is still ending, and one
+    without a row may belong to a transaction that is about to commit."""
     if seen.state.terminal or seen.state is JobState.FINISHING:
         return False
     return taken > (wanted_until if wanted_until is not None else (seen.submitted_at or taken) + ORPHAN_GRACE)

@@ -22,12 +22,12 @@ from trainmaster.master.services.scheduling.submission import explain
 from trainmaster.master.services.store import Store, wake
 
 AVOID_FOR = 3600.0  # seconds for which a node that lost a job is avoided
-UNFIT = 69  # with which the runtime leaves a node that has not what the job was given (docs/architecture/job-folder.md)
+UNFIT = 69  # the runtime's exit status on a node without the job's devices (docs/architecture/job-folder.md)
 MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a longer list
 
 
 def paused_pools(store: Store) -> dict[str, PoolPause]:
-    """Pools that rest, by name."""
+    """Pools with an open circuit breaker, by name."""
     time = now()
     since = time - dt.timedelta(seconds=MEMORY)
     failed = (
@@ -61,7 +61,7 @@ def paused_pools(store: Store) -> dict[str, PoolPause]:
 
 
 def resume(store: Store, pool: str) -> None:
-    """An administrator says go: what failed before counts no more."""
+    """An administrator resumes a pool: earlier failures no longer count."""
     with store.transaction() as session:
         statement = insert(PoolResume).values(pool=pool, resumed_at=now())
         changed = {"resumed_at": statement.excluded.resumed_at}
@@ -72,9 +72,9 @@ def resume(store: Store, pool: str) -> None:
 def half_open_probes(
     store: Store, cluster: str, resting: Mapping[str, PoolPause], full: Collection[int] = ()
 ) -> list[str]:
-    """The allocations of resting pools that may be submitted nevertheless: at most one a pool, none while one is under
-    way. One of an experiment that had no failure goes at once, any other when the rest is over; none of those in
-    `full`. The others' logs say why they wait."""
+    """The allocations of paused pools that may be submitted nevertheless: at most one for each pool, none while one is
+    under way. One of an experiment without failures goes at once, any other when the pause is over; none of those in
+    `full`. The others' logs show why they wait."""
     found: list[str] = []
     for pool, one in resting.items():
         mine = (Allocation.dispatcher == cluster, Allocation.pool == pool, Allocation.ended_at.is_(None))
@@ -123,7 +123,7 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
     jobs of two trials, the worst first, not more than MOST_AVOIDED or a quarter of the pool, and never so many that it
     has too few left for the job's `slots`.
 
-    Raises Unavailable, in words for the trial's owner, when the policies leave too few nodes of the pool.
+    Raises Unavailable, with a message for the trial's owner, when the policies leave too few nodes of the pool.
     """
     since = now() - dt.timedelta(seconds=AVOID_FOR)
     blamed: dict[str, set[int]] = defaultdict(set)
@@ -134,7 +134,7 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
         row = session.execute(_BLOCKED_FOR, {"attempt": allocation_id}).first()
         trial_id, forbidden = (row.id, list(row.blocked_nodes)) if row else (None, [])
         for exits in session.scalars(_UNFIT_FOR, {"cluster": cluster, "since": since, "trial": trial_id}):
-            # What a job says of its nodes counts for its own trial only: anybody may say it.
+            # A job's report on its nodes counts for its own trial only: any user could forge it.
             for said in exits.values():
                 if said.get("exit_code") == UNFIT and not said.get("began", True) and said.get("node_name"):
                     blamed[str(said["node_name"])].add(trial_id or 0)
@@ -144,20 +144,21 @@ def avoided_nodes(store: Store, cluster: str, pool: Pool, slots: int, allocation
         blamed.pop(node, None)
     own = [node for node, trials in blamed.items() if trial_id in trials]
     weight = Counter({node: len(trials) for node, trials in blamed.items() if node not in own and len(trials) > 1})
-    # A small site cannot spare a node for an hour because of what others lost there.
+    # A small site cannot spare a node for an hour because of others' failures there.
     suspects = [*own, *(node for node, _ in weight.most_common(min(MOST_AVOIDED, pool.nodes // 4)))][:MOST_AVOIDED]
     return [*forbidden, *suspects[: max(pool.nodes - len(forbidden) - _needed(pool, slots), 0)]]
 
 
 def _needed(pool: Pool, slots: int) -> int:
-    """How many nodes a job takes at least."""
+    """The minimum number of nodes of a job."""
     return max(1, -(-slots // pool.slots_per_node)) if pool.slots_per_node else 1
 
 
 def _refuse_if_too_few_are_left(
     session: Session, pool: Pool, needed: int, trial_id: int, forbidden: Sequence[str]
 ) -> None:
-    """A pool tells how many nodes it has, not their names: forbidden ones count where this trial has met them there."""
+    """A pool reports the number of its nodes, not their names: forbidden ones count if this trial has run on them
+    there."""
     met = (
         select(AllocationNode.name)
         .join(Allocation, Allocation.id == AllocationNode.allocation_id)
@@ -173,7 +174,7 @@ def _refuse_if_too_few_are_left(
         )
 
 
-# Every submit asks these: they are put together once.
+# Every submit runs these statements: they are built once.
 _UNFIT_FOR = select(Allocation.exits).where(
     Allocation.dispatcher == bindparam("cluster"),
     Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,

@@ -37,7 +37,7 @@ MAX_WEIGHT = 1e6
 
 @dataclass(frozen=True)
 class QueueChange:
-    """What is to be different for one job (an experiment or another task); None leaves it."""
+    """Changes for one job (an experiment or standalone task); None leaves a value as it is."""
 
     job_id: str
     priority: int | None = None
@@ -49,7 +49,7 @@ class QueueChange:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What stands in the queue: an experiment, or a task of none. `group`: what schedulers of ours call it."""
+    """An entry of the queue: an experiment, or a standalone task. `group`: its name in our own schedulers."""
 
     group: str
     experiment_id: int | None
@@ -69,7 +69,7 @@ class _Entry:
 
 
 def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller, wanted: Sequence[QueueChange]) -> None:
-    """Make the changes in their order, after all of them have been looked at: what is refused changes nothing. Raises
+    """Makes the changes in their order, after all of them have been checked: a refusal changes nothing. Raises
     Invalid, NotFound, Forbidden, Unavailable."""
     planned = [_planned(store, settings, clusters, caller, one) for one in wanted]
     for one, plan in zip(wanted, planned, strict=True):
@@ -78,7 +78,7 @@ def change(store: Store, settings: Settings, clusters: Clusters, caller: Caller,
 
 @dataclass(frozen=True)
 class _Plan:
-    """A change that may be made. `hub` is there where something is asked of a scheduler of ours."""
+    """A change that may be made. `hub` is set where a scheduler of ours is involved."""
 
     entry: _Entry
     target: ServedPool | None
@@ -183,7 +183,7 @@ def _ask(work: Callable[[], None]) -> None:
 
 
 def _configure(store: Store, settings: Settings, entry: _Entry, **changes: float | None) -> None:
-    """For the attempts that are still to come."""
+    """Changes the configuration for future attempts."""
     given = {key: value for key, value in changes.items() if value is not None}
     with store.transaction() as session, _changing(session, settings, entry) as row:
         row.config = {**row.config, "resources": {**row.config["resources"], **given}}
@@ -200,7 +200,7 @@ def _changing(session: Session, settings: Settings, entry: _Entry) -> Iterator[E
 
 
 def _refuse_move(store: Store, settings: Settings, clusters: Clusters, entry: _Entry, pool: str) -> ServedPool:
-    """Where it may go. Raises Invalid for what cannot, NotFound."""
+    """Checks a move to another pool. Raises Invalid, NotFound."""
     if entry.experiment_id is None:
         raise Invalid(f"{entry.name} stays in the pool {entry.pool}: only experiments can be moved to another one.")
     served = clusters.resolve(pool, entry.slots)
@@ -211,7 +211,8 @@ def _refuse_move(store: Store, settings: Settings, clusters: Clusters, entry: _E
 
 
 def _move_to_pool(orchestrator: ExperimentOrchestrator, pool: str) -> None:
-    """What has not been submitted goes there at once, what waits is withdrawn and what runs is asked to leave first."""
+    """Moves attempts to a pool: unsubmitted ones at once, waiting ones after a withdrawal, running ones after a
+    preemption."""
     row = orchestrator.row
     row.resource_pool = pool
     row.config = {**row.config, "resources": {**row.config["resources"], "resource_pool": pool}}

@@ -17,8 +17,8 @@ from trainmaster.master.services.store import Store
 
 @dataclass(frozen=True)
 class SlotLimit:
-    """Of one experiment: the slots that it may hold at once, those that its submitted attempts hold or wait for, and
-    those of one trial."""
+    """The limit of one experiment: the slots that it may hold at once, those that its submitted attempts hold or wait
+    for, and those of one trial."""
 
     most: int
     held: int
@@ -26,13 +26,13 @@ class SlotLimit:
 
     @property
     def room(self) -> int:
-        """How many more attempts may be submitted."""
+        """The number of further attempts that may be submitted."""
         return max(self.most - self.held, 0) // self.each if self.each else 2**31
 
 
 def of_experiments(store: Store, cluster: str, under_way: Collection[str]) -> dict[int, SlotLimit]:
     """The limits of the experiments that have one and of which something waits to be submitted to the cluster, by
-    experiment. `under_way`: allocations that are about to be submitted, though their rows may not say so yet."""
+    experiment. `under_way`: allocations that are about to be submitted, though their rows may not show it yet."""
     resources = Experiment.config["resources"]
     limit = resources["max_slots"].as_float()
     holds = (Allocation.submission != SubmissionState.NEW.value) | Allocation.id.in_(under_way)
@@ -50,8 +50,8 @@ def of_experiments(store: Store, cluster: str, under_way: Collection[str]) -> di
 
 
 def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: Collection[str] = ()) -> None:
-    """Say why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them. None of the
-    pools in `resting`: these are told that their pool rests."""
+    """Explains why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them. Not
+    for pools in `resting`: their attempts get the pause as explanation."""
     texts = {
         number: f"Its experiment holds as many slots as it may (max_slots: {limit.most})."
         for number, limit in limits.items()
@@ -81,7 +81,7 @@ def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: C
 
 
 def _waiting(cluster: str, *columns: Any) -> Select[Any]:
-    """Of the trials' attempts that are not with the cluster's scheduler yet."""
+    """Condition on trials' attempts that are not submitted to the cluster's scheduler yet."""
     return (
         select(*columns)
         .select_from(Allocation)

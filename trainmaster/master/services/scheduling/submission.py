@@ -25,12 +25,12 @@ from trainmaster.master.services.scheduling import task_spec
 from trainmaster.master.services.scheduling.feasibility import shortage
 from trainmaster.master.services.store import Store
 
-SHORTAGE_DELAY = 15.0  # seconds until it is looked again whether a pool has become large enough
+SHORTAGE_DELAY = 15.0  # seconds between two checks of whether a pool has become large enough
 
 
 @dataclass(frozen=True)
 class PendingSubmission:
-    """An allocation that is to be submitted now."""
+    """An allocation to submit now."""
 
     allocation: Allocation
     served: ServedPool
@@ -71,7 +71,7 @@ def due(
     under_way: Collection[str] = (),
     rooms: Mapping[int, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Allocations whose turn to be submitted has come, oldest first; none of the pools in `resting`, nor one of those
+    """Allocations that are due for submission, oldest first; none of the pools in `resting`, nor one of those
     in `under_way`. `rooms`: how many of an experiment, by its number, where not all of them may be."""
     order = (Allocation.created_at, Allocation.trial_id)
     query = (
@@ -99,8 +99,8 @@ def due(
 
 
 def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | None:
-    """When the next allocation comes due that waited out its back-off at the moment `after`. (What was due then and
-    waits for something else is not hurried by looking again.)"""
+    """When the next allocation becomes due that was in back-off at the moment `after`. (One that was due then and
+    waits for something else gains nothing from another check.)"""
     query = select(Allocation.not_before).where(
         Allocation.dispatcher == cluster,
         Allocation.ended_at.is_(None),
@@ -114,8 +114,8 @@ def next_due(store: Store, cluster: str, after: dt.datetime) -> dt.datetime | No
 def begin_submit(
     store: Store, clusters: Clusters, allocation_id: str, *, launch_error: bool = True
 ) -> PendingSubmission | None:
-    """Commit that a submit is about to happen, before it does. None when it should not happen any more, or not now.
-    `launch_error`: what is larger than its pool is submitted all the same, and refused there."""
+    """Commits that a submit is about to happen, before it does. None when it should not happen any more, or not now.
+    `launch_error`: a job that is larger than its pool is submitted all the same, and refused there."""
     with store.transaction() as session:
         allocation = session.get(Allocation, allocation_id, with_for_update=True)
         if (
@@ -146,7 +146,7 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any]
 
 
 def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None:
-    """Tell a job's owner what of it is not quite as asked, a sentence each."""
+    """Notes in the log which of a job's requests are not met, a sentence each."""
     if not remarks:
         return
     with store.transaction() as session, _noting(session) as notes:
@@ -155,7 +155,7 @@ def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None
 
 
 def cannot_avoid(store: Store, allocation: Allocation, nodes: Sequence[str], kind: str) -> None:
-    """Tell the trial's owner that its attempt may be given nodes which it should keep away from."""
+    """Notes in the trial's log that its attempt may be given nodes which it should avoid."""
     text = (
         f"{kind} cannot keep a job off named nodes: it may be given {', '.join(nodes)} again. An administrator can take"
     )
@@ -164,7 +164,7 @@ def cannot_avoid(store: Store, allocation: Allocation, nodes: Sequence[str], kin
 
 
 def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:
-    """The scheduler took the job."""
+    """The scheduler accepted the job."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
         if allocation.submission in (SubmissionState.SUBMITTING, SubmissionState.UNKNOWN):
@@ -173,7 +173,7 @@ def submitted(store: Store, allocation_id: str, ref: JobRef) -> None:
 
 
 def not_submitted(store: Store, allocation_id: str, delay: float, why: str) -> None:
-    """The scheduler did not take the job for now; try again after `delay` seconds."""
+    """The scheduler declined the job for now; it is submitted again after `delay` seconds."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
         if allocation.submission == SubmissionState.SUBMITTING:
@@ -184,7 +184,7 @@ def not_submitted(store: Store, allocation_id: str, delay: float, why: str) -> N
 
 
 def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
-    """Nobody knows whether the scheduler took the job: look for its token before anything else."""
+    """It is unknown whether the scheduler has the job: search for its token before anything else."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
         if allocation.submission == SubmissionState.SUBMITTING:
@@ -197,7 +197,7 @@ def perhaps_submitted(store: Store, allocation_id: str, why: str) -> None:
 
 
 def recover(store: Store, cluster: str) -> None:
-    """After a start: a submit that was under way when the last master died is of unknown outcome."""
+    """Called after a start: a submit that was under way when the last master died has an unknown outcome."""
     with store.transaction() as session:
         session.execute(
             update(Allocation)
@@ -207,7 +207,7 @@ def recover(store: Store, cluster: str) -> None:
 
 
 def mark_submitted(notes: log_store.Notes, allocation: Allocation, job_id: str, cluster: str) -> None:
-    """Write down that the scheduler has the job."""
+    """Stores that the scheduler has the job."""
     allocation.submission = SubmissionState.SUBMITTED.value
     allocation.submitted_at = allocation.submitted_at or now()
     allocation.native_id = allocation.native_id or job_id
@@ -220,7 +220,7 @@ def mark_submitted(notes: log_store.Notes, allocation: Allocation, job_id: str, 
 def explain(
     notes: log_store.Notes, allocation: Allocation, text: str, level: str = "INFO", *, begins: str = ""
 ) -> None:
-    """Into the trial's log, once for each change. `begins`: how the sentence begins there."""
+    """Writes why a job waits to the trial's log, once for each change. `begins`: the beginning of the sentence."""
     if text and text != allocation.explanation:
         allocation.explanation = text
         notes.say(allocation.task_id, f"{begins}{text}", level, allocation.id)

@@ -19,11 +19,11 @@ from trainmaster.master.services.scheduling.job_spec import HOST_KEY, devices_of
 
 Json = dict[str, Any]
 _PYTHON = ("python3", "-m")
-_STAGED = (HOST_KEY, "authorized_keys")  # of a task's secrets: what its job needs
+_STAGED = (HOST_KEY, "authorized_keys")  # keys of a task's secrets that its job needs
 
 
 def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, str]]:
-    """The configuration of an attempt's task, and what lies in its job's folder `secrets`."""
+    """The configuration of an attempt's task, and the files in its job's folder `secrets`."""
     found = session.execute(
         select(Standalone.config, Standalone.secrets).where(Standalone.task_id == allocation.task_id)
     ).one()
@@ -31,7 +31,8 @@ def job_of(session: Session, allocation: Allocation) -> tuple[Json, dict[str, st
 
 
 def work_for(session: Session, allocation: Allocation, slot_type: str) -> Json:
-    """What the runtime is told once it holds the lease (see docs/architecture/in-job-protocol.md). Raises NotFound."""
+    """The work order that the runtime gets with the lease (see docs/architecture/in-job-protocol.md). Raises
+    NotFound."""
     query = select(Standalone, User.username).join(User, User.id == Standalone.owner_id)
     query = query.where(Standalone.task_id == allocation.task_id)
     found = session.execute(query).first()
@@ -67,7 +68,7 @@ def _program(task: Standalone) -> list[str]:
 
 
 def _in_folder(folder: str, program: Sequence[str]) -> list[str]:
-    """The program, started in `folder`; empty: where the user's files are."""
+    """The command that starts the program in `folder`; empty: in the folder of the user's files."""
     return ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", folder, *program] if folder else list(program)
 
 

@@ -15,12 +15,12 @@ from trainmaster.master.services.orchestration.task_orchestrator import NOTEBOOK
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, wake
 
-GRAIN = 5.0  # seconds: use is written down no more often than this
+GRAIN = 5.0  # seconds: use is stored no more often than this
 MOST_NOTED = 10_000  # tasks
 
 
 def note(store: Store, task_id: str, *, idle: bool) -> None:
-    """A notebook says whether anything goes on in it."""
+    """Stores a notebook's report of whether it is active."""
     values = {"idle": idle} if idle else {"idle": idle, "used_at": now()}
     with store.transaction() as session:
         session.execute(update(Standalone).where(Standalone.task_id == task_id).values(**values))
@@ -29,20 +29,20 @@ def note(store: Store, task_id: str, *, idle: bool) -> None:
 
 
 def used(store: Store, task_id: str) -> None:
-    """Somebody came through the proxy."""
+    """Notes use of a task through the proxy."""
     stale = or_(Standalone.used_at.is_(None), Standalone.used_at < now() - dt.timedelta(seconds=GRAIN))
     with store.transaction() as session:
         session.execute(update(Standalone).where(Standalone.task_id == task_id, stale).values(used_at=now()))
 
 
 class Uses:
-    """Notes when tasks are used, without asking the database each time. One process has one."""
+    """Notes when tasks are used, without a query each time. One per process."""
 
     def __init__(self) -> None:
-        self._noted: dict[str, float] = {}  # when use of a task was last written down, on the monotonic clock
+        self._noted: dict[str, float] = {}  # when use of a task was last stored, on the monotonic clock
 
     def note(self, store: Store, task_id: str) -> None:
-        """Somebody came through the proxy."""
+        """Notes use of a task through the proxy."""
         at = time.monotonic()
         if at - self._noted.get(task_id, -GRAIN) >= GRAIN:
             if len(self._noted) > MOST_NOTED:
@@ -52,7 +52,7 @@ class Uses:
 
 
 def end_unused(store: Store, settings: Settings, retries: Retries) -> None:
-    """End what nobody has used for as long as it was to wait, counted from when it was ready at the earliest."""
+    """Ends tasks that were idle for their time limit, counted from when they were ready at the earliest."""
     since = func.greatest(Standalone.used_at, Allocation.leased_at)
     query = (
         select(Standalone.task_id, Standalone.idle_timeout)

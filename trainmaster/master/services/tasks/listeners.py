@@ -23,7 +23,7 @@ from trainmaster.master.services.addresses import Address
 _LISTENS = "0A"  # TCP_LISTEN
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 _TRUSTED_FOR = 60.0  # seconds for which a socket is known to be a job's
-_DEEPEST = 64  # ancestors of a process that are asked
+_DEEPEST = 64  # ancestors of a process that are checked
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class _Socket:
 
 
 class Listeners:
-    """Remembers whose a socket is: who holds it takes a walk over all processes."""
+    """Checks and remembers the owners of sockets: finding an owner takes a walk over all processes."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], float] = {}
         self._lock = threading.Lock()
 
     def there(self, address: Address, port: int) -> bool:
-        """Whether anything listens there."""
+        """Whether any process listens there."""
         return any(_listening(address, port))
 
     def are_of(self, allocation_id: str, account: str | None, address: Address, port: int) -> bool:
-        """Whether all that listens there is of the job: its account's, where that is not the master's own, or of a
-        process that descends from the job's. `account`: that the job runs as, None for the master's."""
+        """Whether all listening processes there belong to the job: to its account, where that is not the master's own,
+        or to a process that descends from the job's. `account`: that the job runs as, None for the master's."""
         found = list(_listening(address, port))
         return bool(found) and all(self._is_of(allocation_id, account, one) for one in found)
 
@@ -92,11 +92,11 @@ def _packed(where: str) -> bytes:
 
 
 def _holders(inode: int) -> Iterator[int]:
-    """The processes that have the socket open, of those into which the master may look."""
+    """The processes that have the socket open, as far as the master may read their descriptors."""
     wanted = f"socket:[{inode}]"
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            with contextlib.suppress(OSError):  # it has ended, or belongs to somebody else
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another account
                 if any(_link(f"/proc/{folder.name}/fd/{fd}") == wanted for fd in os.listdir(folder / "fd")):
                     yield int(folder.name)
 

@@ -33,7 +33,7 @@ NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has 
 
 @dataclass(frozen=True)
 class Told:
-    """Where a job says that it is reached. `port` and `user` are of the service that it is for."""
+    """The address that a job reports. `port` and `user` are of its service."""
 
     address: str
     port: int = 0
@@ -42,7 +42,7 @@ class Told:
 
 @dataclass(frozen=True)
 class JobService:
-    """Something that listens in a job. `secret`: by which it knows the master, where it asks for one."""
+    """A service in a job. `secret`: by which it authenticates the master, where it requires one."""
 
     task_id: str
     kind: str
@@ -51,16 +51,16 @@ class JobService:
     address: str
     port: int
     allocation_id: str = ""
-    account: str | None = None  # that the job runs as; None: the master's
-    cluster: str = ""  # on which it runs
+    account: str | None = None  # the account that the job runs as; None: the master's
+    cluster: str = ""  # the cluster on which it runs
     tcp: bool = False  # bytes over a WebSocket instead of HTTP
-    open: bool = False  # it asks for its own credentials, or for none
-    prefixed: bool = False  # it wants whole paths, with what stands for it at the master
+    open: bool = False  # it requires its own credentials, or none
+    prefixed: bool = False  # it expects whole paths, with its prefix at the master
     secret: str = ""
 
 
 def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -> None:
-    """A job says where it is reached. Raises Invalid, NotFound."""
+    """Stores the address that a job reports. Raises Invalid, NotFound."""
     if not 0 <= told.port <= 65535:
         raise Invalid(f"port: {told.port} is not a valid port.")
     with store.transaction() as session:
@@ -74,8 +74,8 @@ def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -
 
 
 def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
-    """Why the master is not led to an address by a job whose nodes asked for their leases from `peers`; empty when it
-    is."""
+    """Why the master refuses an address of a job whose nodes asked for their leases from `peers`; empty when it
+    accepts it."""
     where = addresses.canonical(address)
     if where is None:
         return f"{address!r} is not an IP address in its usual notation."
@@ -86,7 +86,7 @@ def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
     if addresses.is_here(where):
         known = [found for found in map(addresses.canonical, peers) if found is not None]
         if not where.is_loopback and any(addresses.is_here(one) for one in known):
-            return ""  # another address of the machine that both are on; what listens there is looked at each time
+            return ""  # another address of the machine that both are on; its listeners are checked each time
     elif addresses.within(where, settings.services_networks):
         return ""
     seen = ", ".join(sorted(filter(None, peers))) or "nowhere yet"
@@ -97,8 +97,8 @@ def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
 
 
 def check_listener(service: JobService) -> None:
-    """On the master's own machine a job shows only what it listens on itself. Raises NotFound while nothing listens,
-    Forbidden for what is another's. Asked before each connection."""
+    """On the master's own machine, checks that the job itself listens on the port. Raises NotFound while nothing
+    listens, Forbidden for another's process. Called before each connection."""
     where = addresses.canonical(service.address)
     if where is None:
         raise NotFound(NOT_THERE.format(service.task_id))
@@ -121,7 +121,7 @@ def ready(store: Store, allocation_id: str) -> None:
 
 
 def find(store: Store, settings: Settings, name: str) -> JobService | None:
-    """What is reached under `name`: a task's id, or one with `:port`. None when nothing listens there now."""
+    """Finds the service called `name`: a task's id, or one with `:port`. None when nothing listens there now."""
     task_id, _, port = name.partition(":")
     if port and not (port.isdigit() and len(port) <= 5):
         return None
@@ -177,13 +177,14 @@ def _service(
 
 
 def service_secret(token: str) -> str:
-    """By which a service in a job knows the master: both sides make it of the job's session token."""
+    """The secret by which a service in a job authenticates the master: both sides derive it from the job's session
+    token."""
     return hmac.new(token.encode(), b"service", hashlib.sha256).hexdigest()
 
 
 def enter(store: Store, settings: Settings, clusters: Clusters, service: JobService, caller: Caller) -> None:
-    """Whether the caller may use a service. A TensorBoard shows; everything else runs what it is told, as the job's
-    account. Raises Forbidden."""
+    """Checks that the caller may use a service. A TensorBoard only shows data; any other service runs commands, as the
+    job's account. Raises Forbidden."""
     shows = service.kind == TENSORBOARD
     if settings.roles:
         usual = Permission.VIEW_NSC if shows else Permission.UPDATE_NSC

@@ -31,7 +31,7 @@ SORTS: Mapping[str, ColumnElement[Any]] = {
 
 @dataclass(frozen=True)
 class TaskView:
-    """A task with what lists show of its owner and of its latest attempt."""
+    """A task with the details of its owner and of its latest attempt that lists show."""
 
     row: Standalone
     job_id: uuid.UUID
@@ -90,7 +90,7 @@ def list_page(store: Store, caller: Caller, query: TaskQuery, offset: int, limit
 
 
 def get(store: Store, task_id: str, kind: str = "") -> TaskView:
-    """With its keys and what was given. `kind`: it must be one of these. Raises NotFound."""
+    """Gets a task with its keys and its submitted configuration. `kind`: it must be of this kind. Raises NotFound."""
     with store.autocommit() as session:
         undeferred = (undefer(Standalone.secrets), undefer(Standalone.given))
         query = _views().where(Standalone.task_id == task_id).options(*undeferred)
@@ -101,7 +101,7 @@ def get(store: Store, task_id: str, kind: str = "") -> TaskView:
 
 
 def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
-    """How many of each kind have not ended; in these workspaces, or in all."""
+    """The number of live tasks of each kind; in these workspaces, or in all."""
     query = select(Standalone.kind, func.count()).where(Standalone.end_time.is_(None)).group_by(Standalone.kind)
     if workspaces is not None:
         query = query.where(Standalone.workspace_id.in_(workspaces))
@@ -111,7 +111,7 @@ def counts(store: Store, workspaces: frozenset[int] | None) -> dict[str, int]:
 
 
 def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: str = "", *, root: bool = False) -> None:
-    """End a task and what it has started, or with `root` all of its family. One that has ended stays as it is."""
+    """Ends a task and the tasks that it started, or with `root` all of its family. An ended one stays as it is."""
     view = get(store, task_id, kind)
     _own(caller, view.row)
     top = _root(store, task_id) if root else task_id
@@ -121,7 +121,7 @@ def kill(store: Store, settings: Settings, caller: Caller, task_id: str, kind: s
 
 
 def end(store: Store, settings: Settings, task_id: str, why: str) -> None:
-    """For the master's own reasons. One that has ended, or is gone, stays as it is."""
+    """Ends a task for the master's own reasons. One that has ended, or is gone, stays as it is."""
     with (
         contextlib.suppress(NotFound),
         store.transaction() as session,
@@ -131,13 +131,13 @@ def end(store: Store, settings: Settings, task_id: str, why: str) -> None:
 
 
 def pause(store: Store, settings: Settings, caller: Caller, task_id: str) -> None:
-    """A generic task and what it has started: it is asked to save its work and leave. Raises Conflict for one that
-    cannot be paused; of what it has started that stays as it is."""
+    """Pauses a generic task and the tasks that it started: they are asked to save their work and leave. Raises Conflict
+    for one that cannot be paused; such a task among those that it started stays as it is."""
     _act(store, settings, caller, task_id, machine.Pause(f"paused by {caller.username}"))
 
 
 def unpause(store: Store, settings: Settings, caller: Caller, task_id: str) -> None:
-    """It goes on, and what it has started with it."""
+    """Resumes a task and the tasks that it started."""
     _act(store, settings, caller, task_id, machine.Unpause())
 
 
@@ -166,8 +166,8 @@ def _own(caller: Caller, row: Standalone) -> None:
 
 
 def _family(store: Store, caller: Caller, task_id: str) -> list[str]:
-    """A task and what it has started, and so on; parents first. Raises Forbidden when one of them stands where the
-    request's permission is not held."""
+    """A task and its descendants; parents first. Raises Forbidden when one of them is in a workspace where the caller
+    lacks the request's permission."""
     top = select(Standalone.task_id, literal(0).label("depth")).where(Standalone.task_id == task_id)
     tree = top.cte(recursive=True)
     below = select(Standalone.task_id, tree.c.depth + 1).join(tree, Standalone.parent_id == tree.c.task_id)

@@ -55,7 +55,7 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TaskOrder:
-    """What a user asks for. `forked_from`: the task whose configuration and files it has; `inherits`: it has its
+    """A user's request. `forked_from`: the task whose configuration and files it gets; `inherits`: it gets its
     parent's files. `experiment_ids` and `trial_ids`: what a TensorBoard shows."""
 
     kind: str
@@ -87,8 +87,8 @@ class Plan:
 def create(
     store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
 ) -> str:
-    """Everything or nothing: the task and its allocation come in one transaction. Returns the task's id. Raises
-    Invalid, NotFound, Forbidden, Conflict."""
+    """Creates the task and its allocation in one transaction. Returns the task's id. Raises Invalid, NotFound,
+    Forbidden, Conflict."""
     found = plan(store, settings, clusters, defaults, caller, order)
     refuse_impossible(store, settings, found.served, found.config, caller.user_id, found.workspace_id)
     archive = pack(order.files, settings.limits.context * 2**20)
@@ -96,7 +96,7 @@ def create(
     task_id = str(uuid.uuid4())
     config = found.config
     with store.transaction() as session:
-        # It stays until we are in it.
+        # It cannot be deleted before the task is in it.
         home = session.get(Workspace, found.workspace_id, with_for_update={"key_share": True})
         if home is None or home.state:
             raise NotFound(f"The workspace {found.workspace_id} has just been deleted.")
@@ -149,7 +149,7 @@ def create(
 def plan(
     store: Store, settings: Settings, clusters: Clusters, defaults: SiteDefaults, caller: Caller, order: TaskOrder
 ) -> Plan:
-    """What the task would be. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
+    """Plans a task. Raises Invalid with everything that is wrong, NotFound, Forbidden, Conflict."""
     given: str | Mapping[str, Any] = order.config
     shared: list[Mapping[str, Any]] = []
     with store.transaction() as session:
@@ -207,7 +207,7 @@ def _mapping(given: str | Mapping[str, Any]) -> Json:
 
 
 def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig) -> tuple[Workspace, int | None]:
-    """Where the task stands: what the request says goes before the names in the configuration."""
+    """The task's workspace: the request overrides the names in the configuration."""
     if order.project_id or (order.kind == GENERIC and not order.workspace_id):
         project = open_for(session, caller, order.project_id or UNCATEGORIZED)
         return session.get_one(Workspace, project.workspace_id), project.id
@@ -228,7 +228,7 @@ def _home(session: Session, caller: Caller, order: TaskOrder, config: TaskConfig
 
 
 def _parent(session: Session, caller: Caller, task_id: str) -> Standalone:
-    """Under a lock: while it is being ended it gets no further children."""
+    """Loads the parent under a lock: while it is being ended it gets no further children."""
     found = _mine(session, caller, task_id, "be a parent", lock=True)
     if found.kind != GENERIC or found.state != TaskState.ACTIVE:
         raise Conflict(f"Task {task_id} is {found.state}: only a generic task that is ACTIVE can get children.")
