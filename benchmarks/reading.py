@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.measure import Deadline, repeated, say
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess, make_folder, remove_folder
-from tests.support.scale.filling import Size, condense, fill
+from tests.support.scale.filling import Size, compact, fill
 from trainmaster.client.master import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -74,10 +74,10 @@ def run(deadline: Deadline) -> None:
             f"filled in {time.monotonic() - started:.0f} s",
         )
         started = time.monotonic()
-        condense(Store(engine))
+        compact(Store(engine))
         say(
             "reading",
-            "all of it condensed, which the compactor does with a fifth of a processor",
+            "all of it compacted, which the compactor does with a fifth of a processor",
             f"{time.monotonic() - started:.1f} s",
         )
         engine.dispose()

@@ -55,17 +55,17 @@ def fill(engine: Engine, size: Size) -> None:
         connection.execute(text("VACUUM ANALYZE"))
 
 
-def condense(store: Store) -> None:
+def compact(store: Store) -> None:
     """What the master's compactor would do in the end."""
     for source in (series_columns.SOURCE, log_blocks.SOURCE):
         newest = compaction.newest(store, source)
         while compaction.count(store, source, newest):
             pass
     for trial_id in series_columns.due(store):
-        while series_columns.condense(store, trial_id):
+        while series_columns.compact(store, trial_id):
             pass
     for task_id in log_blocks.due(store):
-        while log_blocks.condense(store, task_id):
+        while log_blocks.compact(store, task_id):
             pass
 
 

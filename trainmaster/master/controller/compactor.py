@@ -64,11 +64,11 @@ class Compactor:
             more |= self._rested(partial(compaction.count, store, sources[name], settled[name]))
 
         def series(trial_id: int) -> None:
-            while self._rested(partial(series_columns.condense, store, trial_id)):
+            while self._rested(partial(series_columns.compact, store, trial_id)):
                 pass
 
         def lines(task_id: str) -> None:
-            while self._rested(partial(log_blocks.condense, store, task_id)):
+            while self._rested(partial(log_blocks.compact, store, task_id)):
                 pass
 
         while more and not self._stop.is_set():

@@ -44,9 +44,9 @@ def write(store: Store, task_id: str, lines: list[NewLogLine]) -> None:
         log_store.append(session, task_id, None, lines)
 
 
-def condense(store: Store, task_id: str) -> None:
+def compact(store: Store, task_id: str) -> None:
     compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    while log_blocks.condense(store, task_id):
+    while log_blocks.compact(store, task_id):
         pass
 
 
@@ -121,7 +121,7 @@ def test_what_is_found_are_the_lines_that_fit(
         patch.setattr(log_blocks, "SIZE", size)
         for batch in batches:
             if batch is None:
-                condense(store, task)
+                compact(store, task)
             else:
                 write(store, task, batch)
     everything = log_store.read(store, task, LogFilter())
@@ -143,7 +143,7 @@ def test_what_is_found_are_the_lines_that_fit(
 def test_an_expression_is_searched_in_lines_and_not_in_blocks(attempts: Attempts, task: str) -> None:
     store = attempts.store
     write(store, task, [NewLogLine(f"step {number} Loss {number % 7}") for number in range(300)])
-    condense(store, task)
+    compact(store, task)
     write(store, task, [NewLogLine("step 300 Loss 6")])
     found = log_store.read(store, task, LogFilter(search_text=r"^step \d+7 Loss [56]$", regex=True))
     assert [line.log for line in found] == [
@@ -161,7 +161,7 @@ def test_an_expression_is_searched_in_lines_and_not_in_blocks(attempts: Attempts
 def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
     store = attempts.store
     write(store, task, [NewLogLine("secret")])
-    condense(store, task)
+    compact(store, task)
     with store.transaction() as session:
         session.execute(text("DELETE FROM task_logs WHERE task_id = :id"), {"id": task})
     assert log_store.read(store, task, LogFilter(search_text="secret")) == []
@@ -169,7 +169,7 @@ def test_blocks_go_with_their_lines(attempts: Attempts, task: str) -> None:
         log_blocks.sweep(session, [task])
         assert session.execute(select(blocks).where(blocks.c.task_id == task)).all() == []
     write(store, task, [NewLogLine("another")])
-    condense(store, task)
+    compact(store, task)
     assert [line.log for line in log_store.read(store, task, LogFilter(search_text="other"))] == ["another"]
     with store.transaction() as session:
         log_blocks.forget(session, [task])
@@ -194,7 +194,7 @@ def test_blocks_of_lines_whose_time_has_come_go_and_no_others(attempts: Attempts
     store, other = attempts.store, attempts.attempt()
     for name in (task, other):
         write(store, name, [NewLogLine("one"), NewLogLine("two")])
-        condense(store, name)
+        compact(store, name)
     expire(attempts, task)
     assert retention.clean_up(store, SETTINGS) == 2
     assert (blocks_of(store, task), blocks_of(store, other)) == (0, 1)
@@ -226,7 +226,7 @@ def test_blocks_that_are_being_made_of_such_lines_go_too(attempts: Attempts, tas
         wait_for(lambda: waits(store), "who cleans up to wait")
 
     compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    log_blocks.condense(Slow(store, clean_up), task)
+    log_blocks.compact(Slow(store, clean_up), task)
     thread.join()
     assert blocks_of(store, task) == 0
 

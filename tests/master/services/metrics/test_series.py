@@ -1,4 +1,4 @@
-"""Series read as columns are what the reports say, whatever happened to these and whenever they were condensed."""
+"""Series read as columns are what the reports say, whatever happened to these and whenever they were compacted."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def report(store: Store, trial_id: int, run: int, reports: Sequence[MetricReport
         take(session, trial, run, reports, "loss", True)
 
 
-def condense(store: Store, trial_id: int) -> None:
+def compact(store: Store, trial_id: int) -> None:
     compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    while series_columns.condense(store, trial_id):
+    while series_columns.compact(store, trial_id):
         pass
 
 
@@ -110,7 +110,7 @@ REPORTS = st.lists(
     min_size=1,
     max_size=12,
 )
-# Reports of the run that is under way or of the one that follows it, or None: what there is is condensed.
+# Reports of the run that is under way or of the one that follows it, or None: what there is is compacted.
 MOMENTS = st.lists(st.one_of(st.tuples(st.booleans(), REPORTS), st.none()), min_size=2, max_size=8)
 
 
@@ -124,13 +124,13 @@ def test_a_series_is_what_its_reports_say(
     trial_id = attempts.row(attempts.attempt()).trial_id or 0
     for moment in moments:
         if moment is None:
-            condense(store, trial_id)
+            compact(store, trial_id)
             assert upto(store, trial_id) > 0 or not any(told(store, trial_id).values())
         else:
             run += moment[0]
             report(store, trial_id, run, moment[1])
         assert read(store, trial_id) == told(store, trial_id)
-    condense(store, trial_id)
+    compact(store, trial_id)
     everything = told(store, trial_id)
     assert read(store, trial_id) == everything
     part = read(store, trial_id, Stretch(first=10, last=20))
@@ -181,21 +181,21 @@ class Interrupted(Store):
     ],
     ids=["merged", "put aside"],
 )
-@pytest.mark.parametrize("condensed", [False, True], ids=["new", "condensed"])
+@pytest.mark.parametrize("compacted", [False, True], ids=["new", "compacted"])
 def test_reports_that_change_while_they_are_condensed(
-    attempts: Attempts, trial: int, change: Callable[[Store, int], None], condensed: bool
+    attempts: Attempts, trial: int, change: Callable[[Store, int], None], compacted: bool
 ) -> None:
     store = attempts.store
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
-    if condensed:
-        condense(store, trial)
+    if compacted:
+        compact(store, trial)
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(10, 20)])
     compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
     before = upto(store, trial)
-    assert not series_columns.condense(Interrupted(store, lambda: change(store, trial)), trial)
+    assert not series_columns.compact(Interrupted(store, lambda: change(store, trial)), trial)
     assert upto(store, trial) <= before
     assert read(store, trial) == told(store, trial)
-    condense(store, trial)
+    compact(store, trial)
     assert read(store, trial) == told(store, trial)
     assert upto(store, trial) > 0
 
@@ -204,42 +204,42 @@ def test_a_change_that_is_under_way_is_waited_for(attempts: Attempts, trial: int
     store = attempts.store
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
     compaction.count(store, SOURCE, compaction.newest(store, SOURCE))
-    thread = threading.Thread(target=series_columns.condense, args=(store, trial))
+    thread = threading.Thread(target=series_columns.compact, args=(store, trial))
     with store.transaction() as session:
         session.execute(update(metrics).where(metrics.c.trial_id == trial).values(archived=True))
         thread.start()
-        wait_for(lambda: waits(store), "who condenses to wait")
+        wait_for(lambda: waits(store), "who compacts to wait")
     thread.join()
     assert read(store, trial) == told(store, trial) == {metric: [] for metric in LOSS}
 
 
-@pytest.mark.parametrize("condensed", [False, True], ids=["new", "condensed"])
+@pytest.mark.parametrize("compacted", [False, True], ids=["new", "compacted"])
 @pytest.mark.parametrize("most", [series_columns.MOST, 5], ids=["at once", "in parts"])
 def test_a_report_that_becomes_visible_late_is_not_lost(
-    attempts: Attempts, trial: int, condensed: bool, most: int, monkeypatch: pytest.MonkeyPatch
+    attempts: Attempts, trial: int, compacted: bool, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It drew its id before reports of others which have been counted."""
     store = attempts.store
     other = attempts.row(attempts.attempt()).trial_id or 0
     monkeypatch.setattr(series_columns, "MOST", most)
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 20)])
-    if condensed:
-        condense(store, trial)
+    if compacted:
+        compact(store, trial)
     with store.transaction() as session:
         row = session.get_one(Trial, trial, with_for_update=True)
         take(session, row, 1, [training(n, loss=n / 2) for n in range(20, 40)], "loss", True)
         report(store, other, 1, [training(n, loss=0.0) for n in range(1, 40)])
-        condense(store, trial)
+        compact(store, trial)
         assert len(read(store, trial)[LOSS[0]]) == 19
     assert len(read(store, trial)[LOSS[0]]) == 39
-    condense(store, trial)
+    compact(store, trial)
     assert read(store, trial) == told(store, trial)
 
 
 def test_columns_go_with_their_trial(attempts: Attempts, trial: int) -> None:
     store = attempts.store
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 10)])
-    condense(store, trial)
+    compact(store, trial)
     with store.transaction() as session:
         row = session.get_one(Trial, trial)
         session.execute(text("UPDATE experiments SET state = 'DELETING' WHERE id = :id"), {"id": row.experiment_id})
@@ -254,7 +254,7 @@ def test_many_reports_are_condensed_in_parts(attempts: Attempts, trial: int, mon
     store = attempts.store
     monkeypatch.setattr(series_columns, "MOST", 10)
     report(store, trial, 1, [training(n, loss=n / 2) for n in range(1, 200)])
-    condense(store, trial)
+    compact(store, trial)
     with store.transaction() as session:
         parts = session.scalars(select(series_steps.c.reports).where(series_steps.c.trial_id == trial)).all()
     assert sum(parts) == 199
@@ -271,7 +271,7 @@ def test_the_librarian_condenses_what_has_settled(
     loop = compactor.Compactor(store)
     loop.start()
     try:
-        wait_for(lambda: upto(store, trial) > 0, "a trial that is condensed")
+        wait_for(lambda: upto(store, trial) > 0, "a trial that is compacted")
     finally:
         began = time.monotonic()
         loop.stop()

@@ -53,7 +53,9 @@ def matches(store: Store, written: Mapping[str, Sequence[StreamBatch]]) -> dict[
     ranks = {piece.rank for pieces in watched.values() for piece in pieces}
     with store.autocommit() as session:
         rows = session.execute(_WATCHED, {"ids": list(watched), "ranks": sorted(ranks)}).all()
-    found = ((row, log_watch.heard(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows)
+    found = (
+        (row, log_watch.matching(row.waited, partial(_lines_in, watched[row.id], row.names or {}))) for row in rows
+    )
     return {row.id: (row.task_id, each) for row, each in found if each is not None}
 
 

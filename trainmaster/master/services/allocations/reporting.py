@@ -176,7 +176,7 @@ def take_logs(store: Store, caller: Caller, entries: Sequence[LogEntry]) -> None
                 del by_task[task_id]
     for task_id, mine in by_task.items():
         lines = [log_watch.WatchedLine(entry.line.log, entry.line.agent_id or "") for entry in mine]
-        log_watch.heed(store, task_id, lines.copy)
+        log_watch.act_on(store, task_id, lines.copy)
     with store.transaction() as session:
         for task_id in sorted(by_task):
             mine = by_task[task_id]

@@ -2,7 +2,7 @@
 
 It acts before the lines themselves are stored, in a transaction of its own, and only where something matches: the
 locks of a trial must not be taken after those of its log. So the code that stores lines fetches the patterns along with
-its own query (`waiting`), and where `heard` finds a match, it starts anew after `act`. A master that crashes in
+its own query (`waiting`), and where `matching` finds a match, it starts anew after `act`. A master that crashes in
 between receives the same lines again, and everything here is idempotent.
 """
 
@@ -49,7 +49,7 @@ class LogMatch:
 
 
 def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
-    """The patterns for a task's log, in the form that `heard` needs; NULL for standalone tasks."""
+    """The patterns for a task's log, in the form that `matching` needs; NULL for standalone tasks."""
     trigger, hook = WebhookTrigger, Webhook
     told = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
     told = told.correlate_except(WebhookMatch)
@@ -73,7 +73,7 @@ def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarS
     )
 
 
-def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine]]) -> LogMatch | None:
+def matching(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine]]) -> LogMatch | None:
     """The matches of `lines` with the patterns. `lines` is called only where there are patterns."""
     trial_id, policies, triggers = waited or (0, None, None)
     if not (policies or triggers):
@@ -82,11 +82,11 @@ def heard(waited: Sequence[Any] | None, lines: Callable[[], Iterable[WatchedLine
     return found if found.policies or found.triggers else None
 
 
-def heed(store: Store, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
+def act_on(store: Store, task_id: str, lines: Callable[[], Iterable[WatchedLine]]) -> None:
     """Acts on matches of `lines`. `lines` is called only where there are patterns."""
     with store.autocommit() as session:
         waited = session.scalar(_WAITING, {"task_id": task_id})
-    if (found := heard(waited, lines)) is not None:
+    if (found := matching(waited, lines)) is not None:
         act(store, task_id, found)
 
 

@@ -64,7 +64,7 @@ def due(store: Store) -> list[str]:
         return list(session.scalars(select(p.task_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
 
 
-def condense(store: Store, task_id: str) -> bool:
+def compact(store: Store, task_id: str) -> bool:
     """Puts a task's next lines into blocks. Returns whether there may be more. It blocks no other transaction."""
     p = log_progress.c
     counted = text("SELECT id FROM condensed_counted WHERE source = 'task_logs'")

@@ -65,7 +65,7 @@ def due(store: Store) -> list[int]:
         return list(session.scalars(select(p.trial_id).where(p.pending >= ENOUGH).order_by(p.pending.desc()).limit(16)))
 
 
-def condense(store: Store, trial_id: int) -> bool:
+def compact(store: Store, trial_id: int) -> bool:
     """Stores the next range of a trial's reports as columns. Returns whether there may be more. When another
     transaction changed them meanwhile, it does nothing. Writers of new reports never wait for it; writers that change
     reports wait for the last few statements."""
