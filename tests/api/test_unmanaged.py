@@ -146,7 +146,7 @@ def test_pausing_is_for_who_runs_it(user: Api) -> None:
     assert user.post(f"/api/v1/experiments/{experiment}/cancel").status == 200
     assert state(user, experiment) == "CANCELED"
     answer = user.post("/api/v1/experiments/continue", {"id": experiment})
-    assert (answer.status, "elsewhere" in answer.sentence) == (400, True)
+    assert (answer.status, "outside of this master" in answer.sentence) == (400, True)
 
 
 # -- names of one's own ---------------------------------------------------------------------------------------------

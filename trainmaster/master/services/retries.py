@@ -86,7 +86,7 @@ class Retries:
             if isinstance(error, ORDINARY):
                 log.warning("%s is not done yet (%s); it is retried with increasing delays", where, error)
             else:
-                log.error("%s failed; it will be retried, ever more rarely", where, exc_info=error)
+                log.error("%s failed; it will be retried with increasing delays", where, exc_info=error)
         with self._lock:
             self._trouble[key] = _Trouble(times, self._clock() + pause, text)
         return times
