@@ -113,7 +113,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely_and_told_once(capl
     assert bad == [0, 15, 45, 105, 225, 465, 945, 1905]
     assert len([at for item, at in tried if item == "good"]) == 240
     assert [record.getMessage() for record in caplog.records] == [
-        "the removal of bad failed; it will be retried, ever more rarely"
+        "the removal of bad failed; it will be retried with increasing delays"
     ]
     patient.each("the removal of", [], work)
     patient.each("the removal of", ["bad"], work)
