@@ -25,7 +25,7 @@ from tests.support.master import (
 )
 from trainmaster.dispatchers.base import StreamPosition
 from trainmaster.dispatchers.folder import JobFolder
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import job_files
 
 LOCAL = "resource_manager: {type: local, slots: 4, poll_interval: 0.2}\n"
 LIMITS = "limits: {spool: 8, spool_unreadable: 200}\n"
@@ -111,8 +111,8 @@ def test_streams_of_no_node_of_the_job_are_not_read(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_read_in_pieces_from_any_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helper, "PIECE", 1000)
-    monkeypatch.setattr(helper, "BLOCK", 64)
+    monkeypatch.setattr(job_files, "PIECE", 1000)
+    monkeypatch.setattr(job_files, "BLOCK", 64)
     lines = [b'{"n": %d}\n' % n for n in range(500)]
     lines[200] = b"x" * 5000 + b"\n"  # too long: its number stays
     folder = JobFolder(tmp_path, "det-1")

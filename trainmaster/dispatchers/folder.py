@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPiece, StreamPosition, Transient
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import job_files
 
-TOKEN = helper.TOKEN
-OUTPUT = helper.OUTPUT
-TAIL_BYTES = helper.TAIL
+TOKEN = job_files.TOKEN
+OUTPUT = job_files.OUTPUT
+TAIL_BYTES = job_files.TAIL
 T = TypeVar("T")
 
 
@@ -61,7 +61,7 @@ class JobFolder:
 
         def stage() -> None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            helper.stage(self._root, self.token, contents)
+            job_files.stage(self._root, self.token, contents)
 
         self._do(stage, "cannot be written")
 
@@ -73,18 +73,18 @@ class JobFolder:
         """Exit records, report streams from `places` on (as `Dispatcher.collect`), and the end of the output; empty
         when there is nothing. Raises Transient."""
         known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}
-        left = self._do(lambda: helper.collect(self._root, self.token, None, known, most), "cannot be read")
+        left = self._do(lambda: job_files.collect(self._root, self.token, None, known, most), "cannot be read")
         output = None if left.output_tail is None else left.output_tail.decode(errors="replace")
         return Remains(left.exits, {name: piece_of(*piece) for name, piece in left.streams.items()}, output)
 
     def tail(self) -> str:
         """The last part of what the scheduler captured, at most TAIL_BYTES."""
-        left = self._do(lambda: helper.tail(self._root, self.token, TAIL_BYTES), "cannot be read")
+        left = self._do(lambda: job_files.tail(self._root, self.token, TAIL_BYTES), "cannot be read")
         return left.decode(errors="replace")
 
     def forget(self) -> None:
         """Remove the folder. Links in it are removed, never followed. Raises Transient when something stays."""
-        self._do(lambda: helper.forget(self._root, self.token), "could not be removed completely")
+        self._do(lambda: job_files.forget(self._root, self.token), "could not be removed completely")
 
     @property
     def _root(self) -> str:
@@ -96,5 +96,5 @@ class JobFolder:
         except OSError as error:
             reason = error.strerror or str(error)
             raise Transient(f"The job folder {self.path} {what}: {reason}.", token=self.token) from error
-        except (helper.Failed, helper.Refused) as error:
+        except (job_files.Failed, job_files.Refused) as error:
             raise Transient(f"The job folder {self.path} {what}: {error}.", token=self.token) from error

@@ -18,7 +18,7 @@ from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.access.remote import RemoteShell
 from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import helper, job_files
 
 MARK = "0123456789abcdef" * 2
 
@@ -132,14 +132,14 @@ def test_no_name_leads_out_of_the_allowed_folder(
     base = tmp_path_factory.mktemp("base")
     inside = base / "allowed"
     inside.mkdir()
-    with contextlib.suppress(helper.Refused, helper.Failed, OSError, ValueError):
-        helper.stage(f"{inside}{root}", token, {name: (b"x", 0o600)}, [str(inside)])
+    with contextlib.suppress(job_files.Refused, job_files.Failed, OSError, ValueError):
+        job_files.stage(f"{inside}{root}", token, {name: (b"x", 0o600)}, [str(inside)])
     assert [path.name for path in base.iterdir()] == ["allowed"]
 
 
 def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "MAX_REQUEST", 1000)
-    with pytest.raises(helper.Refused, match="larger than"):
+    with pytest.raises(job_files.Refused, match="larger than"):
         helper.unpack(helper.pack(b"x" * 1001))
 
 

@@ -29,7 +29,7 @@ AS_SERVICE = """
 import json, sys
 from pathlib import Path
 from trainmaster.dispatchers.access.config import AccessOptions
-from trainmaster.dispatchers.access.ways import make_access
+from trainmaster.dispatchers.access.access import make_access
 from trainmaster.dispatchers.base import StagedFile
 asked = json.load(sys.stdin)
 access = make_access(AccessOptions(impersonation="sudo", helper=asked["helper"]), Path(asked["root"]))

@@ -13,7 +13,7 @@ from tests.support.cluster.layout import USERS
 from tests.support.cluster.packages import Unavailable
 from tests.support.cluster.users import ensure_users
 from trainmaster.dispatchers.access import helper_client, setup
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import job_files
 
 SERVICE = "tmservice"  # the account that a master runs under
 GROUP = "tmhpcusers"
@@ -27,7 +27,7 @@ class Installed:
     def __init__(self) -> None:
         if os.geteuid() != 0:
             raise Unavailable("not root, so nothing can be installed for sudo")
-        self.policy = Path(helper.POLICY)
+        self.policy = Path(job_files.POLICY)
         if self.policy.exists() and "trainmaster-tests" not in self.policy.read_text():
             raise Unavailable(f"{self.policy} belongs to a real installation")
         packages.install(("sudo",))

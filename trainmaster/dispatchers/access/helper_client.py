@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trainmaster.dispatchers import jobfolder
 from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, Transport
-from trainmaster.dispatchers.jobfolder import helper, trees
+from trainmaster.dispatchers.jobfolder import helper
 
 START = 30.0  # seconds within which the program must say that it is there
 MARGIN = 10.0  # seconds beyond a command's deadline in which the answer must be here
@@ -144,12 +145,16 @@ class _Ended(Exception):
 
 
 def own_source() -> bytes:
-    """The helper in one file: helper.py, with trees.py in the place of the line that imports it."""
-    here = importlib.resources.files("trainmaster.dispatchers.jobfolder")
-    program, part = (here.joinpath(name).read_text(encoding="utf-8") for name in ("helper.py", "trees.py"))
-    (line,) = (line for line in program.splitlines() if line.startswith(f"from {trees.__name__} import "))
-    _, _, part = part.partition("from __future__ import annotations\n")
-    return program.replace(line, f"# -- folders of files: {trees.__name__} --{part}", 1).encode()
+    """The helper in one file: helper.py, with each module that it takes from its folder in the place of the import."""
+    folder = importlib.resources.files(jobfolder)
+
+    def module(found: re.Match[str]) -> str:
+        text = folder.joinpath(f"{found[1]}.py").read_text(encoding="utf-8")
+        return f"# -- {jobfolder.__name__}.{found[1]} --" + text.partition("from __future__ import annotations\n")[2]
+
+    imports = rf"^from {re.escape(jobfolder.__name__)}\.(\w+) import (?:\([^)]*\)|.*)$"
+    program = folder.joinpath("helper.py").read_text(encoding="utf-8")
+    return re.sub(imports, module, program, flags=re.MULTILINE).encode()
 
 
 def bootstrap(python: str) -> list[str]:

@@ -13,7 +13,7 @@ from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperC
 from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
 from trainmaster.dispatchers.base import Problem
 from trainmaster.dispatchers.command_runner import Runner
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import job_files
 
 DEADLINE = 30.0  # seconds a question
 SHOW = "`trainmaster helper show` prints what belongs there."
@@ -41,7 +41,7 @@ class Inspection:
         if self._options.impersonation is Impersonation.NONE:
             return found
         program = PurePosixPath(self._options.helper)
-        paths = [str(self._root), helper.POLICY, *map(str, (program, *program.parents))]
+        paths = [str(self._root), job_files.POLICY, *map(str, (program, *program.parents))]
         try:
             facts: Facts = self._there.ask("check", DEADLINE, paths=paths)["paths"]
         except (ProgramNotStarted, ConnectionLost, RefusedByHelper, FailedInHelper) as error:
@@ -79,8 +79,8 @@ class Inspection:
         program = self._options.helper
         if facts[program] is None:
             return [Problem(f"The helper {program} is not installed.", SHOW, fatal=True)]
-        if facts[helper.POLICY] is None:
-            return [Problem(f"The helper's configuration {helper.POLICY} does not exist.", SHOW, fatal=True)]
+        if facts[job_files.POLICY] is None:
+            return [Problem(f"The helper's configuration {job_files.POLICY} does not exist.", SHOW, fatal=True)]
         found = []
         for path, known in facts.items():
             if path == str(self._root) or known is None:

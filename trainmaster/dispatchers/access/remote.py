@@ -14,7 +14,7 @@ from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotS
 from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPosition, Transient, Unreachable, sentence
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.folder import check_names, piece_of
-from trainmaster.dispatchers.jobfolder import helper, trees
+from trainmaster.dispatchers.jobfolder import helper, job_files, trees
 
 FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
 
@@ -74,14 +74,20 @@ class RemoteFolder:
         output = said["output_tail"]
         try:
             return Remains(
-                exits={int(rank): helper.unpack(text, helper.MAX_RECORD) for rank, text in said["exits"].items()},
+                exits={int(rank): helper.unpack(text, job_files.MAX_RECORD) for rank, text in said["exits"].items()},
                 streams={
-                    name: piece_of(helper.unpack(piece[0], helper.PIECE), *piece[1:])
+                    name: piece_of(helper.unpack(piece[0], job_files.PIECE), *piece[1:])
                     for name, piece in said["streams"].items()
                 },
-                output_tail=None if output is None else helper.unpack(output, helper.TAIL).decode(errors="replace"),
+                output_tail=None if output is None else helper.unpack(output, job_files.TAIL).decode(errors="replace"),
             )
-        except (helper.Refused, ValueError, TypeError, LookupError, zlib.error) as error:  # over SSH the user answers
+        except (
+            job_files.Refused,
+            ValueError,
+            TypeError,
+            LookupError,
+            zlib.error,
+        ) as error:  # over SSH: the user
             raise Transient(f"The job folder {self.path} cannot be read: {error!r:.200}.", token=self.token) from None
 
     def forget(self) -> None:

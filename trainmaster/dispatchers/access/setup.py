@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from trainmaster.dispatchers.access.config import HELPER
-from trainmaster.dispatchers.jobfolder import helper
+from trainmaster.dispatchers.jobfolder import helper, job_files
 
 ACCOUNT = "trainmaster"
 GROUP = "hpcusers"
@@ -49,7 +49,7 @@ Jobs that run as the people who ask for them: what root installs on the machine 
    trainmaster helper show file > {program}
    chown root:root {program} && chmod 755 {program}
 
-2. Its configuration, {helper.POLICY} (root's, mode 644). It alone decides what the helper may touch:
+2. Its configuration, {job_files.POLICY} (root's, mode 644). It alone decides what the helper may touch:
 {_indented(policy_text)}
 3. One line for sudo, in {SUDOERS} (mode 440, check it with visudo -c): {account} is the account of
    the master, {group} a group of everybody whose jobs it may run; no SETENV, no wildcards, never root:

@@ -1,0 +1,336 @@
+"""Value types of the dispatcher contract: jobs and pools as dispatchers and the master describe them to each other.
+
+`base` documents the contract and exports every name from here; plugins import from there.
+
+Times are seconds since the epoch (UTC) unless a name says otherwise; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmaster.slots import SlotType
+
+
+class JobState(enum.StrEnum):
+    """What a scheduler says of a job, mapped to words the master knows. Order of progress: see `rank`."""
+
+    QUEUED = "QUEUED"  # waiting for resources
+    HELD = "HELD"  # waiting for a person; not terminal
+    STARTING = "STARTING"  # resources given, nodes being prepared
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    FINISHING = "FINISHING"  # the script has ended or is being ended; the outcome is not final
+    COMPLETED = "COMPLETED"  # ended with status 0: believe the runtime's exit record before this
+    FAILED = "FAILED"  # ended with another status
+    CANCELLED = "CANCELLED"  # removed by a person or by us
+    WALLTIME = "WALLTIME"  # the time limit or a deadline ended it
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"  # the scheduler took the resources for another job
+    INFRASTRUCTURE = "INFRASTRUCTURE"  # node failure, boot failure, launch failure: not the user's fault
+    UNKNOWN = "UNKNOWN"  # a word we do not know: the master keeps the last state
+
+    @property
+    def terminal(self) -> bool:
+        """True when the scheduler will not change its mind about the job."""
+        return self in _TERMINAL
+
+    @property
+    def rank(self) -> int:
+        """Position in the partial order queued < starting < running < finishing < terminal; -1 for UNKNOWN."""
+        return _RANK[self]
+
+
+_TERMINAL = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.WALLTIME,
+        JobState.OUT_OF_MEMORY,
+        JobState.PREEMPTED,
+        JobState.INFRASTRUCTURE,
+    }
+)
+_RANK = {
+    JobState.UNKNOWN: -1,
+    JobState.QUEUED: 0,
+    JobState.HELD: 0,
+    JobState.STARTING: 1,
+    JobState.RUNNING: 2,
+    JobState.SUSPENDED: 2,
+    JobState.FINISHING: 3,
+    **{state: 4 for state in _TERMINAL},
+}
+
+
+class Signal(enum.StrEnum):
+    """What `Dispatcher.signal` can deliver to the runtime in a job."""
+
+    PREEMPT = "preempt"  # checkpoint and leave (SIGUSR2)
+    TERMINATE = "terminate"  # leave now (SIGTERM)
+
+
+@dataclass(frozen=True)
+class JobRef:
+    """A job as its scheduler knows it."""
+
+    token: str
+    job_id: str  # the scheduler's own id, as printed
+    cluster: str = ""  # for federations; ids are unique only within one
+    user: str | None = None  # account the job runs as; None is the account the master runs under
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """How the user's process is wrapped. `runtime` is a name of `trainmaster.containers`."""
+
+    runtime: str = "none"  # apptainer, docker, ..., none
+    image: str = ""
+    binds: Sequence[BindMount] = ()
+    shm_size: int | None = None  # bytes of /dev/shm, where the runtime can set it
+    network_mode: str = ""  # Docker's word; empty: as the dispatcher's configuration has it
+    force_pull: bool = False  # fetch the image again even where it is there
+    devices: Sequence[DeviceMount] = ()
+    add_capabilities: Sequence[str] = ()  # names as in capabilities(7), with or without CAP_
+    drop_capabilities: Sequence[str] = ()
+    root_capabilities: Sequence[str] = ()  # what the job needs where it is root; nothing for an ordinary account
+
+
+@dataclass(frozen=True)
+class BindMount:
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class DeviceMount:
+    """A device of the host in the container; `mode` is of r, w and m (mknod)."""
+
+    host_path: str
+    container_path: str
+    mode: str = "rwm"
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A file that must stand in the job folder, owned by the job's user, before the job can start."""
+
+    content: bytes
+    mode: int = 0o600
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """Everything a dispatcher needs to run one allocation. Values are data; none of them is ever shell."""
+
+    token: str
+    allocation_id: str
+    pool: str
+    slots: int  # 0 for a job without accelerators or CPU shares of its own
+    slot_type: SlotType
+    slots_per_node: int | None = None  # of the user's section for this dispatcher, as `UserOptions` has it
+    single_node: bool = False  # all slots on one node or nothing
+    container: ContainerSpec = field(default_factory=ContainerSpec)
+    files: Mapping[str, StagedFile] = field(default_factory=dict)  # path below the job folder -> file
+    user: str | None = None  # account to run as; None is the account the master runs under
+    options: Mapping[str, Any] = field(default_factory=dict)  # the user's section, as `UserOptions` has it
+    labels: Sequence[str] = ()  # words for the scheduler's accounting: a project, a workspace, labels
+    exclude_nodes: Sequence[str] = ()  # where the scheduler can (`Capabilities.avoids_nodes`)
+    walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
+    # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own mind.
+    priority: int = 42  # 1 is served first, 99 last
+    group: str = ""  # jobs that share one fair share (an experiment)
+    weight: float = 1.0  # of the group's share
+    max_slots: int | None = None  # that the group may hold at once
+    preemptible: bool = True
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was seen of one job: the raw words and what we make of them, never a bare enum."""
+
+    token: str
+    job_id: str
+    state: JobState
+    raw_state: str
+    cluster: str = ""
+    reason: str = ""  # the scheduler's reason word
+    explanation: str = ""  # the same in a sentence for the user
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    nodes: Sequence[str] = ()
+    started_at: float | None = None
+    ends_at: float | None = None  # when the time limit strikes
+    taken_back_at: float | None = None  # when the scheduler began to take the resources for another job: little is left
+    restarts: int = 0  # how often the scheduler put it back into its queue after it had begun
+    submitted_at: float | None = None
+    never: bool = False  # True when the scheduler can never start it as asked (impossible request)
+    user: str | None = None  # whose job it is; None where the dispatcher runs everything under one account
+
+
+@dataclass(frozen=True)
+class ExternalJob:
+    """A job in a pool that is not ours: shown in the queue, so that people see what theirs wait behind."""
+
+    job_id: str
+    pool: str
+    user: str
+    state: JobState
+    name: str = ""
+    nodes: int = 0
+    slots: int = 0
+    submitted_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (ghosts).
+    `external` are live jobs of others that the same query showed; empty where it does not."""
+
+    taken_at: float
+    jobs: Sequence[Observation]
+    external: Sequence[ExternalJob] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a job waits, or how it ended, in words for its owner."""
+
+    text: str
+    state: JobState = JobState.UNKNOWN
+    raw_state: str = ""
+    exit_code: int | None = None
+    exit_signal: int | None = None
+
+
+@dataclass(frozen=True)
+class PoolNode:
+    """A node of a pool, as people see it. `enabled`: whether it takes jobs, or will when others leave; `draining`: jobs
+    that run on it go on, and no new ones come."""
+
+    name: str
+    slots: int
+    slots_used: int = 0
+    enabled: bool = True
+    draining: bool = False
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A resource pool: a partition, a queue, a machine."""
+
+    name: str
+    slot_type: SlotType
+    slots_total: int
+    slots_used: int = 0
+    nodes: int = 1
+    slots_per_node: int = 0  # the largest number of slots one node has
+    description: str = ""
+    accelerator: str = ""
+    is_default: bool = False
+    max_walltime: int | None = None  # seconds
+    up: bool = True
+    default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
+    members: Sequence[PoolNode] = ()  # its nodes, down ones too, where the question for pools shows them
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something an administrator should mend, in words."""
+
+    text: str
+    mend: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a cluster is and can do, as found by `probe`."""
+
+    scheduler: str  # "slurm", "pbs", "docker", "local"
+    version: str
+    accounting: bool = False  # ended jobs can be asked for after they left the queue
+    impersonation: bool = False  # jobs can run as another user
+    schedules: bool = False  # it orders and preempts jobs itself: priorities, weights and queue moves have a meaning
+    avoids_nodes: bool = True  # it keeps a job off the nodes in `JobSpec.exclude_nodes`
+    quiet_period: float = 0.0  # seconds after which an unlisted ambiguous submit is known not to have happened
+    poll_interval: float = 10.0  # the shortest sensible time between two `observe` calls, seconds
+    problems: Sequence[Problem] = ()
+
+
+class JobFeature(enum.StrEnum):
+    """What jobs may ask for and not every dispatcher heeds, by its key in an experiment's configuration."""
+
+    REGISTRY_LOGIN = "environment.registry_auth"
+    ADD_CAPABILITIES = "environment.add_capabilities"
+    DROP_CAPABILITIES = "environment.drop_capabilities"
+    DEVICES = "resources.devices"
+    PRIORITY = "resources.priority"
+    WEIGHT = "resources.weight"
+    SHM_SIZE = "resources.shm_size"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What holds for all clusters of a dispatcher and is known without asking one."""
+
+    heeds: frozenset[JobFeature] = frozenset()  # beside what the container runtime heeds
+    user_section: str = ""  # whose section of experiments it reads, where it is not that of its own name
+    # What Determined's clients are told.
+    resources_type: str = "slurm-job"
+    scheduler_type: str = "PRIORITY"  # of SCHEDULER_TYPE_*
+    fitting_policy: str = "BEST"  # of FITTING_POLICY_*
+    waiting: str = ""  # what sentences about jobs in the queue begin with
+
+
+@dataclass(frozen=True)
+class StreamPosition:
+    """A place in a report stream: behind line number `line`, which ends at byte `offset` (-1: that is not known)."""
+
+    line: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class StreamPiece:
+    """Whole lines of a report stream, a few megabytes at most. One that is too long to be a report is given as an empty
+    line."""
+
+    content: bytes
+    end: StreamPosition
+    more: bool = False  # there are others behind them
+    cut: bool = False  # the file is longer than what may be read of it
+
+
+@dataclass(frozen=True)
+class NotStarted:
+    """Why a job's process did not start: `text` is a sentence without a full stop, the cause before the evidence."""
+
+    text: str
+    final: bool  # no other attempt would go better
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What a job left in its folder: exit records by node rank, unshipped report streams, the scheduler's log."""
+
+    exits: Mapping[int, bytes] = field(default_factory=dict)  # node rank -> JSON of the exit record
+    streams: Mapping[str, StreamPiece] = field(default_factory=dict)  # stream name -> JSON lines of it
+    output_tail: str | None = None  # end of what the scheduler captured of the job script; None: no file of it is there
+    not_started: NotStarted | None = None  # what that output says of a container that did not start
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the master hands to a dispatcher when it makes one."""
+
+    name: str  # the cluster's name in the master's configuration
+    prefix: str  # every token of this master starts so; `observe` lists only these
+    job_root: Path  # job folders are `job_root/token`; on a file system that the nodes see under the same path
+    options: Mapping[str, Any] = field(default_factory=dict)  # its section of the master's file, checked by `Options`

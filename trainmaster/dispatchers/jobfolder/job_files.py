@@ -1,0 +1,345 @@
+"""Creates, reads and removes job folders as the account that owns them.
+
+The job's user can change the folder at any moment, so nothing here trusts its content: paths are walked by descriptors
+and through no link, every file must be the user's own plain file, and sizes are bounded.
+
+It is part of the helper program as well: Python 3.8 and its standard library only, and nothing of this package.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from typing import BinaryIO, Dict, Iterator, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+POLICY = "/etc/trainmaster/helper.json"
+TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
+STREAM = re.compile(r"(?:core|log-[0-9]{1,6})\.jsonl")
+OUTPUT = "output.txt"
+URL_FILE = "master-url"
+MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
+MAX_EXITS = 16 * 1024**2  # of all exit records of a job together
+PIECE = 4 * 1024**2  # of report streams in one answer; no line may be longer
+BLOCK = 1024**2  # in which files are searched
+MAX_RANKS = 10_000
+TAIL = 64 * 1024
+_SUBFOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Refused(Exception):
+    """It is not allowed, and asking again will not change that."""
+
+
+class Failed(Exception):
+    """It did not work this time."""
+
+
+def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
+    """A descriptor of the folder that holds job folders: an allowed one, or one below it that no link leads to."""
+    if not root.startswith("/") or "\0" in root or os.path.normpath(root) != root:
+        raise Refused("the folder of jobs must be a plain full path, not %r" % root)
+    base = next((top for top in allowed or () if root == top or root.startswith(top.rstrip("/") + "/")), None)
+    if allowed is not None and base is None:
+        raise Failed("%s is not below a folder that job_roots in %s names" % (root, POLICY))
+    top = base or root
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return _descend(descriptor, [part for part in root[len(top) :].split("/") if part])
+
+
+def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
+    """Follow `parts` from a folder, through no link; the first descriptor is closed."""
+    for part in parts:
+        try:
+            if make:
+                try:
+                    os.mkdir(part, 0o700, dir_fd=descriptor)
+                except FileExistsError:
+                    pass
+            inner = os.open(part, _SUBFOLDER, dir_fd=descriptor)
+            if make and os.fstat(inner).st_uid != os.geteuid():
+                os.close(inner)
+                raise Failed("the folder %s in the job folder belongs to somebody else" % part)
+        finally:
+            os.close(descriptor)
+        descriptor = inner
+    return descriptor
+
+
+def _open_job(root_fd: int, token: str) -> int:
+    """A descriptor of the job folder; `root_fd` is closed. Raises Failed when it is not the user's."""
+    if not TOKEN.fullmatch(token):
+        os.close(root_fd)
+        raise Refused("%r is not a job token" % token)
+    descriptor = _descend(root_fd, [token])
+    owner = os.fstat(descriptor).st_uid
+    if owner != os.geteuid():
+        os.close(descriptor)
+        raise Failed("the job folder %s belongs to uid %d; an administrator must remove it" % (token, owner))
+    return descriptor
+
+
+def stage(
+    root: str, token: str, files: Mapping[str, Tuple[bytes, int]], allowed: Optional[Sequence[str]] = None
+) -> None:
+    """Make the job folder and write `files` (path below it: content and mode) into it; again gives the same result."""
+    for name in files:
+        if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
+            raise Refused("the staged file %r would stand outside the job folder" % name)
+    root_fd = _open_root(root, allowed)
+    try:
+        if TOKEN.fullmatch(token):
+            os.mkdir(token, 0o700, dir_fd=root_fd)
+    except FileExistsError:
+        pass
+    except OSError:
+        os.close(root_fd)
+        raise
+    job = _open_job(root_fd, token)
+    try:
+        os.fchmod(job, 0o700)
+        for name in ("spool", "exit"):
+            os.close(_descend(os.dup(job), [name], make=True))
+        for name, (content, mode) in files.items():
+            *parents, leaf = name.split("/")
+            folder = _descend(os.dup(job), parents, make=True)
+            try:
+                _write(folder, leaf, content, mode & 0o777)
+            finally:
+                os.close(folder)
+    finally:
+        os.close(job)
+
+
+def _write(folder: int, name: str, content: bytes, mode: int) -> None:
+    draft = ".%s.draft" % name
+    try:
+        os.unlink(draft, dir_fd=folder)
+    except FileNotFoundError:
+        pass
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # a node that reads over NFS must not see an empty file (nextflow#4154)
+    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def announce(root: str, url: str) -> int:
+    """Leave the master's address in ROOT, for jobs that cannot reach the one they know. Returns that file's owner. One
+    that somebody else made there is not taken for ours: in a sticky folder it cannot be replaced."""
+    if not re.fullmatch(r"https?://[!-~]{1,400}", url):
+        raise Refused("%r is not the address of a master" % url)
+    folder = _open_root(root)
+    try:
+        _write(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
+        return os.stat(URL_FILE, dir_fd=folder, follow_symlinks=False).st_uid
+    finally:
+        os.close(folder)
+
+
+class StreamPart(NamedTuple):
+    """Whole lines of a stream. Line number `line` of the file ends at byte `offset`, which is where they end. `more`:
+    there are others behind them. `cut`: as much of the file as may be read has been."""
+
+    content: bytes
+    line: int
+    offset: int
+    more: bool
+    cut: bool
+
+
+class JobRemains(NamedTuple):
+    """What a job left: exit records by node rank, report streams by name, the end of its output (None: it has none)."""
+
+    exits: Dict[int, bytes]
+    streams: Dict[str, StreamPart]
+    output_tail: Optional[bytes]
+
+
+Places = Mapping[str, Sequence[int]]  # of streams: how many lines have been read, and where they end (-1: not known)
+
+
+def collect(
+    root: str,
+    token: str,
+    allowed: Optional[Sequence[str]] = None,
+    places: Optional[Places] = None,
+    most: int = 1024**3,
+) -> JobRemains:
+    """Read the job folder; empty when there is none. Of streams no more than PIECE bytes, from `places` on (others from
+    their beginning; None: nothing), and nothing beyond the first `most` bytes of each. Raises Failed, OSError."""
+    left = JobRemains({}, {}, None)
+    try:
+        job = _open_job(_open_root(root, allowed), token)
+    except (FileNotFoundError, NotADirectoryError):
+        return left
+    try:
+        room = MAX_EXITS
+        for folder, leaf in _leaves(job, "exit", re.compile(r"[0-9]{1,6}\.json")):
+            content = _read(folder, leaf, min(MAX_RECORD, room))
+            if content is not None:
+                room -= len(content)
+                left.exits[int(leaf.partition(".")[0])] = content
+        room = PIECE
+        for folder, leaf in _leaves(job, "spool", STREAM) if places is not None else ():
+            name = leaf[: -len(".jsonl")]
+            line, offset = (places or {}).get(name, (0, 0))
+            piece = _piece(folder, leaf, int(line), int(offset), room, most)
+            if piece is not None:
+                room -= len(piece.content)
+                left.streams[name] = piece
+        output = _read(job, OUTPUT, -TAIL)
+        if output is None and OUTPUT in os.listdir(job):
+            output = b""  # it is there, and may not be read
+        return left._replace(output_tail=output)
+    finally:
+        os.close(job)
+
+
+def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = None) -> bytes:
+    """The last `limit` bytes of what the scheduler captured of the job."""
+    try:
+        job = _open_job(_open_root(root, allowed), token)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    try:
+        return _read(job, OUTPUT, -limit) or b""
+    finally:
+        os.close(job)
+
+
+def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:
+    """The files of a folder in the job folder: a descriptor of that, and their names."""
+    try:
+        folder = _descend(os.dup(job), [name])
+    except (FileNotFoundError, NotADirectoryError):
+        return  # a link in its place is no folder either
+    try:
+        for leaf in sorted(filter(wanted.fullmatch, os.listdir(folder)))[:MAX_RANKS]:
+            yield folder, leaf
+    finally:
+        os.close(folder)
+
+
+def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[StreamPart]:
+    """Whole lines behind line number `line`, as many as `room` bytes hold. One that is longer than PIECE is given as an
+    empty one. None: there is no such file of the user's own."""
+    file = _own_file(folder, name)
+    if file is None:
+        return None
+    with file:
+        size = min(os.fstat(file.fileno()).st_size, most)
+        if offset < 0:
+            offset = _ends(file, 0, line, size)
+            if offset < 0:
+                return StreamPart(b"", line, -1, False, size == most)  # it has fewer lines
+        if offset > size:
+            return StreamPart(b"", line, offset, False, False)
+        file.seek(offset)
+        content = file.read(min(room, size - offset))
+        end = content.rfind(b"\n") + 1
+        if end:
+            content = content[:end]
+            offset += end
+            return StreamPart(content, line + content.count(b"\n"), offset, offset < size, False)
+        if offset + len(content) >= size:
+            return StreamPart(b"", line, offset, False, size == most)  # the last one is not whole
+        if room < PIECE:
+            return StreamPart(b"", line, offset, True, False)
+        beyond = _ends(file, offset + len(content), 1, size)
+        if beyond < 0:
+            return StreamPart(b"", line, offset, False, size == most)
+        return StreamPart(b"\n", line + 1, beyond, beyond < size, False)
+
+
+def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
+    """Where the `lines`-th line from `offset` on ends; -1 when it does not before `size`."""
+    file.seek(offset)
+    while lines > 0 and offset < size:
+        block = file.read(min(BLOCK, size - offset))
+        if not block:
+            return -1
+        found = block.count(b"\n")
+        if found >= lines:
+            place = -1
+            for _ in range(lines):
+                place = block.index(b"\n", place + 1)
+            return offset + place + 1
+        lines -= found
+        offset += len(block)
+    return offset if lines == 0 else -1
+
+
+def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
+    """The first `limit` bytes of the user's own plain file, the last ones if it is negative; None for anything else."""
+    file = _own_file(folder, name)
+    if file is None:
+        return None
+    with file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size + limit) if limit < 0 else 0)
+        return file.read(abs(limit))
+
+
+def _own_file(folder: int, name: str) -> Optional[BinaryIO]:
+    """The user's own plain file, open; None for anything else."""
+    try:
+        file = open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder), "rb")
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
+            return None  # not there, a link, not readable, or a socket: nothing that a job writes
+        raise
+    facts = os.fstat(file.fileno())
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
+        file.close()
+        return None
+    return file
+
+
+def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> None:
+    """Remove the job folder; links in it are removed, never followed. Raises Failed when something stays."""
+    try:
+        root_fd = _open_root(root, allowed)
+    except FileNotFoundError:
+        return
+    try:
+        try:
+            job = _open_job(os.dup(root_fd), token)
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            os.unlink(token, dir_fd=root_fd)  # a link of its owner's; the folder is sticky, so only their own can go
+            return
+        try:
+            _empty(job, job, 0)
+        finally:
+            os.close(job)
+        os.rmdir(token, dir_fd=root_fd)
+    finally:
+        os.close(root_fd)
+
+
+def _empty(folder: int, top: int, depth: int) -> None:
+    os.fchmod(folder, 0o700)
+    while True:
+        names = os.listdir(folder)
+        if not names:
+            return
+        for name in names:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=folder)
+            elif depth > 100:  # a descriptor a level: deep trees are moved up and emptied from there
+                os.rename(name, ".deep-%d" % os.stat(name, dir_fd=folder).st_ino, src_dir_fd=folder, dst_dir_fd=top)
+            else:
+                try:
+                    inner = os.open(name, _SUBFOLDER, dir_fd=folder)
+                except PermissionError:
+                    os.chmod(name, 0o700, dir_fd=folder)  # a link in its place changes what is the user's own at worst
+                    inner = os.open(name, _SUBFOLDER, dir_fd=folder)
+                try:
+                    _empty(inner, top, depth + 1)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=folder)
