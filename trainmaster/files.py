@@ -1,4 +1,4 @@
-"""Replacing files in one step, for the master, its dispatchers and the agent."""
+"""Atomic file replacement, for the master, its dispatchers and the agent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes | str | Iterable[bytes], mode: int = 0o600) -> os.stat_result:
-    """Make a file appear under `path` with all of its content, or leave what is there: who reads sees the old file or
-    the new one, and after a crash one of them is on disk. Returns the new file's status. Raises OSError.
+    """Write `content` to `path` atomically: readers see the old file or the new one, and after a crash one of the two
+    is on disk. Returns the new file's status. Raises OSError, and then the old file stays.
 
-    The draft beside it has a name that nobody can guess or has taken: the folder may be open to others.
+    The temporary file beside it has a random, unused name, because other accounts may write into the folder.
     """
     pieces = (content.encode(),) if isinstance(content, str) else (content,) if isinstance(content, bytes) else content
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

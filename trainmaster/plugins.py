@@ -1,8 +1,8 @@
 """Finds and loads plugins: dispatchers, searchers and container runtimes, ours and those of other packages.
 
 Each kind has an entry-point group and a contract, a `Protocol` class. A plugin is a class; it is checked against the
-contract when it is first loaded. The sentence of a `PluginError` names the plugin, the package that brings it, what is
-wrong with it, and the fix.
+contract when it is first loaded. The message of a `PluginError` names the plugin, its package, what is wrong with it,
+and the fix.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Any
 
 
 class PluginError(ValueError):
-    """A name that no installed plugin has, or a plugin that does not fulfil its contract. Its text is a sentence."""
+    """No installed plugin has the name, or the plugin does not fulfil its contract. The message is a sentence."""
 
     @property
     def after_colon(self) -> str:
-        """The same behind the place in a file that it is about."""
+        """The message without its capital letter and full stop, to stand behind the place in a file that it is
+        about."""
         text = str(self)
         return text[:1].lower() + text[1:].rstrip(".")
 
@@ -74,13 +75,13 @@ SEARCHERS = Kind(
 
 
 def installed(kind: Kind) -> dict[str, EntryPoint]:
-    """Every announced plugin of a kind by its name."""
+    """Return the entry points of all installed plugins of a kind, by name."""
     return {point.name: point for point in entry_points(group=kind.group)}
 
 
 @cache
 def load(kind: Kind, name: str) -> Any:
-    """The class of the plugin called `name`, checked against its contract.
+    """Return the class of the plugin called `name`, checked against its contract.
 
     Raises:
         PluginError: the name is not installed, or its plugin cannot be imported or does not fulfil the contract.
@@ -107,7 +108,7 @@ def _checked(kind: Kind, point: EntryPoint) -> Any:
 
 
 def faults_of(kind: Kind, plugin: Any) -> Iterator[str]:
-    """What of the contract a plugin breaks: the rest of a sentence about it, and the fix."""
+    """Yield each violation of the contract: the rest of a sentence that begins with the plugin's name, and the fix."""
     if not isinstance(plugin, type):
         yield "is not a class. Correct the entry point."
         return
@@ -156,7 +157,7 @@ def _takes(found: Any, wanted: Any) -> bool:
         inspect.signature(function).bind(*names, **dict.fromkeys(keywords))
     except TypeError:
         return False
-    except ValueError:  # something built in, whose signature Python does not know
+    except ValueError:  # a built-in, whose signature Python does not know
         return True
     return True
 

@@ -1,4 +1,4 @@
-"""The kinds of slots that jobs ask for: the one word that configuration, dispatchers and agents share."""
+"""Slot types that jobs ask for, shared by configuration, dispatchers and agents."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_what_is_configured_reaches_the_dispatcher() -> None:
     ("keys", "words"),
     [
         ("impersonation: ssh", ":3: resource_manager.impersonation: users can log in over SSH only"),
-        ("require_user_link: true", "resource_manager.require_user_link: means nothing while impersonation is none"),
+        ("require_user_link: true", "resource_manager.require_user_link: has no effect while impersonation is none"),
         ("ssh: {host: h}", "resource_manager.job_storage_root: is required with ssh"),
         (
             "ssh: {host: h, control_path: /x}\n  job_storage_root: /jobs",

@@ -73,7 +73,7 @@ def test_images_are_looked_at(tmp_path: Path) -> None:
     assert check("docker://org/name:tag") == ()
     assert "environment.image" in check("")[0]
     assert "full path" in check("image.sif")[0]
-    assert "there is none, or it cannot be read" in check(str(tmp_path / "gone.sif"))[0]
+    assert "it does not exist, cannot be read" in check(str(tmp_path / "gone.sif"))[0]
     text = tmp_path / "text.sif"
     text.write_text("not an image")
     assert "SIF or squashfs" in check(str(text))[0]

@@ -93,6 +93,6 @@ def test_what_cannot_start_is_understood(place: Path, ch_run: Path, image: str) 
     done = started(place, ch_run, str(place / image), [])
     cause = container_runtime("charliecloud").explain(done.stdout + done.stderr)
     assert cause is not None, done.stderr
-    words = {"bare": "has no Python that can be started", "gone": "cannot be read on the node"}
+    words = {"bare": "has no working Python", "gone": "cannot be read on the node"}
     assert words[image] in cause.text
     assert cause.final

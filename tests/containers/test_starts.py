@@ -238,7 +238,7 @@ def test_paths_that_cannot_be_written_are_refused(runtime: str, path: str, tmp_p
 @pytest.mark.parametrize("runtime", ["docker", "podman"])
 def test_a_daemon_mounts_only_what_the_account_reaches(runtime: str, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/run")
-    for source, words in (("/run/docker.sock", "nothing that a job may mount"), ("/", "nothing that a job may mount")):
+    for source, words in (("/run/docker.sock", "may not be mounted by a job"), ("/", "may not be mounted by a job")):
         with pytest.raises(CannotStart, match=words):
             container_runtime(runtime).start_script(start_of(tmp_path, binds=[Bind(source, "/mnt")]))
     for source, words in ((f"{tmp_path}/link", "no job may mount"), (f"{tmp_path}/gone", "cannot be opened by")):
@@ -340,7 +340,7 @@ def test_a_program_that_is_not_there_is_understood(runtime: str, tool: str, tmp_
     assert done.returncode == 127
     cause = container_runtime(runtime).explain(done.stderr)
     assert cause is not None, done.stderr
-    assert cause.text.startswith("The node has no Python" if runtime == "none" else NO_TOOL)
+    assert cause.text.startswith("The node has no working Python" if runtime == "none" else NO_TOOL)
     assert not cause.final
     assert [path.name for path in tmp_path.iterdir()] == ["det-1"], "the private folder stayed behind"
 

@@ -285,7 +285,7 @@ def test_a_container_that_somebody_removes_is_started_again_uncharged(hosts: Hos
     ended_as(master, number, "COMPLETED")
     trial = only_trial(master, number)
     assert trial.restarts == 0
-    assert "removed by somebody" in log_text(master, trial.id)
+    assert "removed by someone else" in log_text(master, trial.id)
     assert "starting after epoch 3" in log_text(master, trial.id)
 
 

@@ -116,7 +116,7 @@ def test_an_image_without_python_says_so(slurm_master: MasterProcess, place: Pat
         (image / name).mkdir(parents=True)
     master = slurm_master.client()
     said = reason(master, run(master, LATE, environment={"image": str(image)}, max_restarts=3))
-    assert said.startswith("The container image has no Python that can be started, and a job needs Python 3.8 or newer")
+    assert said.startswith("The container image has no working Python; a job needs Python 3.8 or newer")
     assert said.endswith("executable file not found in $PATH")
 
 

@@ -104,7 +104,7 @@ def test_a_revoked_host_is_out_and_the_key_that_it_knew_with_it(yard: Yard) -> N
     with pytest.raises(NotEnrolled):
         broken.sync(report("broken"))
     for name in ("broken", "a-new-name"):
-        with pytest.raises(MustLeave, match="not the key by which agents enrol"):
+        with pytest.raises(MustLeave, match="not the enrolment key of agents"):
             yard.link(name).enrol(known)
     other.sync(report("other"))
     yard.host("broken")  # set up anew, with the new key

@@ -85,7 +85,7 @@ def test_a_removal_that_cannot_succeed_ends_with_a_reason(user: Api, engine: Eng
     assert user.call("DELETE", "/api/v1/checkpoints", {"checkpointUuids": [key]}).status == 200
     wait_for(lambda: requests(engine) == 0, "the request to be given up")
     lines = [str(line) for line in user.lines(f"/api/v1/trials/{keeping.trial_id}/logs")]
-    assert len([line for line in lines if f"{key} is a link, or no folder" in line]) == 1
+    assert len([line for line in lines if f"{key} is a link, or not a folder" in line]) == 1
 
 
 class Clock:

@@ -220,7 +220,7 @@ def test_a_link_in_the_place_of_a_folder_above(
     (canary / key / "weights").write_text("w")
     run_as(ATTACKER, ["ln", "-s", str(canary), str(lair / "storage")])
     assert ask(user, key, "**/*").status == 200
-    wait_for(lambda: told(user, job, "has something on its way that is no folder"), "the reason in the trial's log")
+    wait_for(lambda: told(user, job, "has a part in its path that is not a folder"), "the reason in the trial's log")
     assert names(canary / key) == ["weights"]
     assert user.call("GET", f"/checkpoints/{key}").status == 503
 

@@ -1,5 +1,5 @@
-"""The daemon on a plain Docker host: runs the containers that a master asks for, and nothing it was not asked for.
+"""Daemon on a plain Docker host: runs the containers that a master orders, and no others.
 
-It keeps nothing that cannot be lost: containers carry labels that say whose they are, the master says which there
-should be. It can be killed and started again at any time; containers go on meanwhile.
+It keeps no state that cannot be lost: labels on the containers name their jobs, and the master sends the list of
+containers that should run. The daemon can be killed and restarted at any time; its containers keep running.
 """

@@ -1,4 +1,4 @@
-"""Who jobs are on this host."""
+"""Chooses the account that a job runs as on this host."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class NoAccount(Exception):
 
 
 def account_for(name: str | None, default: str | None, *, linked: bool = False) -> ContainerUser:
-    """The account of a job that names `name`, or none.
+    """Return the account of a job that asks for the account `name`, or names none.
 
     Args:
-        default: what the administrator gave for jobs that name none; None is the agent's own account.
-        linked: the administrator lets jobs be ordinary accounts that the master names.
+        default: account that the administrator configured for jobs that name none; None is the agent's own account.
+        linked: whether jobs may run as ordinary accounts that the master names.
 
     Raises NoAccount.
     """
@@ -72,7 +72,7 @@ def _of(entry: pwd.struct_passwd) -> ContainerUser:
 
 
 def _harmless(group: int) -> bool:
-    """Whoever is in Docker's group is root on this host in all but name."""
+    """Whether a job may keep this group: a member of Docker's group has root's power on this host."""
     try:
         return group != ROOT and grp.getgrgid(group).gr_name != "docker"
     except KeyError:

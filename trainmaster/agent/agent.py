@@ -1,7 +1,7 @@
-"""The loop: look at the engine, tell the master, do what follows, wait for news from either side.
+"""Main loop of the agent: compares the engine's containers with the master's orders, and acts on the difference.
 
-Four kinds of threads: the main one decides and reports; one waits for news from the master; one watches the engine; a
-few do what takes long (fetching files and images, handing in what containers left).
+Four kinds of threads: the main one decides and reports; one waits for changed orders from the master; one watches the
+engine; a few workers do what takes long (fetching files and images, uploading what containers left).
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from trainmaster.version import VERSION
 
 log = logging.getLogger(__name__)
 
-WORKERS = 8  # long deeds at once
-PAUSES = (0.5, 1.0, 2.0, 5.0)  # seconds before each further try when something does not answer
-RETRY = 5.0  # seconds after which a deed that the network stopped is tried again
-JUST_STOPPED = 15.0  # seconds before an engine was missed in which its stop may have ended containers
+WORKERS = 8  # long actions at once
+PAUSES = (0.5, 1.0, 2.0, 5.0)  # seconds before each retry when the master or the engine does not answer
+RETRY = 5.0  # seconds until an action that failed for a network error is tried again
+JUST_STOPPED = 15.0  # seconds before the engine was found to be away, in which its stop may have ended containers
 
 _SIGNALS = {Delivery.PREEMPT: "SIGUSR2", Delivery.TERMINATE: "SIGTERM", Delivery.KILL: "SIGKILL"}
 
 
 @dataclass(frozen=True)
 class AgentIdentity:
-    """What an agent is."""
+    """Name, place and settings of an agent; they do not change while it runs."""
 
     agent_id: str
     hostname: str
@@ -73,8 +73,10 @@ class AgentIdentity:
 
 
 class Agent:
-    """One agent. `run` returns when `stop` was called; containers go on. `key`: that of the master's agents, by which
-    this one enrols when it has no secret, or not the one that the master knows."""
+    """One agent. `run` returns after `stop` was called; containers keep running.
+
+    `key` is the enrolment key of the master's agents. It is used when this agent has no secret, or when the master does
+    not accept the one it has."""
 
     def __init__(
         self,
@@ -91,10 +93,10 @@ class Agent:
         self._sources: dict[str, Sources] = {}  # of containers that are made and not started, by token
         self._instance = secrets.token_hex(8)
         self._lock = threading.Lock()
-        self._notes: dict[str, Local] = {}  # what only this process knows of a token
+        self._notes: dict[str, Local] = {}  # what only this process knows of a job, by token
         self._orders = Orders(revision="")  # replaced by the main thread alone
         self._wake = threading.Event()
-        self._answered = threading.Event()  # the master's news have been fetched
+        self._answered = threading.Event()  # the changed orders have been fetched
         self._stop = threading.Event()
         self._leaving = False
         self._fault: MustLeave | None = None
@@ -122,12 +124,12 @@ class Agent:
             raise self._fault
 
     def stop(self) -> None:
-        """Leave soon. Safe in a signal handler."""
+        """Make `run` return soon. Safe in a signal handler."""
         self._stop.set()
         self._wake.set()
 
     def drain(self) -> None:
-        """Take no more jobs; those that are here go on to their end. Safe in a signal handler."""
+        """Accept no more jobs; those that run here run to their end. Safe in a signal handler."""
         self._leaving = True
         self._wake.set()
 
@@ -141,14 +143,14 @@ class Agent:
             try:
                 self._turn()
                 if said:
-                    log.info("all is well again")
+                    log.info("master and Docker engine answer again")
                 said, tries = "", 0
                 pause = self._orders.heartbeat
             except NotEnrolled as fault:
                 if not self._key or not self._link.secret:
                     self._fault = fault
                     return
-                self._link.secret = ""  # and ask for another one in the next turn
+                self._link.secret = ""  # the next turn enrols again
                 continue
             except MustLeave as fault:
                 self._fault = fault
@@ -162,7 +164,7 @@ class Agent:
             self._wake.wait(pause)
 
     def _turn(self) -> None:
-        """Say what is, do what follows; again at once when the answer changed something."""
+        """Report all containers and begin the actions that the orders need; repeat while the orders change."""
         if not self._link.secret:
             self._folders.keep_secret(self._link.enrol(self._key))
             log.info("the master has given this agent a secret of its own")
@@ -180,7 +182,7 @@ class Agent:
         try:
             local = self._look()
         except EngineAway as error:
-            # The master is told that nothing is known of the containers; it must not take us for lost.
+            # The report says that nothing is known of the containers, so that the master does not count us as lost.
             self._link.sync(report.model_copy(update={"problem": str(error)[:MAX_TEXT]}))
             raise
         self._orders = self._link.sync(report.model_copy(update={"containers": reports(orders, local)}))
@@ -191,9 +193,9 @@ class Agent:
             self._begin(action, local.get(action.token, Local(action.token)))
 
     def _look(self) -> dict[str, Local]:
-        """Every token that this host knows, or that is being worked on."""
-        # First: what is not being worked on now stays as the engine shows it a moment later, because only this thread
-        # begins something. The other way round a container that has just been started would look as if it were gone.
+        """What this host knows of each job that has a container or files here, or an action under way."""
+        # Read before the engine is asked: only this thread begins actions, so a job without one stays as the engine
+        # then shows it. In the other order a container that has just been started would look as if it were gone.
         with self._lock:
             found = dict(self._notes)
         try:
@@ -214,10 +216,11 @@ class Agent:
             found[seen.token] = replace(note, seen=seen, interrupted=interrupted and not killed and not seen.oom)
         return {token: replace(note, started=self._folders.started(token)) for token, note in found.items()}
 
-    # -- news ------------------------------------------------------------------------------------------------
+    # -- waiting ---------------------------------------------------------------------------------------------
 
     def _wait_for_news(self) -> None:
-        """Wake the loop, which fetches the orders itself: were they taken here too, an older answer could come last."""
+        """Wake the loop when the orders change. The loop fetches them itself: with two readers an older answer could
+        win."""
         tries = 0
         while not self._stop.is_set():
             if not self._answered.wait(1.0):
@@ -243,7 +246,7 @@ class Agent:
                 self._wake.set()
             self._stop.wait(1.0)
 
-    # -- doing -----------------------------------------------------------------------------------------------
+    # -- actions ---------------------------------------------------------------------------------------------
 
     def _begin(self, action: Action, known: Local) -> None:
         if action.deed is Deed.DELIVER:
@@ -268,7 +271,7 @@ class Agent:
         except MustLeave as fault:
             self._fault = self._fault or fault
             self.stop()
-        except Exception:  # a bug: the other containers must not suffer from it
+        except Exception:  # a bug: the other containers must not be affected by it
             log.exception("%s: %s failed", action.token, action.deed.value)
             self._stop.wait(RETRY)
         finally:
@@ -296,7 +299,8 @@ class Agent:
         try:
             container = known.seen.id if known.seen else self._create(order)
             if self._still_wanted(order):
-                # Written first: a container that is missing afterwards was removed, and is not started again.
+                # Written before the start, so that a container that is missing afterwards counts as removed, not as
+                # new.
                 self._folders.mark_started(order.token, order.job_id)
                 self._engine.start(container)
                 self._check_mounts(order.token, container)
@@ -327,15 +331,15 @@ class Agent:
         return self._engine.create(body, f"tm-{order.token}-{order.node_rank}")
 
     def _check_mounts(self, token: str, container: str) -> None:
-        """Raises CannotStart, and ends the container, when it sees another source than was opened for it."""
+        """End the container and raise ContainerError when it sees another source than was opened for it."""
         sources = self._sources.pop(token, None)
         pid = self._engine.pid(container) if sources is not None and sources.binds else 0
         if sources is None or not pid:
             return
         if wrong := sources.differences(pid):
             self._engine.signal(container, "SIGKILL")
-            log.error("%s: its mounts were exchanged while it was started: %s", token, ", ".join(wrong))
-            raise ContainerError(f"bind_mounts: {wrong[0]} was exchanged while the container was started.", Blame.JOB)
+            log.error("%s: its mounts were replaced while it was started: %s", token, ", ".join(wrong))
+            raise ContainerError(f"bind_mounts: {wrong[0]} was replaced while the container was started.", Blame.JOB)
 
     def _described(
         self, order: ContainerOrder, account: ContainerUser, binds: Sequence[Bind], devices: Sequence[Device]
@@ -365,7 +369,7 @@ class Agent:
         )
 
     def _still_wanted(self, order: ContainerOrder) -> bool:
-        """Fetching may have taken minutes."""
+        """Whether the order still stands; fetching files and images may have taken minutes."""
         for now in self._orders.containers:
             if now.token == order.token and now.job_id == order.job_id:
                 return not STOPS & set(now.deliver)
@@ -379,7 +383,7 @@ class Agent:
         try:
             self._link.hand_in(order.token, order.node_rank, pack(items))
         except NotGiven as error:
-            log.warning("%s: what it left is refused: %s", order.token, error)
+            log.warning("%s: the master refuses the files that it left: %s", order.token, error)
         finally:
             for item in items:
                 item.handle.close()
@@ -393,5 +397,5 @@ class Agent:
 
 
 def data_folder(path: str | None, agent_id: str) -> Path:
-    """Where an agent keeps job folders."""
+    """Return the folder in which an agent keeps job folders and its secret."""
     return Path(path) if path else Path("/var/lib/trainmaster-agent") / agent_id

@@ -1,4 +1,4 @@
-"""The Docker engine of this host, through Docker's own library: the containers that carry this agent's labels."""
+"""Client of this host's Docker engine: creates, lists, signals and removes the containers with this agent's labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABEL_NODES = "trainmaster.nodes"
 LABEL_SLOTS = "trainmaster.slots"
 
 DEADLINE = 60  # seconds of one request to the engine; pulls have their own
-PULL_SILENCE = 600  # seconds without a word while an image is fetched
+PULL_SILENCE = 600  # seconds without progress while an image is fetched
 TAIL_LINES = 2000
 TAIL_BYTES = 64 * 1024
 EVENTS = ("die", "oom", "destroy", "start")
@@ -34,7 +34,7 @@ class EngineAway(Exception):
 
 
 class ContainerError(Exception):
-    """A container cannot be made; the message is for the job's owner, `blame` says whose fault it is."""
+    """A container cannot be created or started; the message is for the job's owner, `blame` names who can fix it."""
 
     def __init__(self, message: str, blame: Blame) -> None:
         super().__init__(message)
@@ -42,36 +42,36 @@ class ContainerError(Exception):
 
 
 class Engine:
-    """Thread-safe: each thread has its own connection. Every method raises EngineAway."""
+    """The engine of this host. Thread-safe: each thread has its own connection. Every method raises EngineAway."""
 
     def __init__(self, agent_id: str, address: str | None = None) -> None:
-        """`address`: of the daemon; None takes DOCKER_HOST or the usual socket."""
+        """`address`: URL of the daemon; None uses DOCKER_HOST or the default socket."""
         self._agent_id = agent_id
         self._address = address
         self._local = threading.local()
         self._inspected: dict[str, Seen] = {}  # containers that have ended do not change any more
 
     def version(self) -> str:
-        with _telling():
+        with _engine_errors():
             return str(self._api().version()["Version"])
 
     def facts(self) -> tuple[str, int]:
-        """The folder of Docker's own data, and the bytes of memory that the host has."""
-        with _telling():
+        """Return the folder of Docker's own data, and the host's memory in bytes."""
+        with _engine_errors():
             found = self._api().info()
             return str(found["DockerRootDir"]), int(found["MemTotal"])
 
     def pid(self, container: str) -> int:
-        """Of its first process on the host; 0 when there is none."""
-        with _telling():
+        """Return the host's process id of the container's first process; 0 when it has none."""
+        with _engine_errors():
             try:
                 return int(self._api().inspect_container(container)["State"]["Pid"] or 0)
             except errors.NotFound:
                 return 0
 
     def containers(self) -> list[Seen]:
-        """All of this agent's, ended ones too."""
-        with _telling():
+        """List all containers of this agent, ended ones too."""
+        with _engine_errors():
             listed = self._api().containers(all=True, filters={"label": f"{LABEL_AGENT}={self._agent_id}"})
         found = []
         for entry in listed:
@@ -88,8 +88,8 @@ class Engine:
         return found
 
     def _inspect(self, container: str) -> Seen | None:
-        """None when it is gone by now."""
-        with _telling():
+        """Inspect one container; None when it no longer exists."""
+        with _engine_errors():
             try:
                 found = self._api().inspect_container(container)
             except errors.NotFound:
@@ -111,7 +111,7 @@ class Engine:
         )
 
     def labels(self, token: str, job_id: str, rank: int, nodes: int, slots: tuple[int, ...]) -> dict[str, str]:
-        """What says whose a container is."""
+        """Return the labels that connect a container with its job."""
         return {
             LABEL_AGENT: self._agent_id,
             LABEL_TOKEN: token,
@@ -122,7 +122,7 @@ class Engine:
         }
 
     def has_image(self, image: str) -> bool:
-        with _telling():
+        with _engine_errors():
             try:
                 self._api().inspect_image(image)  # type: ignore[no-untyped-call]
             except errors.ImageNotFound:
@@ -130,22 +130,23 @@ class Engine:
         return True
 
     def pull(self, image: str, login: Mapping[str, str] | None = None) -> None:
-        """`login`: Docker's AuthConfig; None takes what Docker's own configuration on this host says. Raises
-        CannotStart."""
+        """Pull an image. `login`: Docker's AuthConfig; None uses Docker's own configuration on this host. Raises
+        ContainerError."""
         name, tag = split_image(image)
-        with _telling(), contextlib.closing(self._connect(PULL_SILENCE)) as client:
+        with _engine_errors(), contextlib.closing(self._connect(PULL_SILENCE)) as client:
             try:
                 auth = dict(login) if login else None
                 for line in client.pull(name, tag=tag, stream=True, decode=True, auth_config=auth):
                     if "error" in line:
                         raise _not_pulled(image, str(line["error"]))
             except errors.APIError as error:
-                # A registry that does not answer is an error 500 of the engine's.
+                # For a registry that does not answer, the engine returns status 500.
                 raise _not_pulled(image, str(error.explanation or error)) from None
 
     def create(self, body: Mapping[str, Any], name: str) -> str:
-        """The new container's id; that of the one which has the name already. Raises CannotStart."""
-        with _telling():
+        """Create a container and return its id; the id of the existing one when the name is taken. Raises
+        ContainerError."""
+        with _engine_errors():
             try:
                 return str(self._api().create_container_from_config(dict(body), name)["Id"])  # type: ignore[no-untyped-call]
             except errors.APIError as error:
@@ -156,20 +157,20 @@ class Engine:
 
     def start(self, container: str) -> None:
         """Raises CannotStart."""
-        with _telling():
+        with _engine_errors():
             try:
                 self._api().start(container)
             except errors.APIError as error:
                 raise _not_started(error) from None
 
     def signal(self, container: str, name: str) -> None:
-        """`name` as in signal(7). An ended container is no error."""
-        with _telling(), contextlib.suppress(errors.APIError):
+        """Send a signal; `name` as in signal(7). An ended container is not an error."""
+        with _engine_errors(), contextlib.suppress(errors.APIError):
             self._api().kill(container, name)
 
     def output(self, container: str) -> bytes:
-        """The end of what its processes wrote themselves."""
-        with _telling():
+        """Return the last part of the container's own output."""
+        with _engine_errors():
             try:
                 text: bytes = self._api().logs(container, stdout=True, stderr=True, tail=TAIL_LINES)
             except errors.APIError:
@@ -177,8 +178,8 @@ class Engine:
         return text[-TAIL_BYTES:]
 
     def remove(self, container: str) -> None:
-        """End it and remove it. One that is gone is no error."""
-        with _telling(), contextlib.suppress(errors.NotFound):
+        """Kill and remove a container. One that no longer exists is not an error."""
+        with _engine_errors(), contextlib.suppress(errors.NotFound):
             try:
                 self._api().remove_container(container, force=True, v=True)
             except errors.APIError as error:
@@ -186,11 +187,11 @@ class Engine:
                     raise EngineAway(f"container {container[:12]} cannot be removed: {error.explanation}") from None
 
     def watch(self, changed: Callable[[], None], stopped: threading.Event) -> None:
-        """Call `changed` for each change of a container of ours, until the engine goes away or `stopped` is set."""
+        """Call `changed` for each event of this agent's containers, until the engine goes away or `stopped` is set."""
         filters = {"type": "container", "label": f"{LABEL_AGENT}={self._agent_id}", "event": list(EVENTS)}
-        with _telling(), contextlib.closing(self._connect(DEADLINE)) as client:
+        with _engine_errors(), contextlib.closing(self._connect(DEADLINE)) as client:
             stream = client.events(decode=True, filters=filters)
-            # Without this the thread would sit in a read until the next event.
+            # Without this the thread would block in a read until the next event.
             threading.Thread(target=_close_after, args=(stopped, stream), name="engine-closer", daemon=True).start()
             for _ in stream:
                 if stopped.is_set():
@@ -214,8 +215,8 @@ def _close_after(stopped: threading.Event, stream: Any) -> None:
 
 
 @contextlib.contextmanager
-def _telling() -> Any:
-    """Everything that means "the engine does not answer" as one error."""
+def _engine_errors() -> Any:
+    """Raise EngineAway for every error that means that the engine does not answer."""
     try:
         yield
     except errors.APIError as error:
@@ -227,7 +228,7 @@ def _telling() -> Any:
 
 
 def _epoch(text: str) -> float | None:
-    """From RFC 3339 with nanoseconds; Docker's zero time is none."""
+    """Epoch seconds of RFC 3339 text with nanoseconds; None for Docker's zero time."""
     if not text or text.startswith("0001-"):
         return None
     moment, _, fraction = text.rstrip("Z").partition(".")
@@ -236,7 +237,7 @@ def _epoch(text: str) -> float | None:
 
 
 def split_image(image: str) -> tuple[str, str | None]:
-    """Name and tag; a digest stays with its `sha256:`."""
+    """Split an image into name and tag; a digest keeps its `sha256:`."""
     if "@" in image:
         name, _, digest = image.partition("@")
         return name, digest

@@ -1,10 +1,10 @@
-"""A job's folders on this host, and what they tell after a restart.
+"""Folders that the agent keeps for each job on this host, and the state that it reads from them after a restart.
 
 jobs/<token>/      the job folder; mode 0700, of the job's account
 node/<token>/      empty at first: the container's /run/determined
 home/<token>/      the container's home
-secret             what the master knows this agent by; mode 0600
-started/<token>    holds the job's id; there from just before its container is started until all is removed
+secret             this agent's secret, by which the master knows it; mode 0600
+started/<token>    holds the job's id; exists from just before its container is started until all is removed
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Folders:
         data.chmod(0o700)
 
     def secret(self) -> str:
-        """What the master gave this agent to be known by; empty before that."""
+        """Return the secret that the master gave this agent; empty before it has enrolled."""
         try:
             return (self._data / SECRET_FILE).read_text().strip()
         except FileNotFoundError:
@@ -58,26 +58,32 @@ class Folders:
         return self._data / "home" / token
 
     def started(self, token: str) -> str | None:
-        """The job id under which a container was started here; None when none was."""
+        """Return the job id under which a container was started here; None when none was."""
         try:
             return (self._data / "started" / token).read_text()
         except OSError:
             return None
 
     def mark_started(self, token: str, job_id: str) -> None:
-        """From now on a container that is missing was removed by somebody; it is not started again."""
+        """Note that a container is about to start: one that is missing afterwards was removed, and is not started
+        again."""
         replace_file(self._data / "started" / token, job_id)
 
     def known(self) -> set[str]:
-        """Tokens that have left something here."""
+        """Return the tokens of jobs that have files here."""
         return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
 
     def stage(
         self, token: str, files: IO[bytes], account: ContainerUser, master_url: str, inside: Sequence[str] = ()
     ) -> bytes | None:
-        """Make the folders anew from the master's archive; what it holds for the agent alone (REGISTRY_LOGIN), which
-        the job never sees. `inside`: folders below the node's, in which something is mounted: Docker would make them as
-        root. Raises BadArchive, OSError."""
+        """Create the job's folders anew from the master's archive.
+
+        Args:
+            inside: folders below the node folder in which something is mounted; Docker would create them as root.
+
+        Returns the content of REGISTRY_LOGIN, which is for the agent alone and never reaches the job; None without it.
+        Raises BadArchive, OSError.
+        """
         self._remove_folders(token)
         job = self.job(token)
         for folder in (job, self.node(token), self.home(token)):
@@ -89,7 +95,7 @@ class Folders:
         unpack(files, job, ("",), MAX_FILES_OF_JOB)
         secret = _taken_out(job / REGISTRY_LOGIN)
         self._point_at_master(job, master_url)
-        # Until here nobody else could enter; the folder itself is given away last.
+        # Until here no other account could enter; the folder itself changes its owner last.
         if account.uid != os.geteuid():
             for folder in (self.node(token), self.home(token), job):
                 for place, folders, names in os.walk(folder, topdown=False):
@@ -99,7 +105,7 @@ class Folders:
         return secret
 
     def _point_at_master(self, job: Path, master_url: str) -> None:
-        """The address that works from this host is a good second one for the job."""
+        """Give the job the address that works from this host, as an alternative to the one it was staged with."""
         path = job / "job.json"
         with contextlib.suppress(FileNotFoundError, ValueError):
             told = json.loads(path.read_bytes())
@@ -109,8 +115,8 @@ class Folders:
                 path.write_text(json.dumps(told, indent=1))
 
     def remains(self, token: str, node_rank: int, output: bytes, limit: int) -> list[Item]:
-        """What the container left, for an archive: exit records first, then the end of its output, then its streams as
-        far as there is room. Raises nothing for what a job has done to its folder."""
+        """List what the container left, for an archive: exit records, then the end of its output, then report streams
+        as far as `limit` bytes allow. Never raises for what a job has done to its folder."""
         job = self.job(token)
         owner = _owner(job)
         items: list[Item] = []
@@ -127,7 +133,7 @@ class Folders:
         return items
 
     def remove(self, token: str) -> None:
-        """All that a job has left here. Raises OSError when something stays."""
+        """Remove all files of a job. Raises OSError when something stays."""
         self._remove_folders(token)
         (self._data / "started" / token).unlink(missing_ok=True)
 

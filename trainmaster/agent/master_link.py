@@ -1,4 +1,4 @@
-"""What an agent says to its master: HTTP calls outwards, nothing else."""
+"""HTTP client of the agent: all its calls to the master. Nothing connects to an agent."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_ANSWER = 64 * 2**20  # bytes
 
 
 class MasterUnavailable(Exception):
-    """No master answers, or one that cannot say anything now; try again."""
+    """No master answers, or it cannot answer now; try again later."""
 
 
 class MustLeave(Exception):
-    """The master does not want this agent; the message says why and what to do."""
+    """The master rejects this agent; the message says why and what to do."""
 
 
 class NotEnrolled(MustLeave):
@@ -33,14 +33,14 @@ class NotEnrolled(MustLeave):
 
 
 class NotGiven(Exception):
-    """The master refuses one thing: a job's files, what a container left."""
+    """The master refuses one transfer: a job's files, or what a container left."""
 
 
 class MasterLink:
     """The calls of one agent. Thread-safe: each call has its own connection."""
 
     def __init__(self, url: str, agent_id: str, secret: str, certificate: str | None = None) -> None:
-        """`url`: with scheme, host and port. `secret`: the agent's own; empty before it has enrolled. `certificate`: a
+        """`url`: with scheme, host and port. `secret`: the agent's own; empty before it has enrolled. `certificate`:
         file of CA certificates; None trusts the system's."""
         self.url = url
         self._parts = urlsplit(url)
@@ -50,7 +50,8 @@ class MasterLink:
         self._waiting: socket.socket | None = None
 
     def enrol(self, key: str) -> str:
-        """Get a secret for the key of agents, and use it from now on. Raises MasterAway, MustLeave."""
+        """Exchange the enrolment key for a secret of this agent, and use it from now on. Raises MasterUnavailable,
+        MustLeave."""
         try:
             with self._call("POST", "/enrol", b"", {"Authorization": f"Bearer {key}"}) as answer:
                 content = answer.read(MAX_ANSWER)
@@ -59,18 +60,20 @@ class MasterLink:
         try:
             self.secret = str(json.loads(content)["secret"])
         except (ValueError, KeyError, TypeError):
-            raise MasterUnavailable("what answers does not speak as a master does; is the address right?") from None
+            raise MasterUnavailable(
+                "the server at that address is not a trainmaster master; check the address"
+            ) from None
         return self.secret
 
     def sync(self, report: AgentReport) -> Orders:
-        """Say what is here; what should be. Raises MasterAway, MustLeave."""
+        """Send the report; return the orders. Raises MasterUnavailable, MustLeave."""
         body = report.model_dump_json().encode()
         with self._call("POST", "/sync", body, {"Content-Type": "application/json"}) as answer:
             return _orders(answer.read(MAX_ANSWER))
 
     def wait(self, known: str) -> Orders:
-        """The orders as soon as they differ from revision `known`, or as they are after a while. `stop_waiting` ends
-        it. Raises MasterAway, MustLeave."""
+        """Return the orders as soon as they differ from revision `known`, at the latest after WAIT seconds.
+        `stop_waiting` ends the wait. Raises MasterUnavailable, MustLeave."""
         with self._call("GET", f"/orders?known={quote(known)}&wait={WAIT:g}", waiting=True) as answer:
             return _orders(answer.read(MAX_ANSWER))
 
@@ -82,12 +85,12 @@ class MasterLink:
 
     @contextlib.contextmanager
     def files(self, token: str) -> Iterator[IO[bytes]]:
-        """The tar of a job's files. Raises MasterAway, MustLeave, NotGiven."""
+        """Download the tar of a job's files. Raises MasterUnavailable, MustLeave, NotGiven."""
         with self._call("GET", f"/jobs/{quote(token)}/files") as answer:
             yield answer
 
     def hand_in(self, token: str, node_rank: int, pieces: Iterable[bytes]) -> None:
-        """Send what a container left. Raises MasterAway, MustLeave, NotGiven."""
+        """Upload what a container left. Raises MasterUnavailable, MustLeave, NotGiven."""
         path = f"/jobs/{quote(token)}/remains?node_rank={node_rank}"
         with self._call("PUT", path, pieces, {"Content-Type": "application/x-tar"}) as answer:
             answer.read(MAX_ANSWER)
@@ -143,7 +146,7 @@ def _orders(content: bytes) -> Orders:
     try:
         return Orders.model_validate_json(content)
     except ValidationError:
-        raise MasterUnavailable("what answers does not speak as a master does; is the address right?") from None
+        raise MasterUnavailable("the server at that address is not a trainmaster master; check the address") from None
 
 
 def _refusal(url: str, status: int, content: bytes) -> Exception:
@@ -159,4 +162,4 @@ def _refusal(url: str, status: int, content: bytes) -> Exception:
         return MustLeave(str(said))
     if status in (400, 404, 413, 422):
         return NotGiven(str(said))
-    return MasterUnavailable(f"the master at {url} says {status}: {said}")
+    return MasterUnavailable(f"the master at {url} answers with status {status}: {said}")

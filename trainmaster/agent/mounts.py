@@ -1,11 +1,11 @@
-"""What of this host a job may mount: what its account reaches by itself, and nothing that makes it root or another job.
+"""Decides what a job may mount from this host: paths that its account can open, and none that would make it root.
 
-Docker opens a mount's source as root, so folders above it that are closed to a user would not protect what is below. So
-each source is opened here by a process that has become the job's account, and Docker is told the real path that this
-found. Between that and Docker's own look somebody who may write there can exchange a folder for a link: when the
-container has been started, what it sees is compared with what was opened (`Sources.differences`), and it is ended at
-once where that is something else. For these moments, and in a container that ends before the look, the exchange holds;
-`--mount-root` with folders in which users can exchange nothing closes this as well.
+Docker opens a mount's source as root, so that folders which are closed to the user would not protect what is below
+them. So each source is opened here by a process that has become the job's account, and Docker gets the real path that
+it found. Before Docker opens that path, a user with write access can replace a folder by a link. So after the start,
+what the container sees is compared with what was opened (`Sources.differences`), and a container that sees something
+else is killed at once. Until that check, and in a container that ends before it, such a replacement works; setting
+`--mount-root` to folders in which users can replace nothing closes this gap as well.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from trainmaster.containers import Bind
 from trainmaster.containers.docker import ContainerUser, is_closed
 
 DEADLINE = 30.0  # seconds to open the sources: a file server may hang
-# Becomes the job's account, for good, and says where each path leads and what is there. (Its Python may lie where only
-# root can start it, so that it is started as root.)
+# Becomes the job's account, for good, and prints where each path leads. It is started as root, because its Python may
+# be in a folder that only root can enter.
 _OPEN = """
 import json, os, sys
 asked, found = json.load(sys.stdin), []
@@ -45,7 +45,7 @@ json.dump(found, sys.stdout)
 """
 
 
-# Says what a process sees at each path. Links in its image mean places below its own root, which becomes ours for this.
+# Prints what a process sees at each path. Links in its image are relative to its own root, so chroot goes there first.
 _LOOK = """
 import json, os, sys
 asked, found = json.load(sys.stdin), []
@@ -61,7 +61,7 @@ json.dump(found, sys.stdout)
 
 
 class Opened(NamedTuple):
-    """What a path led to."""
+    """The real path behind a path, with device and inode."""
 
     path: str
     device: int
@@ -76,8 +76,8 @@ class Sources:
     opened: Mapping[str, tuple[int, int]]  # container path -> device and inode
 
     def differences(self, pid: int) -> list[str]:
-        """Container paths at which the process sees something else than what was opened. Empty when it has ended, or
-        when this account may not look."""
+        """Return the container paths at which the process sees something else than what was opened. Empty when it has
+        ended, or when this account may not inspect it."""
         try:
             seen = _asked(_LOOK, {"pid": pid, "paths": list(self.opened)})
         except (subprocess.SubprocessError, OSError, ValueError):
@@ -90,11 +90,11 @@ class Sources:
 
 
 class Mounts:
-    """The rules of one host."""
+    """The mount rules of one host."""
 
     def __init__(self, roots: Sequence[str] = (), kept: Sequence[str] = ()) -> None:
-        """`roots`: folders below which alone sources may lie; empty allows all that the account reaches. `kept`:
-        folders that no job may see: the agent's own, Docker's data."""
+        """`roots`: if not empty, sources must be below one of these folders. `kept`: folders that no job may see: the
+        agent's own, Docker's data."""
         self._roots = [os.path.realpath(root) for root in roots]
         self._kept = [os.path.realpath(folder) for folder in kept]
 
@@ -106,8 +106,8 @@ class Mounts:
         for bind, seen in zip(binds, found, strict=True):
             if isinstance(seen, str):
                 raise ContainerError(
-                    f"bind_mounts: {bind.host_path} cannot be opened by {account.name}, who this job is on this host: "
-                    f"{seen}.",
+                    f"bind_mounts: {bind.host_path} cannot be opened by {account.name}, the account of this job "
+                    f"on this host: {seen}.",
                     Blame.JOB,
                 )
             if why := self._objection(seen.path):
@@ -118,10 +118,10 @@ class Mounts:
 
     def _objection(self, path: str) -> str | None:
         if is_closed(path):
-            return f"is {path}, which no job may mount"
+            return f"is {path}, which jobs may not mount"
         for kept in self._kept:
             if _below(path, kept) or _below(kept, path):
-                return "is, or holds, a folder of Docker's or of the agent's own"
+                return "is, or contains, a folder of Docker or of the agent"
         if self._roots and not any(_below(path, root) for root in self._roots):
             return f"lies outside of the folders that jobs on this host may mount ({', '.join(self._roots)})"
         return None
@@ -132,17 +132,18 @@ def _below(path: str, root: str) -> bool:
 
 
 def _opened(paths: Sequence[str], account: ContainerUser) -> list[str | Opened]:
-    """For each path where it leads, or why it cannot be opened. Raises CannotStart."""
+    """Return for each path what it leads to, or why it cannot be opened. Raises ContainerError."""
     asked = {"uid": account.uid, "gid": account.gid, "groups": list(account.groups), "paths": list(paths)}
     try:
         return [one if isinstance(one, str) else Opened(*one) for one in _asked(_OPEN, asked)]
     except (subprocess.SubprocessError, OSError, ValueError) as error:
-        text = f"The mounts of this job could not be opened as {account.name}: {error}."
+        text = f"The mounts of this job cannot be opened as {account.name}: {error}."
         raise ContainerError(text, Blame.HOST) from None
 
 
 def _asked(program: str, question: Mapping[str, object]) -> list[Any]:
-    """What a small program answers. Raises SubprocessError, OSError, ValueError."""
+    """Run a small program with `question` as its input; return its answer. Raises SubprocessError, OSError,
+    ValueError."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program],
         input=json.dumps(question),

@@ -1,4 +1,5 @@
-"""What an agent does next, and what it says: pure, from what it was told and what it sees."""
+"""Pure decisions of an agent: its next actions and its report, from the master's orders and the containers on the
+host."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ STOPS = frozenset({Delivery.TERMINATE, Delivery.KILL})
 
 @dataclass(frozen=True)
 class Local:
-    """All that this host knows of one token."""
+    """All that this host knows of one job."""
 
     token: str
     seen: Seen | None = None
     started: str | None = None  # the job id under which a container was started here
-    busy: bool = False  # something is being done about it
+    busy: bool = False  # an action for it is under way
     failure: str = ""
     blame: Blame = Blame.NOBODY
     delivered: frozenset[Delivery] = frozenset()
@@ -43,7 +44,7 @@ class Action:
 
 
 def plan(orders: Orders, local: Mapping[str, Local]) -> list[Action]:
-    """What is to be done now. Nothing is removed, stopped or started that the master does not name."""
+    """Return the actions to begin now. Only what the master names is removed, stopped or started."""
     actions: list[Action] = []
     for order in orders.containers:
         known = local.get(order.token, Local(order.token))
@@ -65,7 +66,7 @@ def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
         elif state is ContainerState.GONE and not known.handed_in:
             yield Action(Deed.HAND_IN, order.token, order)
     elif seen.job_id != order.job_id:
-        return  # the master is told what is here and decides
+        return  # the report shows what is here, and the master decides
     elif seen.status == "created":
         if not known.failure and not STOPS & set(order.deliver):
             yield Action(Deed.START, order.token, order)
@@ -79,7 +80,7 @@ def _about(order: ContainerOrder, known: Local) -> Iterable[Action]:
 
 
 def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
-    """One word for a token."""
+    """Return the state that is reported for a job."""
     if known.failure:
         return ContainerState.FAILED
     if known.seen is None:
@@ -94,7 +95,7 @@ def state_of(known: Local, order: ContainerOrder | None) -> ContainerState:
 
 
 def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport, ...]:
-    """What the master is told: every container that is here, and every one that it ordered."""
+    """Return the reports for the master: every container that is here, and every one that it ordered."""
     ordered = {order.token: order for order in orders.containers}
     found = []
     for token in sorted({*local, *ordered}):
@@ -102,9 +103,9 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
         seen = known.seen
         if order is None and known.busy:
             continue  # it is being removed
-        # While something is being done about it, its container may be starting at this moment.
+        # While an action for it is under way, its container may be starting at this moment.
         stopped = order is not None and not known.busy and bool(STOPS & set(order.deliver))
-        # What was made ready for a container that is no longer wanted: told, or it would never be removed.
+        # Files of a container that is no longer wanted: reported, or they would never be removed.
         never = order is None and seen is None and not known.started and not known.failure
         state = ContainerState.GONE if never else state_of(known, order)
         failure, blame = known.failure, known.blame
@@ -134,7 +135,7 @@ def reports(orders: Orders, local: Mapping[str, Local]) -> tuple[ContainerReport
 
 def _message(known: Local, state: ContainerState) -> str:
     if state is ContainerState.GONE:
-        return "Its container was removed from outside."
+        return "Its container was removed by someone else."
     if known.interrupted and state is ContainerState.EXITED:
         return "The Docker daemon was stopped or restarted while it ran."
     return known.seen.error if known.seen else ""

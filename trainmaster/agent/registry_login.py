@@ -1,4 +1,4 @@
-"""How to log in where an image is, from what a job's owner or the administrator configured."""
+"""Chooses the login for an image's registry, from what the job's owner or the administrator configured."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def login_for(image: str, secret: bytes | None) -> dict[str, str] | None:
     """Docker's AuthConfig for pulling `image`; None pulls as Docker's own configuration on this host says.
 
     Args:
-        secret: JSON of the `registry_auth` section. When it names a server, only that one is told.
+        secret: JSON of the `registry_auth` section. When it names a server, it is sent to no other one.
     """
     given = _read(secret)
     if not given:
         return None
     server = given.get("serveraddress") or given.get("server") or ""
     if server and _host(server) != registry_of(image):
-        log.info("the login for %s is not used for %s, which is elsewhere", _host(server), image)
+        log.info("the login for %s is not used for %s, which is in another registry", _host(server), image)
         return None
     found = {key: given[key] for key in _KEPT if given.get(key)}
     if "username" not in found and (pair := _pair(given.get("auth", ""))) is not None:
@@ -35,7 +35,7 @@ def login_for(image: str, secret: bytes | None) -> dict[str, str] | None:
 
 
 def registry_of(image: str) -> str:
-    """The host that an image's name stands for, with its port; Docker Hub's short names have none."""
+    """Return the registry host of an image's name, with its port; Docker Hub's short names have none."""
     head, slash, _ = image.partition("/")
     named = slash and ("." in head or ":" in head or head == "localhost")
     return _host(head) if named else DOCKER_HUB

@@ -1,4 +1,4 @@
-"""A container as the engine of this host shows it."""
+"""Value type for a container as this host's Docker engine lists it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Seen:
-    """A container of this agent's as the engine shows it. Times are epoch seconds."""
+    """A container of this agent, as the engine lists it. Times are epoch seconds."""
 
     id: str
     token: str

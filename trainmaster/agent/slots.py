@@ -1,4 +1,4 @@
-"""What this host has to give: NVIDIA GPUs through their own library, CPU shares otherwise."""
+"""Finds the slots of this host: NVIDIA GPUs through NVML, otherwise shares of its CPUs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SlotChoice = Literal["auto", "cpu", "cuda"]
 
 
 class NoSlots(Exception):
-    """The slots that were asked for are not there; the message says why."""
+    """The host does not have the slots that were asked for; the message says why."""
 
 
 def find_slots(choice: SlotChoice, count: int | None) -> tuple[SlotFact, ...]:
-    """The slots of this host.
+    """Return the slots of this host.
 
     Args:
         choice: `auto` takes GPUs where there are any.
@@ -55,7 +55,7 @@ def _processor() -> str:
 
 
 def _gpus() -> tuple[tuple[SlotFact, ...], str]:
-    """The GPUs, or why there are none."""
+    """Return the GPUs, or why there are none."""
     try:
         import pynvml  # type: ignore[import-untyped,unused-ignore]
     except ImportError:
@@ -64,7 +64,7 @@ def _gpus() -> tuple[tuple[SlotFact, ...], str]:
         with _session(pynvml):
             return tuple(_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())), "the driver lists none"
     except pynvml.NVMLError as error:
-        return (), f"NVIDIA's driver says: {error}"
+        return (), f"NVIDIA's driver reports: {error}"
 
 
 @contextlib.contextmanager

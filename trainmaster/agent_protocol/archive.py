@@ -1,4 +1,4 @@
-"""Files of a job on their way between machines: plain files in a tar, written by one side, distrusted by the other."""
+"""Tar archives of a job's files for the way between master and agents; the reader does not trust the writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_FILES = 10_000
 
 
 class BadArchive(ValueError):
-    """An archive that nobody honest writes; the message says what is in it."""
+    """An archive that no correct agent or master writes; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Item:
 
 
 def open_below(folder: Path, name: str, owner: int | None = None) -> Item:
-    """Open a plain file below a folder that somebody else may be changing: no link on the way is followed, and a file
-    of another owner is refused. Raises OSError."""
+    """Open a plain file below a folder that another account may be changing: no link in its path is followed, and a
+    file of another owner is refused. Raises OSError."""
     *parents, last = name.split("/")
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -49,12 +49,12 @@ def open_below(folder: Path, name: str, owner: int | None = None) -> Item:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or (owner is not None and found.st_uid != owner):
         os.close(file)
-        raise OSError(f"{name} is no plain file of the job's")
+        raise OSError(f"{name} is not a plain file of the job")
     return Item(name, found.st_size, stat.S_IMODE(found.st_mode), os.fdopen(file, "rb"))
 
 
 def list_below(folder: Path, below: str) -> list[str]:
-    """Names in a folder of `folder` that is no link; empty when there is none."""
+    """List the names in the subfolder `below`; empty when it does not exist or is a link."""
     try:
         here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -72,12 +72,12 @@ def list_below(folder: Path, below: str) -> list[str]:
 
 
 def content(name: str, data: bytes) -> Item:
-    """An item that stands in no file."""
+    """Return an item with this content, without a file on disk."""
     return Item(name, len(data), 0o600, io.BytesIO(data))
 
 
 def pack(items: Iterable[Item]) -> Iterator[bytes]:
-    """The archive in pieces. A file that becomes shorter while it is read is filled with zeros."""
+    """Yield the archive in pieces. A file that shrinks while it is read is padded with zeros."""
     for item in items:
         with item.handle:
             header = tarfile.TarInfo(item.name)
@@ -93,14 +93,15 @@ def pack(items: Iterable[Item]) -> Iterator[bytes]:
 
 
 def unpack(source: IO[bytes], folder: Path, allowed: Sequence[str], limit: int) -> list[str]:
-    """Write an archive's files below `folder`, which nobody else can enter; the names.
+    """Write an archive's files below `folder`, which no other account can enter; return their names.
 
     Args:
-        allowed: folders (`spool/`) and files (`output.txt`) that may come; `""` allows everything.
+        allowed: folders (`spool/`) and files (`output.txt`) that the archive may hold; `""` allows everything.
         limit: bytes in all.
 
     Raises:
-        BadArchive: for links, devices, paths that leave the folder or are not allowed, and too much of anything.
+        BadArchive: for links, devices, paths that leave the folder or are not allowed, too many files or too many
+        bytes.
     """
     names: list[str] = []
     left = limit
@@ -124,11 +125,11 @@ def unpack(source: IO[bytes], folder: Path, allowed: Sequence[str], limit: int) 
 def _check(member: tarfile.TarInfo, allowed: Sequence[str]) -> None:
     name = member.name
     if not member.isreg():
-        raise BadArchive(f"{name!r} is no plain file")
+        raise BadArchive(f"{name!r} is not a plain file")
     parts = name.split("/")
     odd = any(ord(character) < 32 or ord(character) == 127 for character in name)
     if odd or len(name) > MAX_NAME or any(part in ("", ".", "..") for part in parts):
-        raise BadArchive(f"{name!r} is no path below the job folder")
+        raise BadArchive(f"{name!r} is not a path below the job folder")
     if not any(name == entry or (entry.endswith("/") and name.startswith(entry)) or not entry for entry in allowed):
         raise BadArchive(f"{name!r} is not expected")
 

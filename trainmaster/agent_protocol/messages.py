@@ -1,7 +1,8 @@
-"""The messages between a master and its agents, as both sides read them.
+"""Pydantic models of the messages between a master and its agents.
 
-An agent calls, the master answers; nothing is pushed. Both sides say what *is*, never what changed: an agent reports
-all its containers, the answer names all containers that it should have. A lost, doubled or late message is harmless.
+An agent calls, the master answers; nothing is pushed. Messages describe the whole state, never a change: an
+agent reports all its containers, the answer names all containers that it should have. So a lost, repeated or late
+message is harmless.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from trainmaster.slots import SlotType
 
 AGENT_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}"
 TOKEN = r"[A-Za-z][A-Za-z0-9_.-]{0,63}"  # noqa: S105
-MAX_TEXT = 4000  # characters of a sentence that an agent sends
-FIRST_ORDINARY_ID = 1000  # below are root and system accounts, on every distribution that clusters run
+MAX_TEXT = 4000  # characters of a message that an agent sends
+FIRST_ORDINARY_ID = 1000  # ids below it are root and system accounts, on every distribution that clusters use
 MAX_REMAINS = 512 * 2**20  # bytes of what one container left
 REGISTRY_LOGIN = "secrets/registry.json"
 """Among the files of a job: how an agent logs in where the job's image is, as Docker's AuthConfig. It travels with the
@@ -27,7 +28,7 @@ Sentence = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 class Wire(BaseModel):
-    """A newer side may say more than an older one understands."""
+    """Base of all messages. Unknown fields are ignored, because the other side may be newer."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -42,20 +43,20 @@ class SlotFact(Wire):
 
 
 class ContainerState(enum.StrEnum):
-    """What an agent says of one container."""
+    """State of one container, as its agent reports it."""
 
     PREPARING = "preparing"  # its files or its image are being fetched
     RUNNING = "running"
     EXITED = "exited"
     FAILED = "failed"  # it could not be started
-    GONE = "gone"  # it was started here and is not there any more: somebody removed it
+    GONE = "gone"  # it was started here and no longer exists: it was removed from outside
 
 
 class Blame(enum.StrEnum):
-    """Whose fault it is that a container could not be started."""
+    """Who can fix it that a container could not be started."""
 
     NOBODY = ""
-    JOB = "job"  # what was asked for cannot be: a wrong image, an account that does not exist
+    JOB = "job"  # the job asks for something impossible: a wrong image, an account that does not exist
     HOST = "host"  # the daemon, the disk, the network
 
 
@@ -84,15 +85,15 @@ class ContainerReport(Wire):
     started_at: float | None = None
     finished_at: float | None = None
     delivered: tuple[Delivery, ...] = ()
-    handed_in: bool = False  # what it left has reached the master, or never can
+    handed_in: bool = False  # the files that it left have reached the master, or never can
 
 
 class AgentReport(Wire):
-    """An agent and all that it has."""
+    """An agent's report: itself, its slots and all its containers."""
 
     hostname: str = Field(max_length=256)
     version: str = Field(max_length=64)
-    instance: str = Field(max_length=64)  # of the process: another one is an agent that was started anew
+    instance: str = Field(max_length=64)  # id of the process: it changes when the agent is restarted
     pool: str = Field("", max_length=256)
     slots: tuple[SlotFact, ...] = Field((), max_length=MAX_SLOTS)
     addresses: tuple[str, ...] = Field((), max_length=64)
@@ -134,7 +135,7 @@ class ContainerOrder(Wire):
     user: str | None = None  # an account of the agent's machine; None leaves it to the agent
     python: str = "python3"
     environment: dict[str, str] = Field(default_factory=dict)
-    fresh: bool = True  # no agent has ever said that it was started
+    fresh: bool = True  # no agent has ever reported that it was started
     deliver: tuple[Delivery, ...] = ()
 
 

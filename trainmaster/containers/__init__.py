@@ -1,4 +1,4 @@
-"""How the process of one node is wrapped: in a container of one kind or another, or not at all.
+"""Container runtimes: wrap the process of one node in a container, or run it directly.
 
 A container runtime writes `start.sh`, the script that starts `python3 -S <job folder>/runtime.zip <job folder>` on one
 node. It is plain shell; there is no binding to a container tool.

@@ -1,9 +1,9 @@
-"""Apptainer (1.1 or later) and Singularity.
+"""Container runtime for Apptainer (1.1 or later) and Singularity.
 
 The container gets a clean environment, a home and a /tmp of its own on the node's disk, the job folder under its own
-path, and the mounts that were asked for; nothing else of the host's file systems but what the site's apptainer.conf
-says. The host's /dev stays, because InfiniBand and shared memory live there. `--no-eval` matters: without it Apptainer
-1.x runs `$(...)` that stands in the value of a variable.
+path, and the mounts that the job asks for; of the host's other file systems only what the site's apptainer.conf
+mounts. The host's /dev stays, because InfiniBand and shared memory live there. `--no-eval` matters: without it
+Apptainer 1.x runs `$(...)` that stands in the value of a variable.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURC
 from trainmaster.containers.images import below, kind_of
 from trainmaster.containers.script import container_script
 
-# Images that Apptainer fetches or finds by itself; there is no file to look at.
+# Images that Apptainer fetches or finds by itself; there is no file to check.
 TRANSPORTS = (
     "docker://",
     "oras://",
@@ -31,7 +31,7 @@ TRANSPORTS = (
 )
 FETCHED = ("docker://", "oras://", "library://", "shub://")  # of these, what comes over the network
 
-# As Apptainer 1.4.5 says it.
+# Messages of Apptainer 1.4.5.
 _SIGNS = (
     sign(r"could not open image .*: (failed to retrieve path|.*permission denied|.*no such file)", NO_IMAGE),
     sign(r"could not open image .*: image format not recognized", DAMAGED),
@@ -89,7 +89,7 @@ class Apptainer:
 
 
 class Singularity(Apptainer):
-    """The same by the name it had, and that SingularityCE still has."""
+    """The same runtime under its former name, which SingularityCE still uses."""
 
     name = "singularity"
     program = "singularity"
@@ -97,20 +97,20 @@ class Singularity(Apptainer):
 
 
 def unreadable(path: str, wanted: str) -> Sequence[str]:
-    """Why the image at `path` cannot be used. One sentence for all, or whoever may create an experiment could ask for
-    any path what is there."""
+    """Return why the image at `path` cannot be used. The sentence is the same for all causes: otherwise any user could
+    probe which paths exist."""
     if kind_of(path):
         return ()
     return (
-        f"{path} is no container image that {getpass.getuser()} can use: there is none, or it cannot be read, or "
+        f"{path} is not a container image that {getpass.getuser()} can use: it does not exist, cannot be read, or "
         f"it is neither {wanted}.",
     )
 
 
 def resolve_image(image: str, root: str | None, *, fresh: bool = False) -> str:
-    """What Apptainer is to be given for `image`, by Determined's rules: a path or an address with a transport stays;
-    a name such as `org/name:tag` is looked for below `root`, the site's folder of images, and otherwise pulled; where
-    it is to be `fresh`, it is pulled in any case."""
+    """Return what Apptainer runs for `image`, by Determined's rules: a path or an address with a transport stays; a
+    name such as `org/name:tag` is looked up below `root`, the site's folder of images, and otherwise pulled; with
+    `fresh` it is always pulled."""
     if not image or os.path.isabs(image) or image.startswith(TRANSPORTS) or image.endswith(".sif"):
         return image
     if not fresh and (found := below(root, image)):

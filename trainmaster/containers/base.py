@@ -1,7 +1,7 @@
-"""What every container runtime does: the contract of plugins under the entry-point group `trainmaster.containers`.
+"""The container runtime contract, for plugins under the entry-point group `trainmaster.containers`.
 
 A plugin is announced by the name that `container_run_type` uses: a class that takes the full path of the runtime's
-program (None: PATH on the nodes says where it is) and fulfils `ContainerRuntime`, which is checked when it is loaded.
+program (None: it is found on PATH on the nodes) and fulfils `ContainerRuntime`, which is checked when it is loaded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RUN = (
 
 
 class CannotStart(ValueError):
-    """A job asks for what its container runtime cannot do; the message says what, and what to do."""
+    """A job asks for something that its container runtime cannot do; the message says what, and how to fix it."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ContainerStart:
 
     job_folder: Path
     image: str = ""
-    fresh: bool = False  # an image that is fetched is fetched anew, whatever is kept of it
+    fresh: bool = False  # pull the image again, even if a copy is cached
     binds: Sequence[Bind] = ()
     gpus: bool = False  # give it the GPUs that the scheduler gave the job, and the host's CUDA libraries
     rocm: bool = False
@@ -58,18 +58,20 @@ class ContainerStart:
     scratch: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     shm_size: int | None = None  # bytes of /dev/shm, for runtimes that heed it
-    devices: Sequence[Device] = ()  # for runtimes that heed them
+    devices: Sequence[Device] = ()  # for runtimes that support them
 
     @property
     def process(self) -> tuple[str, ...]:
-        """The words that run the runtime."""
+        """The command that runs our runtime in the container."""
         return (self.python, *runtime_arguments(self.job_folder))
 
 
 def runtime_arguments(job_folder: Path, before: str = "") -> tuple[str, ...]:
-    """What Python is told to run the runtime of the job in `job_folder`: `-S`, because it needs nothing that an image
-    has installed, and what images make Python import at every start would cost every job; `_RUN`, because Python's own
-    way to run a zip (runpy) costs 4 ms more. `before`: Python code that comes first."""
+    """Return Python's arguments for the runtime of the job in `job_folder`.
+
+    `-S`, because the runtime needs no installed package, and images whose site-packages import much at each start would
+    slow every job down; `_RUN`, because Python's own way to run a zip (runpy) takes 4 ms more. `before` is Python code
+    that runs first."""
     return ("-S", "-c", before + _RUN, str(job_folder / "runtime.zip"), str(job_folder))
 
 
@@ -77,15 +79,15 @@ def runtime_arguments(job_folder: Path, before: str = "") -> tuple[str, ...]:
 class Cause:
     """Why a container, or the Python in it, did not start."""
 
-    text: str  # a sentence without a full stop: the cause, then what was printed
-    final: bool = False  # no other attempt would go better
+    text: str  # a sentence without a full stop: the cause, then the line that shows it
+    final: bool = False  # another attempt would fail in the same way
 
 
 class ContainerRuntime(Protocol):
     """One way to wrap a process.
 
-    `program`: what it runs on the nodes; empty: nothing. `heeds`: what it does of what jobs ask for beside image and
-    mounts: "shm_size", "devices". `scheduler`: the only one under which it works, by the name in sentences; empty: any.
+    `program`: the command that it runs on the nodes; empty: none. `heeds`: the settings that it supports beside image
+    and mounts: "shm_size", "devices". `scheduler`: the only one under which it works, by its display name; empty: any.
     """
 
     name: str
@@ -94,14 +96,14 @@ class ContainerRuntime(Protocol):
     scheduler: ClassVar[str] = ""
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """What the runtime's program is given for `image`. `root`: the site's folder of images (`containers.images`);
-        `fresh`: it is to be fetched again, whatever lies there."""
+        """Return what the runtime's program gets for `image`. `root`: the site's folder of images
+        (`containers.images`); `fresh`: pull it again, even if it is there."""
 
     def check(self, image: str) -> Sequence[str]:
-        """Sentences that say why the resolved `image` cannot be run here; empty when nothing speaks against it."""
+        """Return sentences that say why the resolved `image` cannot run here; empty when none is known."""
 
     def start_script(self, start: ContainerStart) -> str:
-        """The text of `start.sh`. Raises templates.ControlCharacter, CannotStart."""
+        """Return the text of `start.sh`. Raises templates.ControlCharacter, CannotStart."""
 
     def explain(self, output: str) -> Cause | None:
-        """Why the process did not start, by what `start.sh` printed; None when that does not say it."""
+        """Return why the process did not start, from what `start.sh` printed; None when that does not show it."""

@@ -1,8 +1,8 @@
-"""The site's folder of images (`containers.images` has its layout): building, fetching, adding, checking, removing.
+"""Builds, pulls, adds, checks and removes images in the site's folder of images (layout: `containers.images`).
 
-An image is made once, however many people ask for it at once: whoever comes second waits for a lock on the shared
-folder, and finds it. It is made under another name beside its place, and renamed when it is complete, so that a job
-sees a whole image or none. `NAME.sha256` beside it has its checksum in the form of sha256sum(1).
+An image is made once, however many processes ask for it at the same time: the others wait for a lock on the shared
+folder, and then find it. It is written under a temporary name and renamed when it is complete, so that a job sees a
+whole image or none. `NAME.sha256` beside it has its checksum in the form of sha256sum(1).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ RECIPES = Path(__file__).parent / "recipes"
 SUM = ".sha256"
 LOCKS = ".locks"
 SOURCES = ("docker://", "oras://", "library://", "docker-daemon:", "docker-archive:", "oci-archive:", "oci:")
-_QUOTED = 30  # lines of what a program said before it failed
+_QUOTED = 30  # lines of a failed program's output that the error repeats
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _TELLING = re.compile(r"(FATAL|ERROR|Error)\b")
 Say = Callable[[str], None]
 
 
 class ImageError(Exception):
-    """What was asked for cannot be done; the message is a sentence that says why. Nothing of it was kept."""
+    """The operation failed; the message is a sentence that says why. Nothing of it was kept."""
 
 
 @dataclass(frozen=True)
@@ -65,22 +65,22 @@ class ImageCache:
     """The images below one folder."""
 
     def __init__(self, root: Path, tools: Tools = Tools(), say: Say = print) -> None:
-        """`say`: what to know while it goes on. Raises ImageError."""
+        """`say` is called with progress messages. Raises ImageError."""
         self._root, self._tools, self._say = root.absolute(), tools, say
         if not self._root.is_dir():
-            raise ImageError(f"{self._root} is no folder: make it, on a file system that all nodes see.")
+            raise ImageError(f"{self._root} is not a folder: make it, on a file system that all nodes see.")
 
     def path(self, name: str) -> Path:
-        """Where the image called `name` lies. Raises ImageError."""
+        """Return the path of the image called `name`. Raises ImageError."""
         try:
             return self._root / check_name(name)
         except BadName as error:
             raise ImageError(str(error)) from None
 
-    # -- looking ---------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------
 
     def images(self) -> list[CachedImage]:
-        """All of them, by name."""
+        """List all images, sorted by name."""
         return sorted(self._found(), key=lambda image: image.name)
 
     def _found(self) -> Iterator[CachedImage]:
@@ -103,22 +103,22 @@ class ImageCache:
 
     @property
     def knows_reading(self) -> bool:
-        """Whether the file system keeps when a file was read last."""
+        """Whether the file system records access times."""
         return not os.statvfs(self._root).f_flag & os.ST_NOATIME
 
     def complaints(self) -> Iterator[str]:
-        """A sentence for each image that is not what was put there. Reads all of them."""
+        """Yield a sentence for each image that differs from its checksum, or has none. Reads all images."""
         for image in self.images():
             if image.checksum is None:
                 yield f"{image.name}: no checksum is recorded; add it again with --replace."
             elif _sum(image.path) != image.checksum:
-                yield f"{image.name}: the file is not the one that was put there; build or add it again with --replace."
+                yield f"{image.name}: the file has changed since it was put there; build or add again with --replace."
 
     # -- making ----------------------------------------------------------------------------------------
 
     def build(self, name: str, recipe: Path, arguments: Mapping[str, str], *, replace: bool = False) -> bool:
-        """From a Dockerfile (by its name) or an Apptainer definition; `arguments` are what they let a builder choose.
-        False: there is one already. Raises ImageError."""
+        """Build from a Dockerfile (recognised by its name) or an Apptainer definition; `arguments` are build arguments.
+        Returns False when the image exists already. Raises ImageError."""
         if not recipe.is_file():
             raise ImageError(f"There is no recipe {recipe}.")
         for key, value in arguments.items():
@@ -145,14 +145,15 @@ class ImageCache:
         return self._make(name, replace, fill)
 
     def pull(self, name: str, source: str, *, replace: bool = False) -> bool:
-        """From a registry, the Docker daemon or a local archive. False: there is one already. Raises ImageError."""
+        """Pull from a registry, the Docker daemon or a local archive. Returns False when the image exists already.
+        Raises ImageError."""
         if not source.startswith(SOURCES) or not source.isprintable():
-            raise ImageError(f"{source!r:.200} is no source: it begins with one of {', '.join(SOURCES)}.")
+            raise ImageError(f"{source!r:.200} is not a source: a source begins with one of {', '.join(SOURCES)}.")
         return self._make(name, replace, lambda draft: self._apptainer("build", "--force", str(draft), source))
 
     def add(self, name: str, file: Path, *, replace: bool = False) -> bool:
-        """A SIF or squashfs file as it is, or an archive of `docker save`. False: there is one already. Raises
-        ImageError."""
+        """Add a SIF or squashfs file as it is, or an archive of `docker save`. Returns False when the image exists
+        already. Raises ImageError."""
         kind = _kind_of_file(file)
         if kind in ("docker-archive", "oci-archive"):
             return self.pull(name, f"{kind}:{file.absolute()}", replace=replace)
@@ -163,7 +164,7 @@ class ImageCache:
         try:
             with self._alone(name):
                 if path.is_dir():
-                    raise ImageError(f"{name} is a folder of {self._root}; choose another name.")
+                    raise ImageError(f"{name} is a folder in {self._root}; choose another name.")
                 if path.exists() and not replace:
                     return False
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -181,7 +182,7 @@ class ImageCache:
 
     def _place(self, draft: Path, path: Path) -> None:
         if kind_of(str(draft)) is None:
-            raise ImageError(f"What was made for {path.name} is no image in SIF or squashfs format.")
+            raise ImageError(f"The file made for {path.name} is not an image in SIF or squashfs format.")
         draft.chmod(0o644)
         _durable(draft)
         noted = draft.with_name(f"{draft.name}{SUM}")
@@ -189,7 +190,7 @@ class ImageCache:
         try:
             noted.write_text(f"{_sum(draft)}  {path.name}\n")
             noted.chmod(0o644)
-            # At no moment does a checksum stand beside an image that it is not of.
+            # In this order a checksum never lies beside an image that it does not belong to.
             recorded.unlink(missing_ok=True)
             draft.replace(path)
             noted.replace(recorded)
@@ -198,7 +199,7 @@ class ImageCache:
 
     @contextlib.contextmanager
     def _alone(self, name: str, *, wait: bool = True) -> Iterator[None]:
-        """While nobody else works on this image, on whatever machine. Raises OSError."""
+        """Hold the lock of this image, against processes on all machines. Raises OSError."""
         folder = self._root / LOCKS
         folder.mkdir(exist_ok=True)
         with (folder / hashlib.sha256(name.encode()).hexdigest()[:32]).open("a") as lock:
@@ -207,7 +208,7 @@ class ImageCache:
             except BlockingIOError:
                 if not wait:
                     raise
-                self._say(f"{name} is being made by somebody else; waiting for that.")
+                self._say(f"{name} is being made by another process; waiting for it to finish.")
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -216,8 +217,8 @@ class ImageCache:
     def prune(
         self, *, unused_for: float | None = None, older_than: float | None = None, dry_run: bool = False
     ) -> list[CachedImage]:
-        """Remove what nobody has read for `unused_for` seconds, and what was made more than `older_than` seconds ago.
-        Which. Raises ImageError."""
+        """Remove images that were not read for `unused_for` seconds, or were made more than `older_than` seconds ago.
+        Returns the removed ones. Raises ImageError."""
         if unused_for is not None and not self.knows_reading:
             raise ImageError(f"{self._root} lies on a file system without access times (noatime): use --older-than.")
         now, gone = time.time(), []
@@ -234,7 +235,7 @@ class ImageCache:
                         image.path.unlink(missing_ok=True)
                         image.path.with_name(image.path.name + SUM).unlink(missing_ok=True)
                         for folder in image.path.relative_to(self._root).parents:
-                            with contextlib.suppress(OSError):  # others are in it
+                            with contextlib.suppress(OSError):  # it holds other images
                                 (self._root / folder).rmdir() if folder.name else None
                 except OSError as error:
                     raise ImageError(f"{image.name} could not be removed: {_why(error)}.") from None
@@ -242,7 +243,7 @@ class ImageCache:
         return gone
 
     def _clear_drafts(self) -> None:
-        """What killed builds left, unless somebody works on that image now."""
+        """Remove drafts that killed builds left, except those of images whose lock is held."""
         for draft in self._root.rglob(".*.draft-*"):
             name = draft.relative_to(self._root).with_name(draft.name[1:].rpartition(".draft-")[0])
             with contextlib.suppress(OSError), self._alone(str(name), wait=False):
@@ -254,7 +255,7 @@ class ImageCache:
         self._run(self._tools.apptainer, *words)
 
     def _run(self, *words: str) -> None:
-        """What it says is passed on. Raises ImageError."""
+        """Run a program and pass its output on. Raises ImageError."""
         last: deque[str] = deque(maxlen=_QUOTED)
         try:
             with subprocess.Popen(
@@ -274,11 +275,13 @@ class ImageCache:
             raise ImageError(f"{words[0]} cannot be run: {error.strerror}. Install it, or name its path.") from None
         if process.returncode != 0:
             said = next((line for line in last if _TELLING.match(line)), " ".join([*last][-2:]))
-            raise ImageError(f"{os.path.basename(words[0])} {words[1]} failed: {said[:600].rstrip('.') or 'no word'}.")
+            raise ImageError(
+                f"{os.path.basename(words[0])} {words[1]} failed: {said[:600].rstrip('.') or 'it printed nothing'}."
+            )
 
 
 def builtin_recipe(name: str) -> Path:
-    """The recipe of ours called `name`, such as cpu.def; a path stays as it is."""
+    """Return the path of the packaged recipe called `name`, such as cpu.def; a path stays as it is."""
     found = RECIPES / name
     return found if "/" not in name and not name.startswith(".") and found.is_file() else Path(name)
 
@@ -304,7 +307,9 @@ def _kind_of_file(file: Path) -> str:
                 return kind
     except (OSError, tarfile.TarError) as error:
         raise ImageError(f"{file} cannot be read: {error}.") from None
-    raise ImageError(f"{file} is no file in SIF or squashfs format and no archive of docker save, or cannot be read.")
+    raise ImageError(
+        f"{file} is neither a file in SIF or squashfs format nor an archive of docker save, or cannot be read."
+    )
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -332,5 +337,5 @@ def _recorded(path: Path) -> str | None:
 
 def _why(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "there is no room left"
+        return "no space left on the device"
     return error.strerror or str(error)

@@ -1,6 +1,6 @@
-"""Reads from a job's output why its container, or the Python in it, did not start.
+"""Finds the reason why a container, or the Python in it, did not start, in the job's output.
 
-Every runtime has a list of signs: what its program prints, and what that means to the owner of the trial.
+Every runtime has a list of signs: patterns of what its program prints, with their meaning for the owner of the trial.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST = 400  # characters of what was printed
 
 @dataclass(frozen=True)
 class Sign:
-    """What a line that fits `pattern` means. `final`: no other attempt would go better."""
+    """Meaning of a line that matches `pattern`. `final`: another attempt would fail in the same way."""
 
     pattern: re.Pattern[str]
     meaning: str
@@ -28,14 +28,14 @@ def sign(pattern: str, meaning: str, *, final: bool = True) -> Sign:
 
 
 NO_IMAGE = "The container image cannot be read on the node"
-NO_PYTHON = "The container image has no Python that can be started, and a job needs Python 3.8 or newer in it"
+NO_PYTHON = "The container image has no working Python; a job needs Python 3.8 or newer in it"
 OLD_PYTHON = "The container image's Python is too old"
-DAMAGED = "The container image is damaged, or no image at all"
+DAMAGED = "The container image is damaged, or is not an image"
 NOT_FETCHED = "The container image could not be fetched"
-NO_SOURCE = "What bind_mounts names is not there on the node"
-NO_TOOL = "The container runtime's program is not there on the node"
+NO_SOURCE = "A path in bind_mounts does not exist on the node"
+NO_TOOL = "The container runtime's program is not installed on the node"
 
-# Of what start.sh, and the first lines of the runtime in an old Python, say themselves.
+# Messages of start.sh itself, and of the first lines of the runtime in an old Python.
 OWN = (
     sign(r"^trainmaster: the job's image needs Python 3\.8", OLD_PYTHON),
     sign(r"start\.sh: line \d+: (exec: )?\S+: (not found|No such file|cannot execute)", NO_TOOL, final=False),
@@ -45,7 +45,7 @@ OWN = (
 
 
 def explained(output: str, signs: Sequence[Sign]) -> Cause | None:
-    """The first of `signs`, then of OWN, that a line of `output` shows."""
+    """Return the cause for the first of `signs`, then of OWN, that a line of `output` matches; None without a match."""
     lines = [line.strip() for line in output.splitlines()]
     for each in (*OWN[:1], *signs, *OWN[1:]):
         for line in lines:

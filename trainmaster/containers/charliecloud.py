@@ -1,4 +1,5 @@
-"""Charliecloud (0.37 or later): `ch-run` on a folder or a squashfs file, without a daemon and without privileges."""
+"""Container runtime for Charliecloud (0.37 or later): `ch-run` on a folder or a squashfs file, without a daemon and
+without privileges."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from trainmaster.containers.images import below
 from trainmaster.containers.script import container_script, refuse_characters
 
 SUFFIX = ".sqfs"
-# As Charliecloud 0.45 says it.
+# Messages of Charliecloud 0.45.
 _SIGNS = (
     sign(r"ch-run\[\d+\]: error: can't exec: \S*python\S*: ", NO_PYTHON),
     sign(r"ch-run\[\d+\]: error: (can't stat|image not found|can't open): ", NO_IMAGE),
@@ -34,8 +35,8 @@ class Charliecloud:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked for below `root`, and is otherwise that of an image in the account's own
-        storage (ch-image)."""
+        """A path stays; a name is looked up below `root`, and otherwise names an image in the account's own storage
+        (ch-image)."""
         del fresh
         if not image or os.path.isabs(image):
             return image
@@ -46,7 +47,7 @@ class Charliecloud:
         if not image:
             return (f"No container image is given: set environment.image to a folder or a {SUFFIX} file.",)
         if image.startswith("-"):
-            return (f"{image!r} is no image's name.",)
+            return (f"{image!r} is not the name of an image.",)
         return (
             unreadable(image, "a folder of an unpacked image nor a file in squashfs format") if image[0] == "/" else ()
         )

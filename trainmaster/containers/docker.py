@@ -1,10 +1,10 @@
-"""The Docker container of one node of a job, as the body of the Engine API's `POST /containers/create`.
+"""Builds the request body for the Docker container of one node of a job (Engine API, `POST /containers/create`).
 
-The process is an ordinary account's, has no capabilities and cannot gain any: those that a job asks for reach root's
-processes only, where a host's administrator lets jobs run as root. It sees the image, its job folder under
-the host's own path, an empty folder of the node's at `/run/determined`, a home, and the mounts that were asked for. A
-private /tmp is the image's own. PID 1 is Docker's init, so that a signal that comes before the process listens has its
-usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespaces(7)).
+The process runs as an ordinary account, has no capabilities and cannot gain any: those that a job asks for reach
+root's processes only, where a host's administrator lets jobs run as root. It sees the image, its job folder under
+the host's own path, an empty folder of the node's at `/run/determined`, a home, and the mounts that the job asks for.
+/tmp is the image's own. PID 1 is Docker's init, so that a signal that comes before the process has a handler has
+its usual effect: the kernel keeps such signals from a PID 1 (signal(7), pid_namespaces(7)).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from trainmaster.containers.base import NODE_DIR, Bind, Device, runtime_arguments
 from trainmaster.templates import ControlCharacter
 
-LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the training's lines travel by the runtime; these are the rest
+LOG_FILES = {"max-size": "10m", "max-file": "2"}  # the runtime ships the training's output; this is the rest
 RESERVED = ("/proc", "/sys", "/dev", NODE_DIR)
-# Of the host, with all that is in them: other processes, devices, sockets of services, other containers' files.
+# Folders of the host that hold other processes, devices, sockets of services and other containers' files.
 CLOSED = ("/proc", "/sys", "/dev", "/run", "/var/run", "/var/lib/docker", "/var/lib/containerd", "/var/lib/containers")
 OPEN = ("/dev/shm",)  # noqa: S108 - in a closed one
 SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
@@ -32,7 +32,7 @@ _CAPABILITY = re.compile(r"(?:CAP_)?([A-Z][A-Z0-9_]*)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class ContainerUser:
-    """Who a process is on its host."""
+    """The account that a process runs as on its host."""
 
     name: str
     uid: int
@@ -68,7 +68,7 @@ _ROCM = (Device("/dev/kfd", "/dev/kfd"), Device("/dev/dri", "/dev/dri"))
 
 
 def container_body(start: DockerStart) -> dict[str, Any]:
-    """The request that creates the container. Raises ControlCharacter."""
+    """Return the request body that creates the container. Raises ControlCharacter."""
     folder = str(start.job_folder)
     home = f"/home/{start.account.name}"
     mounts = [
@@ -130,7 +130,7 @@ def container_body(start: DockerStart) -> dict[str, Any]:
 
 
 def check_binds(binds: Sequence[Bind]) -> list[str]:
-    """Sentences that say why a mount cannot be made; empty when nothing speaks against them."""
+    """Return sentences that say why a mount cannot be made; empty when all can."""
     found = []
     for bind in binds:
         for path in (bind.host_path, bind.container_path):
@@ -142,12 +142,12 @@ def check_binds(binds: Sequence[Bind]) -> list[str]:
         elif target == NODE_DIR:
             found.append(f"bind_mounts: {NODE_DIR} is the trial's own; mount somewhere else.")
         if is_closed(bind.host_path):
-            found.append(f"bind_mounts: {bind.host_path} of a host is nothing that a job may mount.")
+            found.append(f"bind_mounts: {bind.host_path} of a host may not be mounted by a job.")
     return found
 
 
 def parents_below_node(binds: Sequence[Bind]) -> list[str]:
-    """Of mounts below the trial's own folder (`NODE_DIR`) the folders that they stand in, relative to it."""
+    """Return the parent folders of mounts below the trial's own folder (`NODE_DIR`), relative to it."""
     targets = (plain_path(bind.container_path) for bind in binds)
     inside = (os.path.dirname(os.path.relpath(target, NODE_DIR)) for target in targets if _is_below_node(target))
     return [folder for folder in dict.fromkeys(inside) if folder]
@@ -158,12 +158,12 @@ def _is_below_node(target: str) -> bool:
 
 
 def plain_path(path: str) -> str:
-    """The one spelling of a path: without doubled slashes and dots."""
+    """Normalize a path: no doubled slashes, no dots."""
     return "/" + os.path.normpath(path).lstrip("/")
 
 
 def is_closed(path: str) -> bool:
-    """Whether no job may see this place of its host, in whatever spelling."""
+    """Whether this path of the host is closed to all jobs, in whatever spelling."""
     plain = plain_path(path)
     if plain == "/" or os.path.basename(plain) in SOCKETS:
         return True
@@ -172,7 +172,7 @@ def is_closed(path: str) -> bool:
 
 
 def check_devices(devices: Sequence[Device]) -> list[str]:
-    """Sentences that say why a device cannot be given to a container; empty when nothing speaks against them."""
+    """Return sentences that say why a device cannot be given to a container; empty when all can."""
     found = []
     for device in devices:
         for path in (device.host_path, device.container_path):
@@ -180,23 +180,23 @@ def check_devices(devices: Sequence[Device]) -> list[str]:
                 found.append(f"resources.devices: {path!r} must be an absolute path without '..'.")
         target = device.container_path.rstrip("/")
         if target in ("", "/dev", NODE_DIR) or any(f"{target}/".startswith(f"{place}/") for place in ("/proc", "/sys")):
-            found.append(f"resources.devices: no device can stand at {device.container_path}.")
+            found.append(f"resources.devices: no device can be placed at {device.container_path}.")
         if not device.mode or not set(device.mode) <= set("rwm"):
             found.append(f"resources.devices: a mode is made of r, w and m, not {device.mode!r}.")
     return found
 
 
 def check_capabilities(names: Sequence[str]) -> list[str]:
-    """Sentences about what is no capability's name; whether there is such a one is the kernel's to say."""
+    """Return sentences about names that cannot be capabilities. Whether a capability exists is left to the kernel."""
     return [
-        f"environment: {name!r} is no capability; they are called as in capabilities(7), such as SYS_PTRACE."
+        f"environment: {name!r} is not a capability; use a name from capabilities(7), such as SYS_PTRACE."
         for name in names
         if not _CAPABILITY.fullmatch(name)
     ]
 
 
 def _capabilities(names: Sequence[str]) -> list[str]:
-    """As Docker lists them: upper case, without CAP_, each once."""
+    """Return the names as Docker lists them: upper case, without CAP_, each once."""
     found = (match[1].upper() if (match := _CAPABILITY.fullmatch(name)) else _plain(name) for name in names)
     return list(dict.fromkeys(found))
 

@@ -1,12 +1,13 @@
-"""Docker and Podman in batch jobs: one container a node, started by the job itself as the job's account.
+"""Container runtimes for Docker and Podman in batch jobs: one container per node, started by the job itself as the
+job's account.
 
-The process has no capabilities and cannot gain any. What outlives a killed job is the container, which belongs to
-Docker's daemon or to Podman's monitor and not to the job: so a process in it waits for a lock that `start.sh` holds,
-and ends everything in the container once the kernel has taken the lock from there, however that came about.
+The process has no capabilities and cannot gain any. A container would outlive a killed job, because it belongs
+to Docker's daemon or to Podman's monitor and not to the job: so a process in it waits for a lock that `start.sh`
+holds, and kills everything in the container as soon as the kernel releases the lock, however `start.sh` ended.
 
-Whoever may use a Docker daemon can become root on its host; it is for sites that accept that of the accounts that jobs
-run as. What runs in the container does not get that far: no job mounts the daemon's socket, or another closed place of
-the host (`containers.docker.CLOSED`), by whatever link.
+An account that may use a Docker daemon can become root on its host, so this is for sites that accept that of the
+accounts that jobs run as. The process in the container cannot: no job mounts the daemon's socket, or another closed
+path of the host (`containers.docker.CLOSED`), through any link.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from trainmaster.containers.script import container_script
 
 NO_INIT = "The container runtime on the node has no init for containers (tini, catatonit)"
 ALIVE = "/run/trainmaster.alive"  # in the container: the file that start.sh holds a lock on
-# Python code in one line: a child of the container's init, so that nobody else waits for it, gets the lock when nobody
-# holds it any more, and kills all processes of the container but its init, which then ends.
+# Python code in one line: a child of the container's init, so that no other process waits for it, gets the lock when it
+# is free, and kills all processes of the container but its init, which then ends.
 _WATCH = (
     "import os, fcntl; main = os.fork(); main or os.fork() and os._exit(0); "
     f"main or fcntl.flock(os.open({ALIVE!r}, os.O_RDONLY), fcntl.LOCK_EX) or os.kill(-1, 9) or os._exit(0); os.wait(); "
@@ -30,7 +31,7 @@ _WATCH = (
 
 
 class _Engine:
-    """What Docker and Podman have in common: nearly all words of `run`."""
+    """What Docker and Podman have in common: nearly all options of `run`."""
 
     name: str
     program: str
@@ -44,7 +45,7 @@ class _Engine:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """Images lie where the program keeps them, or come from a registry."""
+        """Return `image` unchanged: the program finds it in its own storage, or in a registry."""
         del root, fresh
         return image.removeprefix("docker://")
 
@@ -52,7 +53,7 @@ class _Engine:
         if not image:
             return (f"No container image is given: set environment.image to one that {self.name} knows or can pull.",)
         if image.startswith("-") or any(c.isspace() for c in image):
-            return (f"{image!r} is no container image's name: {self.name} takes names such as org/name:tag.",)
+            return (f"{image!r} is not the name of a container image: {self.name} takes names such as org/name:tag.",)
         return ()
 
     def start_script(self, start: ContainerStart) -> str:
@@ -94,7 +95,7 @@ class Docker(_Engine):
     program = "docker"
     fresh = "always"
     own_words = ()
-    # As Docker 28 says it.
+    # Messages of Docker 28.
     signs = (
         sign(r"pull access denied|manifest unknown|No such image|repository name must|invalid reference", NO_IMAGE),
         sign(r"Error response from daemon: .*(registry|lookup|dial tcp|Client\.Timeout)", NOT_FETCHED, final=False),
@@ -104,7 +105,7 @@ class Docker(_Engine):
         sign(r"bind source path does not exist", NO_SOURCE),
         sign(
             r"(C|c)annot connect to the Docker daemon|permission denied while trying to connect",
-            "The node's Docker daemon cannot be used by the job's account",
+            "The job's account may not use the node's Docker daemon",
             final=False,
         ),
         sign(r"^docker: ", "Docker could not start the container", final=False),

@@ -1,4 +1,4 @@
-"""Enroot (3.4 or later), and Pyxis, by which Slurm itself starts the process in an Enroot container."""
+"""Container runtimes for Enroot (3.4 or later) and for Pyxis, with which Slurm itself starts Enroot containers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainmaster.containers.script import container_script, refuse_characters
 
 SUFFIX = ".sqsh"
 _REGISTRY = re.compile(r"([^/]*[.:][^/]*|localhost)/(.+)")
-# As Enroot 4 and Pyxis 0.20 say it.
+# Messages of Enroot 4 and Pyxis 0.20.
 _SIGNS = (
     sign(r"\[ERROR\] No such file or directory: ", NO_IMAGE),
     sign(r"\[ERROR\] (Invalid image format|Invalid argument): ", DAMAGED),
@@ -42,8 +42,8 @@ class Enroot:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked for below `root`, and is otherwise that of a container as Determined has them
-        created: with + for / and :."""
+        """A path stays; a name is looked up below `root`, and otherwise names a container that was created as
+        Determined asks: with + for / and :."""
         del fresh
         if not image or os.path.isabs(image):
             return image
@@ -54,7 +54,7 @@ class Enroot:
         if not image:
             return (f"No container image is given: set environment.image to the path of a {SUFFIX} file.",)
         if image.startswith("-"):
-            return (f"{image!r} is no name of a container.",)
+            return (f"{image!r} is not the name of a container.",)
         return unreadable(image, "a file in squashfs format nor a folder") if os.path.isabs(image) else ()
 
     def start_script(self, start: ContainerStart) -> str:
@@ -69,7 +69,7 @@ class Enroot:
         )
 
     def check_words(self, start: ContainerStart) -> Sequence[str]:
-        """What is wrong with the image's name, wherever the image lies."""
+        """Return what is wrong with the image's name, wherever the image is."""
         return () if start.image and not start.image.startswith("-") else self.check(start.image)
 
     def explain(self, output: str) -> Cause | None:
@@ -88,7 +88,7 @@ class Pyxis:
         self.command = command or self.program
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:
-        """A path stays; a name is looked for below `root`, and otherwise pulled, with Enroot's # after the host."""
+        """A path stays; a name is looked up below `root`, and otherwise pulled, with Enroot's # after the host."""
         if not image or os.path.isabs(image):
             return image
         name = image.removeprefix("docker://")

@@ -1,4 +1,4 @@
-"""What of a job's environment passes into its container, whatever the container runtime. Everything else stays out."""
+"""Environment variables that pass from a job into its container, with any container runtime. No others do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pattern:
-    """A variable that crosses into the container, or all whose name begins so."""
+    """A variable that passes into the container, or all whose name begins so."""
 
     prefix: str
     open: bool = False
 
 
-# What the runtime and the communication libraries read; the scheduler sets them, nobody else.
+# Variables that the runtime and the communication libraries read, and that only the scheduler sets.
 FORWARDED = (
     Pattern("TRAINMASTER_", open=True),
     Pattern("SLURM_", open=True),

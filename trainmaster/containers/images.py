@@ -1,4 +1,4 @@
-"""Images by name in the site's folder of images, which spares clusters without internet a registry.
+"""Finds images by name in the site's folder of images, which replaces a registry on clusters without internet.
 
 The layout is Determined's: the image `org/name:tag` is the file (SIF, squashfs) or folder (an unpacked image)
 `<root>/org/name:tag`. `trainmaster image` puts files there.
@@ -20,21 +20,21 @@ _NAME = re.compile(f"{_PART}(/{_PART})*")
 
 
 class BadName(ValueError):
-    """No name for an image; the message says why."""
+    """Not a valid image name; the message says why."""
 
 
 def check_name(name: str) -> str:
-    """The name, as it is. Raises BadName."""
+    """Return a valid name unchanged. Raises BadName."""
     if len(name) > LONGEST_NAME or not _NAME.fullmatch(name) or ".." in name or name.endswith(".sha256"):
         raise BadName(
-            f"{name!r:.220} is no name for an image: it is written like org/name:tag, of letters, digits and . _ - : @ "
+            f"{name!r:.220} is not an image name: write it like org/name:tag, with letters, digits and . _ - : @ "
             f"+, with at most {LONGEST_NAME} characters, no '..' and no slash at its ends."
         )
     return name
 
 
 def below(root: str | None, name: str) -> str | None:
-    """The path of the image called `name` below `root`; None where there is none."""
+    """Return the path of the image called `name` below `root`; None when it does not exist."""
     if not root or ".." in name.split("/") or name.startswith("/"):
         return None
     path = os.path.join(root, name)
@@ -42,8 +42,8 @@ def below(root: str | None, name: str) -> str | None:
 
 
 def look_at(path: str, flags: int) -> int:
-    """An opener for files that are looked at and not used: without a new access time, where that is this account's to
-    say. Opening a pipe would wait for somebody who writes."""
+    """An opener for files that are only inspected: keeps their access times where this account may, and does not block
+    on a pipe without a writer."""
     try:
         return os.open(path, flags | os.O_NONBLOCK | os.O_NOATIME)
     except PermissionError:
@@ -51,7 +51,7 @@ def look_at(path: str, flags: int) -> int:
 
 
 def kind_of(path: str) -> str | None:
-    """ "sif", "squashfs" or "folder" (an unpacked image); None for what is none of them or cannot be read."""
+    """ "sif", "squashfs" or "folder" (an unpacked image); None for anything else and for what cannot be read."""
     if os.path.isdir(os.path.join(path, ".singularity.d")) or os.path.isdir(os.path.join(path, "bin")):
         return "folder"
     try:

@@ -1,4 +1,4 @@
-"""No container: the job's process runs on the node as it is."""
+"""Container runtime `none`: the job's process runs directly on the node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainmaster.templates import render
 _SIGNS = (
     sign(
         r"line \d+: (exec: )?\S+: (not found|No such file|cannot execute)",
-        "The node has no Python that can be started, and a job needs Python 3.8 or newer",
+        "The node has no working Python; a job needs Python 3.8 or newer",
         final=False,
     ),
 )
@@ -43,7 +43,7 @@ class NoContainer:
         )
 
     def check(self, image: str) -> Sequence[str]:
-        """Nothing can be wrong with an image that is not used."""
+        """Return nothing: the image is not used."""
         del image
         return ()
 

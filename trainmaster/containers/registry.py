@@ -1,4 +1,4 @@
-"""Makes the container runtime that the administrator's configuration names: one of ours or a plugin's."""
+"""Creates the container runtime that the administrator's configuration names: a built-in one or a plugin."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from trainmaster.containers.base import ContainerRuntime
 
 
 class UnknownRuntime(ValueError):
-    """A name that is no container runtime, or one of a plugin that is none; the message says what to do."""
+    """No container runtime has this name, or its plugin is invalid; the message says how to fix it."""
 
 
 def container_runtime(name: str, command: str | None = None) -> ContainerRuntime:
-    """The runtime called `name`; `command` replaces the program it runs (a full path). Raises UnknownRuntime."""
+    """Return the runtime called `name`; `command` replaces the program it runs (a full path). Raises UnknownRuntime."""
     try:
         made: ContainerRuntime = plugins.load(plugins.CONTAINERS, name)(command)
     except plugins.PluginError as error:

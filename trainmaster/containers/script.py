@@ -1,4 +1,4 @@
-"""Renders `start.sh` for runtimes that have containers: what is the same for all of them."""
+"""Renders `start.sh` for runtimes that use containers, from the values that all of them need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainmaster.templates import render
 
 
 def container_script(template: str, start: ContainerStart, **values: object) -> str:
-    """The script that `template` (of templates/start_container.sh.j2's kind) makes for `start`.
+    """Render `template` (one that extends templates/start_container.sh.j2) for `start`.
 
     Raises templates.ControlCharacter, jinja2.UndefinedError.
     """
@@ -23,7 +23,7 @@ def container_script(template: str, start: ContainerStart, **values: object) -> 
         scratch=list(start.scratch),
         forwarded=FORWARDED,
         variables=sorted(start.variables.items()),
-        # A user's own mount takes the place of the private one.
+        # A user's own mount replaces the private one.
         mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
         mount_node_dir=_is_free(NODE_DIR, start.binds),
         node_dir=NODE_DIR,
@@ -37,7 +37,7 @@ def container_script(template: str, start: ContainerStart, **values: object) -> 
 
 
 def refuse_characters(start: ContainerStart, characters: str, runtime: str) -> None:
-    """For runtimes whose command lines have no way to write some characters of paths. Raises CannotStart."""
+    """Raise CannotStart for a path with one of `characters`, which the runtime's command line cannot express."""
     paths = [str(start.job_folder), *(path for bind in start.binds for path in (bind.host_path, bind.container_path))]
     for path in paths:
         if found := next((c for c in path if c in characters), None):
@@ -49,5 +49,5 @@ def _is_free(path: str, binds: Sequence[Bind]) -> bool:
 
 
 def _below_node(bind: Bind) -> bool:
-    """Whether it stands in the run folder, which is mounted before it."""
+    """Whether the mount is in the run folder, which is mounted before it."""
     return posixpath.normpath(bind.container_path).startswith(f"{NODE_DIR}/")

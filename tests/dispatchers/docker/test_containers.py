@@ -100,7 +100,7 @@ def test_what_no_container_can_have_is_refused_before_it_is_submitted(site: Site
     )
     spec = JobSpec("conf-refused", "1.1.1", "default", 1, SlotType.CPU, container=wanted)
     said = " ".join(site.dispatcher.check(spec))
-    for part in ("without '..'", "no device can stand at /proc/x", "'rx'", "'to fly' is no capability"):
+    for part in ("without '..'", "no device can be placed at /proc/x", "'rx'", "'to fly' is not a capability"):
         assert part in said
     with pytest.raises(Rejected, match="to fly"):
         site.dispatcher.submit(spec)

@@ -46,7 +46,7 @@ def record(*ends: NodePartEnd | None, stops: dict[StopKind, float] | None = None
         (record(exited(0)), JobState.COMPLETED, "status 0"),
         (record(exited(42)), JobState.FAILED, "status 42 on agent a0"),
         (record(exited(139)), JobState.FAILED, "signal 11"),
-        (record(exited(137)), JobState.FAILED, "somebody"),
+        (record(exited(137)), JobState.FAILED, "someone"),
         (record(exited(137, oom=True)), JobState.OUT_OF_MEMORY, "memory"),
         (record(exited(143, blame=Blame.HOST, message="The daemon.")), JobState.INFRASTRUCTURE, "The daemon"),
         (record(NodePartEnd(kind=EndKind.GONE, at=1)), JobState.INFRASTRUCTURE, "removed"),

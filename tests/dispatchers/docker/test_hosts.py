@@ -176,7 +176,7 @@ def test_a_stranger_is_turned_away(site: Site) -> None:
     agent = AgentProcess(site.engine, site.folder, site.server.url, wrong, "stranger").start()
     eventually(lambda: agent.returncode is not None, "the stranger to leave")
     assert agent.returncode == 1
-    assert "does not accept this agent: This is not the key by which agents enrol" in agent.log.read_text()
+    assert "does not accept this agent: This is not the enrolment key of agents" in agent.log.read_text()
     assert "stranger" not in [view.id for view in site.dispatcher.agents()]
 
 
@@ -190,7 +190,7 @@ def test_one_that_does_not_lead_says_so(site: Site) -> None:
         with pytest.raises(urllib.error.HTTPError) as caught:
             urllib.request.urlopen(request, timeout=60)
         assert caught.value.code == 503
-        assert "does not lead" in json.loads(caught.value.read())["message"]
+        assert "is not the leader" in json.loads(caught.value.read())["message"]
         caught.value.close()
         # What the one that led has written down can still be shown.
         assert [view.id for view in site.dispatcher.agents()] == ["host1"]

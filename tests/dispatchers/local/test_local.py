@@ -316,9 +316,7 @@ def test_what_keeps_a_job_from_starting_is_read_from_its_output(setup: Setup) ->
         bench.ended(ref)
         found = dispatcher.collect(ref.token).not_started
         assert found is not None
-        assert found.text.startswith(
-            "The node has no Python that can be started, and a job needs Python 3.8 or newer: "
-        )
+        assert found.text.startswith("The node has no working Python; a job needs Python 3.8 or newer: ")
         assert "/nowhere/python" in found.text
         assert not found.final
     finally:

@@ -104,7 +104,7 @@ def test_the_last_of_several_wins() -> None:
     [
         ("-l select=2:ngpus=4", "slots_per_trial"),
         ("-l ngpus=4", "slots_per_trial"),
-        ("-l nodes=2:ppn=4", "of old"),
+        ("-l nodes=2:ppn=4", "obsolete"),
         ("-l select=1:ncpus=1+1:ncpus=2", "one kind of node"),
         ("-l select=1:mpiprocs=4", "mpiprocs"),
         ("-l select=ncpus=1:walltime=5", "whole job"),

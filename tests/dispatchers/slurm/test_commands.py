@@ -107,13 +107,13 @@ def test_without_slurm_nothing_is_said_of_partitions_and_all_else_is_checked(tmp
         (
             6,
             SlotType.CUDA,
-            "6 slots are no multiple of slurm.slots_per_node: the job takes 2 x 4, 2 more than it asks for.",
+            "6 slots are not a multiple of slurm.slots_per_node: the job takes 2 x 4, 2 more than it asks for.",
         ),
         (1, SlotType.CUDA, None),  # gets the one
         (
             1,
             SlotType.CPU,
-            "1 slot is no multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
+            "1 slot is not a multiple of slurm.slots_per_node: the job takes 1 x 4, 3 more than it asks for.",
         ),
         (0, SlotType.CUDA, None),
     ],

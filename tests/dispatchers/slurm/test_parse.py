@@ -250,8 +250,8 @@ def test_an_answer_that_is_cut_in_a_line_is_noticed_wherever_it_is_cut() -> None
 
 @pytest.mark.parametrize("text", ["", "\n", "Welcome to the cluster!\n", HEADING.replace("0123456789abcdef", "feed")])
 def test_an_answer_without_its_heading_is_none(text: str) -> None:
-    assert parse.cut_queue(text, MARK) == "its answer lacks the heading"
-    assert parse.cut_nodes(text, MARK) == "its answer lacks the heading"
+    assert parse.cut_queue(text, MARK) == "its answer has no heading"
+    assert parse.cut_nodes(text, MARK) == "its answer has no heading"
 
 
 def test_nodes_under_their_heading() -> None:
@@ -259,4 +259,4 @@ def test_nodes_under_their_heading() -> None:
     text = heading + recorded("sinfo.out")
     assert parse.cut_nodes(text, MARK) == ""
     assert parse.nodes(text, MARK) == parse.nodes(recorded("sinfo.out"), MARK)
-    assert parse.cut_nodes(text[:-20], MARK) == "its last line is cut short"
+    assert parse.cut_nodes(text[:-20], MARK) == "its last line is truncated"

@@ -98,7 +98,7 @@ def test_the_words_of_recorded_jobs() -> None:
         "rec-launch": (
             "INFRASTRUCTURE",
             "Slurm could not start the job's script on n2: the job folder or its output file cannot be written "
-            "there, or the user is not known on that node.",
+            "there, or the user does not exist on that node.",
         ),
         "rec-refused": (
             "FAILED",

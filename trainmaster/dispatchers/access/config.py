@@ -98,7 +98,7 @@ class AccessOptions(DispatcherOptions):
         if self.ssh is not None and self.job_storage_root is None:
             raise wrong("is required with ssh: a folder on the cluster, not on this machine", "job_storage_root")
         if self.require_user_link and self.impersonation is Impersonation.NONE:
-            raise wrong("means nothing while impersonation is none", "require_user_link")
+            raise wrong("has no effect while impersonation is none", "require_user_link")
         return self
 
 

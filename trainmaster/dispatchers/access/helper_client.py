@@ -129,7 +129,7 @@ class HelperClient:
 
     def _failure(self, ended: _Ended, complaint: str) -> ProgramNotStarted | ConnectionLost:
         told = self._explain(complaint)
-        last = next((line.strip() for line in reversed(complaint.splitlines()) if line.strip()), "it said nothing")
+        last = next((line.strip() for line in reversed(complaint.splitlines()) if line.strip()), "no message")
         if ended.kind is ConnectionLost:
             return ConnectionLost(
                 f"The connection{self._line.place} was lost before the answer came ({last.rstrip('.')})."

@@ -45,7 +45,7 @@ class Inspection:
         try:
             facts: Facts = self._there.ask("check", DEADLINE, paths=paths)["paths"]
         except (ProgramNotStarted, ConnectionLost, RefusedByHelper, FailedInHelper) as error:
-            return [*found, Problem(f"The cluster's side cannot be looked at: {error}", "Mend this first.", fatal=True)]
+            return [*found, Problem(f"Cannot inspect the cluster: {error}", "Fix this first.", fatal=True)]
         found += self._job_root(facts[str(self._root)])
         if self._options.impersonation is Impersonation.SUDO:
             found += self._installed(facts) or [*self._version(), *self._sudo()]

@@ -64,7 +64,7 @@ class ParamikoTransport:
                 if late or not transport.is_active():
                     self._drop(transport)
                 if late or (dead and not transport.is_active()):
-                    raise ProgramNotStarted(f"{self._where} takes no command: {_text(error)}.") from None
+                    raise ProgramNotStarted(f"{self._where} accepts no command: {_text(error)}.") from None
                 dead = dead or not transport.is_active()
             # The server still counts sessions that have just ended here.
             time.sleep(BUSY)

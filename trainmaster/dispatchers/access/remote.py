@@ -47,7 +47,7 @@ class RemoteShell:
             return outcome(127, stderr=str(said["stderr"]), not_found=True)
         if not said.get("whole", True):
             too_much = f"{helper.MAX_OUTPUT >> 20} MiB"
-            return outcome(cut=f"`{' '.join(words[:3])} ...` printed more than {too_much}, and not all of it is here.")
+            return outcome(cut=f"`{' '.join(words[:3])} ...` printed more than {too_much}, which is more than is read.")
         stdout = helper.unpack(said["stdout"]).decode(errors="replace")
         return outcome(int(said["returncode"]), stdout, str(said["stderr"]), timed_out=bool(said["timed_out"]))
 

@@ -76,7 +76,7 @@ class BatchClient:
         for line in odd:
             if line not in self._odd and len(self._odd) < _NOTED:
                 self._odd.add(line)
-                log.warning("%s printed a line that is not understood: %r", program, line)
+                log.warning("%s printed a line that cannot be parsed: %r", program, line)
 
 
 def new_mark() -> str:

@@ -140,7 +140,7 @@ class BatchDispatcher:
         nodes = -(-spec.slots // each)
         asked = "1 slot is" if spec.slots == 1 else f"{spec.slots} slots are"
         return [
-            f"{asked} no multiple of {self.kind}.slots_per_node: the job takes {nodes} x {each}, "
+            f"{asked} not a multiple of {self.kind}.slots_per_node: the job takes {nodes} x {each}, "
             f"{nodes * each - spec.slots} more than it asks for."
         ]
 

@@ -114,7 +114,7 @@ class DockerDispatcher:
                     try:
                         pause = self._foreman.reconcile()
                     except Exception:  # the loop must outlive any bug; the next pass compares anew
-                        log.exception("a pass over the agents of %s failed; it is tried again", self.name)
+                        log.exception("reconciling the agents of %s failed; trying again", self.name)
                         pause = 1.0
                     self._wake.wait(pause)
             finally:
@@ -124,13 +124,15 @@ class DockerDispatcher:
 
     def _leading(self) -> Reconciler:
         if not self._leads.is_set():
-            raise NotLeading("This master does not lead: another one does, or it is about to. Try again in a moment.")
+            raise NotLeading(
+                "This master is not the leader: another one is, or this one is about to be. Try again in a moment."
+            )
         return self._foreman
 
     def _driving(self) -> Reconciler:
         """As `_leading`, for the controller: it may be a moment ahead of us."""
         if not self._leads.wait(5.0):
-            raise Unreachable(f"The folder {self._root} is held by another master; this one cannot schedule.")
+            raise Unreachable(f"The folder {self._root} is locked by another master; this one cannot schedule.")
         return self._foreman
 
     # -- the contract ----------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ class DockerDispatcher:
         if not _image(spec):
             found.append("No container image is given: set environment.image to one that the agents can pull or have.")
         if spec.options.get("sbatch_args"):
-            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
+            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
         found += _complaints(spec)
         if pool is not None:
             with self._foreman.lock:
@@ -307,7 +309,7 @@ class DockerDispatcher:
         try:
             items = [open_below(folder, name) for name in record.wanted.files]
         except OSError as error:
-            raise Rejected(f"The files of {token} are not there any more: {error}.", token=token) from None
+            raise Rejected(f"The files of {token} no longer exist: {error}.", token=token) from None
         return pack(items)
 
     def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
@@ -323,14 +325,14 @@ class DockerDispatcher:
             if (folder / "output.txt").exists():
                 (folder / "output.txt").replace(folder / f"output.{node_rank}.txt")
         except BadArchive as error:
-            raise Rejected(f"What {token} left cannot be taken: {error}.", token=token) from None
+            raise Rejected(f"The files that {token} left cannot be accepted: {error}.", token=token) from None
         except OSError as error:
-            raise Transient(f"What {token} left cannot be kept: {error.strerror}.", token=token) from None
+            raise Transient(f"The files that {token} left cannot be stored: {error.strerror}.", token=token) from None
 
     def _job_of(self, reconciler: Reconciler, agent_id: str, token: str) -> JobRecord:
         record = reconciler.jobs.get(token)
         if record is None or all(rank.agent_id != agent_id for rank in record.ranks):
-            raise Rejected(f"Agent {agent_id} has nothing to do with {token!r}.", token=token)
+            raise Rejected(f"Agent {agent_id} does not run the job {token!r}.", token=token)
         return record
 
     def agents(self) -> Sequence[AgentView]:

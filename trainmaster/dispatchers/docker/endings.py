@@ -70,7 +70,7 @@ def _from_end(end: NodePartEnd, where: str, now: float) -> JobEnd:
             text = f"The agent of the job was lost{where}: {said}." if said else f"The job's agent was lost{where}."
             return _ended(JobState.INFRASTRUCTURE, "agent lost", text, now)
         case EndKind.GONE:
-            text = f"The job's container was removed by somebody{where}."
+            text = f"The job's container was removed by someone else{where}."
             return _ended(JobState.INFRASTRUCTURE, "removed", text, now)
         case EndKind.FAILED:
             state = JobState.FAILED if end.blame is Blame.JOB else JobState.INFRASTRUCTURE
@@ -86,7 +86,7 @@ def _from_exit(end: NodePartEnd, where: str, now: float) -> JobEnd:
     if end.blame is Blame.HOST:
         return _ended(JobState.INFRASTRUCTURE, "daemon", f"{end.message.rstrip('.')}{where}.", now, end)
     if end.exit_code == SIGKILLED:
-        text = f"The job was ended by SIGKILL{where}: the host ran out of memory, or somebody ended its container."
+        text = f"The job was ended by SIGKILL{where}: the host ran out of memory, or someone stopped its container."
         return _ended(JobState.FAILED, "ended", text, now, end)
     code = end.exit_code or 0
     how = f"was ended by signal {code - 128}" if 128 < code < 160 else f"ended with status {code}"

@@ -59,7 +59,7 @@ class Enrolment:
             found = self._key()
             if found is None or not hmac.compare_digest(found.encode(), key.encode(errors="replace")):
                 raise WrongKey(
-                    "This is not the key by which agents enrol: that is in the file agent-token of the master's jobs "
+                    "This is not the enrolment key of agents: that key is in the file agent-token in the master's jobs "
                     "folder, or in the one that agent_token_file names."
                 )
             if _hash(key) in self._used_up:

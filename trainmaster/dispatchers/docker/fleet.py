@@ -130,7 +130,7 @@ class Fleet:
         except FileNotFoundError:
             known = ()
         except (OSError, ValidationError) as error:
-            log.warning("%s cannot be read; agents make themselves known anew: %s", self._path, error)
+            log.warning("%s cannot be read; agents will register again: %s", self._path, error)
             known = ()
         self.agents = {standing.id: FleetAgent(standing, now) for standing in known}
 

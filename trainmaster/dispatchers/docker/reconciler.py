@@ -311,7 +311,7 @@ class Reconciler:
             record = self.jobs[token]
             number = _rank_on(record, agent.id)
             if number is not None:
-                why = f"nothing was heard of it for {silence:.0f} s"
+                why = f"it sent no report for {silence:.0f} s"
                 self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
         if not agent.standing.marked:  # what an administrator has said of it must not be forgotten
             log.info("agent %s is not expected back", agent.id)
@@ -327,7 +327,7 @@ class Reconciler:
         patience = self._options.agent_timeout + self._options.agent_reattach
         for number, rank in enumerate(record.ranks):
             if not rank.agent_id and rank.end is None and now - record.order / 1e9 > patience:
-                why = "no agent has told of it"
+                why = "no agent has reported it"
                 self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
                 return
 
@@ -352,7 +352,7 @@ class Reconciler:
         try:
             self._save(placed)
         except Transient as error:
-            log.error("%s cannot be started, it goes on waiting: %s", record.token, error)
+            log.error("%s cannot be started and stays in the queue: %s", record.token, error)
             scheduler = self._pools[record.wanted.pool]
             scheduler.release(record.token)
             scheduler.submit(_job(record))

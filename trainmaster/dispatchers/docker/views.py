@@ -102,7 +102,7 @@ def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) 
             said = agent.containers.get(record.token)
             states.append(said.state if said is not None and said.job_id == record.job_id else ContainerState.PREPARING)
     if lost:
-        return JobStatus(JobState.UNKNOWN, "agent lost", f"Nothing is heard of agent {', '.join(lost)}.")
+        return JobStatus(JobState.UNKNOWN, "agent lost", f"No reports arrive from agent {', '.join(lost)}.")
     if any(rank.end is not None for rank in record.ranks) or ContainerState.EXITED in states:
         return JobStatus(JobState.FINISHING, "finishing", "Parts of the job have ended.")
     if all(rank.started_at is not None for rank in record.ranks):

@@ -99,7 +99,7 @@ def read_policy(path: str = POLICY) -> HelperPolicy:
             found = {"job_roots": [], **json.load(file)}
             for name, value in found.items():
                 if not isinstance(value, KINDS[name]) or not all(isinstance(item, str) for item in _items(value)):
-                    raise ValueError("%s must be of another kind than %r" % (name, value))
+                    raise ValueError("%s has the wrong type: %r" % (name, value))
             return HelperPolicy(**found)
     except OSError as error:
         raise Failed("%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)) from None
@@ -188,9 +188,9 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
 def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     if name not in PROGRAMS:
-        raise Refused("%r is none of the scheduler's commands" % argv[0])
+        raise Refused("%r is not one of the scheduler's commands" % argv[0])
     if name == "scontrol" and [word for word in argv[1:] if word not in ("--details", "--oneliner")][:1] != ["show"]:
-        raise Refused("scontrol may only show")
+        raise Refused("scontrol may only be used as scontrol show")
     program = policy.programs.get(name) or shutil.which(name, path=SITES)
     if program is None or not os.path.isabs(program):
         raise Failed("%s is not found; name its full path in programs in %s" % (name, POLICY))
@@ -252,13 +252,13 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
         return clear(policy, request)
     if verb == "announce":
         if policy.job_roots is not None or request.get("user") is not None:
-            raise Refused("only the account of the master announces where it is")
+            raise Refused("only the master's account may announce the master's address")
         os.makedirs(root, 0o755, exist_ok=True)
         return {"owner": announce(root, str(request["url"]))}
     if verb == "check":
         found = {str(path): _facts(str(path)) for path in request.get("paths", ())}
         return {"user": account.pw_name, "uid": account.pw_uid, "paths": found, "python": list(sys.version_info[:3])}
-    raise Refused("there is no verb %r" % verb)
+    raise Refused("unknown verb %r" % verb)
 
 
 def _facts(path: str) -> Optional[List[int]]:
@@ -295,7 +295,7 @@ def main() -> int:
     except OSError as error:
         said = {"failed": ": ".join(filter(None, [error.strerror or str(error), str(error.filename or "")]))}
     except (ValueError, KeyError, TypeError, zlib.error) as error:
-        said = {"refused": "the request is not understood: %r" % error}
+        said = {"refused": "the request cannot be understood: %r" % error}
     sys.stdout.write("%s%s%s\n" % (mark, json.dumps(said), mark))
     sys.stdout.flush()
     return 0

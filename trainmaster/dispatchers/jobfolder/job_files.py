@@ -39,7 +39,7 @@ class Failed(Exception):
 def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
     """A descriptor of the folder that holds job folders: an allowed one, or one below it that no link leads to."""
     if not root.startswith("/") or "\0" in root or os.path.normpath(root) != root:
-        raise Refused("the folder of jobs must be a plain full path, not %r" % root)
+        raise Refused("the folder of jobs must be a normalized absolute path, not %r" % root)
     base = next((top for top in allowed or () if root == top or root.startswith(top.rstrip("/") + "/")), None)
     if allowed is not None and base is None:
         raise Failed("%s is not below a folder that job_roots in %s names" % (root, POLICY))

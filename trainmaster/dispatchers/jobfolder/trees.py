@@ -126,7 +126,7 @@ def open_file(entry: TreeEntry, rules: Rules) -> int:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != rules.owner:
         os.close(descriptor)
-        raise Untouched("%s is no file of the checkpoint's owner" % entry.path)
+        raise Untouched("%s is not a file of the checkpoint's owner" % entry.path)
     return descriptor
 
 
@@ -185,7 +185,7 @@ class _Budget:
         if self._left < 0:
             raise Unfinished("there are more than %d files" % MAX_ENTRIES)
         if self._until is not None and time.monotonic() > self._until:
-            raise Unfinished("it takes long")
+            raise Unfinished("it takes too long for one pass")
 
 
 def _remove_below(
@@ -236,7 +236,7 @@ def _open(path: str, rules: Rules) -> _Opened:
     except OSError as error:
         os.close(parent)
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise Untouched("is a link, or no folder") from None
+            raise Untouched("is a link, or not a folder") from None
         raise
     try:
         _check(folder, rules)
@@ -255,10 +255,10 @@ def _check(folder: int, rules: Rules) -> None:
     if found.st_uid != rules.owner:
         raise Untouched("belongs to uid %d, and its files should be those of uid %d" % (found.st_uid, rules.owner))
     if rules.since is not None and found.st_ctime < rules.since - SLACK:
-        raise Untouched("is older than the trial that is said to have written it")
+        raise Untouched("is older than the trial that should have written it")
     # A checkpoint may hold a folder of that name; a storage in which event files lie has no metadata of a checkpoint.
     if _status("metadata.json", folder) is None and _holds_events(folder):
-        raise Untouched("holds TensorBoard's files of experiments, and is no checkpoint")
+        raise Untouched("holds TensorBoard files of experiments, and is not a checkpoint")
 
 
 def _holds_events(folder: int) -> bool:
@@ -276,7 +276,7 @@ def _holds_events(folder: int) -> bool:
 def _parent_of(path: str, rules: Rules) -> Tuple[int, str]:
     """A descriptor of the folder above `path`, and the name in it, which is not looked at."""
     if not path.startswith("/") or "\0" in path:
-        raise Untouched("is no full path")
+        raise Untouched("is not an absolute path")
     parts, links = _parts(path), 0
     passed: List[str] = []
     here = os.open("/", _PASS)
@@ -294,7 +294,7 @@ def _parent_of(path: str, rules: Rules) -> Tuple[int, str]:
             target = _link_of_roots(parts[0], here)
             links += 1
             if target is None or links > MAX_LINKS:
-                raise Untouched("has something on its way that is no folder: %s" % "/".join(("", *passed, parts[0])))
+                raise Untouched("has a part in its path that is not a folder: %s" % "/".join(("", *passed, parts[0])))
             # What was passed holds no link, so that its text is its place.
             parts, passed = _parts(os.path.join("/", *passed, target, *parts[1:])), []
             os.close(here)

@@ -93,7 +93,7 @@ class LocalDispatcher:
         if spec.user is not None:
             found.append("Jobs on this machine run under the account of the master; no other user can be named.")
         if spec.options.get("sbatch_args"):
-            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) mean nothing.")
+            found.append("There is no batch scheduler here, so scheduler options (sbatch_args) have no effect.")
         try:
             runtime = self._options.container(spec.container.runtime)
             found += runtime.check(runtime.resolve(spec.container.image, None))

@@ -107,7 +107,7 @@ class LocalQueue:
             try:
                 busy = self._pass()
             except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
-                log.exception("the local queue could not be looked at; trying again")
+                log.exception("the local queue could not be processed; trying again")
                 busy = True
             self._wake.wait(BUSY_PAUSE if busy else IDLE_PAUSE)
 

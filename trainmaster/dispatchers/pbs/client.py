@@ -112,7 +112,7 @@ class PbsClient(BatchClient):
         self._note_beside(odd, understood=bool(records))
         strange = [line for line in odd if line not in self._noise]
         if strange and not records:
-            raise Transient(f"qstat printed nothing that is a list of jobs: {strange[0]!r}.")
+            raise Transient(f"qstat printed no list of jobs: {strange[0]!r}.")
         return [job for job in jobs if job is not None]
 
     def _note_beside(self, odd: Sequence[str], *, understood: bool) -> None:

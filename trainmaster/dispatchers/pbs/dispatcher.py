@@ -94,7 +94,7 @@ class PbsDispatcher(BatchDispatcher):
                 Problem(
                     "PBS forgets jobs at once when they end (job_history_enable is off).",
                     'Switch it on: qmgr -c "set server job_history_enable=True". Until then only the job itself can '
-                    "tell how it ended.",
+                    "report how it ended.",
                 )
             )
         return found + self._container_problems()

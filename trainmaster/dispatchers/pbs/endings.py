@@ -85,7 +85,7 @@ def in_words(state: JobState, job: PbsJob) -> str:
         case JobState.FAILED:
             return f"The job ended with status {exit.code}{where}."
         case JobState.UNKNOWN if job.state == "M":
-            return "The job was moved to another server of PBS, which is not asked."
+            return "The job was moved to another PBS server, which trainmaster does not query."
         case _:
             return ""
 

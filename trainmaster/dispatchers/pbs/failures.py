@@ -71,7 +71,7 @@ def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
     if WORDS.unknown_outcome.search(text):
         return Ambiguous(f"PBS did not answer the submit: {message(text)}.", token=token)
     if _LATER.search(text):
-        return Transient(f"PBS takes no job now: {message(text)}.", token=token)
+        return Transient(f"PBS accepts no jobs now: {message(text)}.", token=token)
     if outcome.returncode <= 0 or not text.strip():
         # It ended well without an id, or was ended by a signal: something we do not know happened in between.
         return Ambiguous(f"qsub ended without a job id (status {outcome.returncode}): {message(text)}.", token=token)

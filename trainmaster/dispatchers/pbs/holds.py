@@ -33,7 +33,7 @@ def explain_hold(job: PbsJob) -> str:
         )
     if "provisioning" in comment.lower():
         return (
-            f"Held by PBS: its nodes could not be set up (provisioning). An administrator has to mend that; {release}."
+            f"Held by PBS: its nodes could not be set up (provisioning). An administrator has to fix that; {release}."
         )
     if _PASSWORD in job.holds:
         return f"Held by PBS, which needs its owner's password (pbs_password); {release}."

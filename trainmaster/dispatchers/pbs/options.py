@@ -122,7 +122,7 @@ def _resources(text: str, given: Given, gpu_resource: str) -> None:
             _place(value, given)
         elif name == "nodes":
             raise BadOption(
-                "PBS option -l nodes is of old; set resources.slots_per_trial and pbs.slots_per_node, and what every "
+                "PBS option -l nodes is obsolete; set resources.slots_per_trial and pbs.slots_per_node, and what every "
                 "node needs in -l select=ncpus=...:mem=..."
             )
         elif name in PER_CHUNK or name in (gpu_resource, "mpiprocs"):

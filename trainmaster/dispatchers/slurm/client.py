@@ -75,7 +75,7 @@ class SlurmClient(BatchClient):
             return None
 
     def _start_reader(self) -> PyslurmReader:
-        """Raises NoReader, also when the cluster was let go meanwhile: nobody would end the process."""
+        """Raises NoReader, also when the client was closed meanwhile: nobody would end the process."""
         reader = PyslurmReader(self._shell.environment)
         reader.start(self.version())
         with self._closing:
@@ -84,7 +84,7 @@ class SlurmClient(BatchClient):
                 log.info("jobs are listed through pyslurm %s", reader.version)
                 return reader
         reader.close()
-        raise NoReader("the cluster was let go")
+        raise NoReader("the client was closed")
 
     def close(self) -> None:
         """End the process that holds pyslurm, where there is one."""

@@ -96,7 +96,7 @@ class SlurmDispatcher(BatchDispatcher):
             found.append(
                 Problem(
                     f"Slurm forgets ended jobs after {min_age} s (MinJobAge) and keeps no accounting.",
-                    "Raise MinJobAge to 60 or more; until then only the job itself can tell how it ended.",
+                    "Raise MinJobAge to 60 or more; until then only the job itself can report how it ended.",
                 )
             )
         if version in _BROKEN_RELEASES and any(

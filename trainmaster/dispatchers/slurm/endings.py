@@ -66,7 +66,7 @@ def _infrastructure(raw: str, exit: SlurmExit | None, where: str) -> str:
     if exit is not None and exit.signal == 53:
         return (
             f"Slurm could not start the job's script{where}: the job folder or its output file cannot be written "
-            "there, or the user is not known on that node."
+            "there, or the user does not exist on that node."
         )
     return f"Slurm could not run the job{where} ({raw})."
 

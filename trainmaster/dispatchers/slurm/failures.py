@@ -69,9 +69,11 @@ def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
         return Unreachable(f"Slurm cannot be reached: {message(text)}.", token=token)
     if limit := _limit(text):
         kind = Rejected if limit.never else Transient
-        return kind(f"Slurm {'refuses the job' if limit.never else 'takes no job now'}. {limit.sentence}", token=token)
+        return kind(
+            f"Slurm {'refuses the job' if limit.never else 'accepts no jobs now'}. {limit.sentence}", token=token
+        )
     if _LATER.search(text):
-        return Transient(f"Slurm takes no job now: {message(text)}.", token=token)
+        return Transient(f"Slurm accepts no jobs now: {message(text)}.", token=token)
     if outcome.returncode <= 0 or outcome.returncode in _SIGNALLED or not text.strip():
         # It ended well without an id, was ended by a signal, or says nothing: what happened in between is not known.
         return Ambiguous(f"sbatch ended without a job id: {message(text)}.", token=token)

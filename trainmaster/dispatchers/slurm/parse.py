@@ -93,8 +93,8 @@ def cut_nodes(stdout: str, mark: str) -> str:
 def _cut(stdout: str, end: str, heading: str, mark: str) -> str:
     *whole, rest = f"{stdout}\n".split(end)
     if not any(part.rpartition("\n" + heading)[1] or part.startswith(heading) for part in whole):
-        return "its answer lacks the heading"
-    return "its last line is cut short" if mark in rest else ""
+        return "its answer has no heading"
+    return "its last line is truncated" if mark in rest else ""
 
 
 def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:

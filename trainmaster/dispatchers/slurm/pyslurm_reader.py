@@ -84,7 +84,7 @@ class PyslurmReader:
                 return [line(job) for job in answer["jobs"] if user is None or job["user_id"] == user]
             except (KeyError, TypeError, ValueError) as error:
                 self._end()
-                raise NoReader(f"its jobs are not understood: {error!r}") from None
+                raise NoReader(f"its answer cannot be parsed: {error!r}") from None
 
     def close(self) -> None:
         with self._lock:
