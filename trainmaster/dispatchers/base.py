@@ -1,27 +1,27 @@
-"""The dispatcher contract: what turns a job description into something a scheduler runs.
+"""The dispatcher contract: a dispatcher turns a job specification into a job of a scheduler, and observes it.
 
 This page is the plugin author's guide. A dispatcher is a class that implements `Dispatcher` and is announced
 under the entry-point group ``trainmaster.dispatchers``; the administrator's configuration chooses it by that
 short name. Several can run at once. Beside its methods it declares the model of its section in the master's file
-(`Options`), the model of what experiments may say to it (`UserOptions`), and what holds for all its clusters
-(`Traits`): nothing else of trainmaster knows it by name.
+(`Options`), the model of its section in experiments (`UserOptions`), and the properties that all its clusters
+share (`Traits`). No other part of trainmaster knows it by name.
 
 Rules that every dispatcher keeps:
 
 * **The token is the job.** The master commits a row with a unique token before it calls `submit`; the token
   becomes the scheduler's job name (``[A-Za-z0-9_.-]``, at most 64 characters, starts with a letter). A second
   `submit` under the same token happens only after the master has looked for the first one.
-* **Say what you know, not what you hope.** A submit that timed out is `Ambiguous`, never "failed". A job that is
+* **Report what is known, not what is likely.** A submit that timed out is `Ambiguous`, never "failed". A job that is
   absent from a snapshot is only absent; the master decides what that means.
-* **One question for all jobs.** `observe` is one bulk query, however many jobs there are.
+* **One query for all jobs.** `observe` is one bulk query, however many jobs there are.
 * **Nothing is decided here.** No retries beyond one call, no states of trials, no policies.
-* **Errors.** Only the tree below leaves a dispatcher; anything else is a bug and is logged as one.
+* **Errors.** A dispatcher raises only the errors below; anything else is a bug and is logged as one.
 
     DispatcherError
     |-- Rejected      the user's or the site's fault; final; the message is for the user
     |-- Transient     nothing happened; the same call may work later
-    |-- Ambiguous     it may have happened; look for the token before trying again
-    `-- Unreachable   the cluster cannot be asked; touch no state
+    |-- Ambiguous     it may have happened; search for the token before trying again
+    `-- Unreachable   the cluster does not answer; change no state
 
 Times are seconds since the epoch (UTC) unless a name says otherwise; sizes are bytes.
 """
@@ -62,7 +62,7 @@ from trainmaster.slots import SlotType as SlotType
 
 
 class DispatcherError(Exception):
-    """Base of everything a dispatcher may raise. `token` is the job it is about, if it is about one."""
+    """Base of all errors that a dispatcher may raise. `token` names the job, if the error is about one."""
 
     def __init__(self, message: str, *, token: str | None = None) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class DispatcherError(Exception):
 
 
 class Rejected(DispatcherError):
-    """The scheduler or the dispatcher refuses the job for good; the message tells the user why and what to do."""
+    """The scheduler or the dispatcher refuses the job for good; the message says why and how to fix it."""
 
 
 class Transient(DispatcherError):
@@ -78,15 +78,15 @@ class Transient(DispatcherError):
 
 
 class Ambiguous(DispatcherError):
-    """The call may have had its effect (a time-out, a cut connection). Look for the token."""
+    """The call may have had its effect (a timeout, a lost connection). Search for the token."""
 
 
 class Unreachable(DispatcherError):
-    """The cluster cannot be asked at all. No job's state may change because of it."""
+    """The cluster does not answer at all. No job's state may change because of it."""
 
 
 def sentence(error: Exception) -> str:
-    """What an error says, as a sentence: so it reaches people."""
+    """Return the message of an error as a sentence: with a capital letter and a full stop."""
     text = str(error)
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
@@ -97,7 +97,7 @@ class Dispatcher(Protocol):
 
     The master loads the announced class, checks it against this contract, validates the administrator's section with
     `Options`, and calls the class with a `Setup`. The constructor may raise `Rejected` with a sentence for the
-    administrator, and does no slow work: it asks the cluster nothing.
+    administrator. It does no slow work and does not contact the cluster.
 
     Thread-safety: the master calls all verbs from worker threads, several at once and also the same one, with two
     exceptions: `observe` is called from one thread at a time, and after `close` nothing is called. A verb blocks until
@@ -117,14 +117,15 @@ class Dispatcher(Protocol):
     kind: ClassVar[str]  # the short name that it is announced under
     traits: ClassVar[Traits]
     Options: ClassVar[type[DispatcherOptions]]  # the model of its section in the master's file
-    UserOptions: ClassVar[type[UserOptions] | None]  # what experiments may say in its section; None: nothing
+    UserOptions: ClassVar[type[UserOptions] | None]  # the model of its section in experiments; None: it has none
     name: str  # the cluster's name in the master's configuration
 
     def probe(self) -> Capabilities:
-        """Look at the cluster; never change anything.
+        """Inspect the cluster; change nothing.
 
         Returns:
-            What was found, with problems in words for the administrator. Times in it are seconds.
+            Version, abilities and problems of the cluster; problems are sentences for the administrator. Times are
+            seconds.
 
         Raises:
             Unreachable: the cluster cannot be asked.
@@ -143,25 +144,25 @@ class Dispatcher(Protocol):
         """
 
     def check(self, spec: JobSpec) -> Sequence[str]:
-        """Say why a job can never run here: forbidden characters, names that are too long, options that are not
-        allowed, more than the pool has. Quick; submits nothing; a cluster that does not answer speaks against nothing.
+        """Return why a job can never run here: forbidden characters, names that are too long, options that are not
+        allowed, more than the pool has. Quick; submits nothing; a cluster that does not answer is not a reason.
 
         Args:
             spec: a job that may never be submitted; its token is only an example.
 
         Returns:
-            Whole sentences for the user, each with what to do; empty when nothing speaks against the job.
+            Whole sentences for the user, each with how to fix it; empty when the job may be submitted.
         """
 
     def remarks(self, spec: JobSpec) -> Sequence[str]:
-        """Say what the owner of a job should know that runs, though not quite as asked. Quick; asks the cluster
-        nothing.
+        """Return what the owner should know about a job that can run, but not quite as asked. Quick; does not contact
+        the cluster.
 
         Args:
             spec: the job, before it is submitted.
 
         Returns:
-            Whole sentences for the log of the job; empty as a rule.
+            Whole sentences for the log of the job; usually empty.
         """
 
     def submit(self, spec: JobSpec) -> JobRef:
@@ -179,7 +180,7 @@ class Dispatcher(Protocol):
         Raises:
             Rejected: for good; the message is for the user.
             Transient: nothing happened; the same call may work later.
-            Ambiguous: the job may have been submitted (a time-out, a cut connection).
+            Ambiguous: the job may have been submitted (a timeout, a lost connection).
             Unreachable: the cluster cannot be asked; nothing was submitted.
         """
 
@@ -191,11 +192,11 @@ class Dispatcher(Protocol):
 
         Raises:
             Unreachable: the cluster cannot be asked; no job's state changes.
-            Transient: its answer is cut, or contradicts itself.
+            Transient: its answer is truncated, or contradicts itself.
         """
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        """Ask for the end of jobs. Idempotent; an unknown or ended job is no error. `observe` shows the effect.
+        """Ask for the end of jobs. Idempotent; an unknown or ended job is not an error. `observe` shows the effect.
 
         Args:
             refs: jobs that `submit` or `observe` named.
@@ -205,7 +206,8 @@ class Dispatcher(Protocol):
         """
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:
-        """Deliver a signal to the runtime on each node of each job. Best effort: a job that does not run is no error.
+        """Deliver a signal to the runtime on each node of each job. Best effort: a job that does not run is not an
+        error.
 
         Args:
             refs: jobs that `submit` or `observe` named.
@@ -216,13 +218,13 @@ class Dispatcher(Protocol):
         """
 
     def explain(self, ref: JobRef) -> Explanation:
-        """Say why a job waits, or how one that left the queue ended, from accounting if there is any.
+        """Return why a job waits, or how one that left the queue ended, from accounting where it exists.
 
         Args:
             ref: a job that `submit` or `observe` named.
 
         Returns:
-            What is known, in words for the job's owner; the state is UNKNOWN where nothing is.
+            The reason in words for the job's owner; with state UNKNOWN when nothing is known.
 
         Raises:
             Transient, Unreachable: ask again later.
@@ -231,7 +233,7 @@ class Dispatcher(Protocol):
     def collect(
         self, token: str, user: str | None = None, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30
     ) -> Remains:
-        """Read what a job left in its folder. `folder.JobFolder` does it.
+        """Read what a job left in its folder. `folder.JobFolder` implements it.
 
         Args:
             token: of the job.
@@ -260,39 +262,45 @@ class Dispatcher(Protocol):
         """
 
     def log_path(self, token: str) -> Path | None:
-        """Say where the scheduler writes the job's own output.
+        """Return where the scheduler writes the job's own output.
 
         Args:
             token: of the job.
 
         Returns:
-            The file, whether or not it is there yet; None where this machine cannot name one.
+            The file, whether or not it exists yet; None when it is not on this machine.
         """
 
     def close(self) -> None:
-        """Let go of connections and threads. Jobs go on. Nothing is called afterwards."""
+        """Close connections and end threads. Jobs keep running. Nothing is called afterwards."""
 
 
 class HeldFiles(Protocol):
-    """Files of one account that this process must not, or cannot, touch itself."""
+    """Removes files of an account that this process may not, or cannot, access itself."""
 
     def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
-        """Remove what matches, as that account, by the rules of `jobfolder.trees`; the folder goes when it is empty
-        then. `since`: epoch seconds, it cannot be older. Returns what is left: bytes by path, folders with a slash at
-        the end. Raises trees.Untouched, trees.Unfinished, Rejected, Transient, Unreachable."""
+        """Remove what matches, as that account, by the rules of `jobfolder.trees`; then the folder, if it is empty.
+
+        Args:
+            folder: full path.
+            patterns: globs relative to it; `**` stands for any number of folders.
+            since: epoch seconds; a folder that did not change since is left alone. None: any age.
+
+        Returns what is left: bytes by path, folders with a slash at the end. Raises trees.Untouched, trees.Unfinished,
+        Rejected, Transient, Unreachable."""
 
 
 @runtime_checkable
 class HoldsFiles(Protocol):
-    """A dispatcher whose jobs' files are on machines, or belong to accounts, that this process is not."""
+    """A dispatcher whose jobs' files may be on other machines or belong to other accounts than this process."""
 
     def files(self, user: str | None) -> HeldFiles | None:
-        """The files of jobs that run as `user`; None when this process is that account on that machine."""
+        """Return access to files of jobs that run as `user`; None when this process can access them itself."""
 
 
 @runtime_checkable
 class Announces(Protocol):
-    """A dispatcher whose job folders this machine may not see, and that can leave a file there all the same."""
+    """A dispatcher that can write a file into its folder of job folders, even if this machine does not see it."""
 
     def announce(self, url: str) -> int | None:
         """Write the master's address into `master-url` in the folder of the job folders: jobs that cannot reach the one

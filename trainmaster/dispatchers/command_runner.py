@@ -1,8 +1,9 @@
-"""The one place that runs commands: a deadline on each, a scrubbed environment, no shell.
+"""Runs all commands of dispatchers: each with a deadline, a scrubbed environment and no shell.
 
 `Runner` is what dispatchers use: this machine under the master's own account (`Shell`, here), or another account or
-machine (`trainmaster.dispatchers.access`), with the same builders and parsers. The environment is made anew by
-`env -i`; nothing of the master's (SLURM_*, SBATCH_*, conda, LD_*) gets through. No secret is ever passed this way.
+machine (`trainmaster.dispatchers.access`), with the same builders and parsers. `env -i` starts from an empty
+environment, so that no variable of the master (SLURM_*, SBATCH_*, conda, LD_*) reaches a command. No secret is ever
+passed this way.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What one command did. `timed_out` means that we ended it: what it had done by then is not known.
+    """Result of one command. `timed_out`: it was killed at its deadline, and what it had done by then is not known.
 
-    The last three are sentences about the way to the command, empty when there is nothing to say.
+    The last three are sentences on why the command could not be reached; empty when it was.
     """
 
     argv: tuple[str, ...]
@@ -38,7 +39,7 @@ class CommandResult:
     timed_out: bool = False
     not_found: bool = False
     unreached: str = ""  # why the command was certainly never started
-    cut: str = ""  # how the connection was lost after the command may have begun
+    cut: str = ""  # how the connection was lost, after the command may have begun
     refused: str = ""  # why it may not be run as that user at all
 
     @property
@@ -46,8 +47,9 @@ class CommandResult:
         return self.returncode == 0 and not self.timed_out and not self.not_found and self.way_failure() is None
 
     def way_failure(self, token: str | None = None, *, repeatable: bool = True) -> DispatcherError | None:
-        """The error of the way to the command, before anything that the command itself said; None when it was run to
-        its end. What is `repeatable` and was cut can simply be asked again; anything else may have happened."""
+        """Return the error of reaching the command, regardless of its own output; None when it ran to its end. After a
+        lost connection a `repeatable` command can be run again (Transient); any other may have had its effect
+        (Ambiguous)."""
         if self.refused:
             return Rejected(self.refused, token=token)
         if self.unreached:
@@ -58,13 +60,14 @@ class CommandResult:
 
 
 class Runner(Protocol):
-    """Runs commands somewhere as somebody. `path` and `environment` are what every command gets."""
+    """Runs commands on some machine as some account. Every command gets `path` and `environment`."""
 
     path: str
     environment: Mapping[str, str]
 
     def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> CommandResult:
-        """Run `argv` and wait at most `deadline` seconds. Never raises for what the command or the way to it does."""
+        """Run `argv` and wait at most `deadline` seconds. Never raises for a command that fails or cannot be
+        reached."""
 
 
 class Shell:
@@ -76,7 +79,7 @@ class Shell:
         *,
         path: str = DEFAULT_PATH,
     ) -> None:
-        """`environment` is added to the little that is always there (PATH, HOME, USER, LOGNAME, LANG, SHELL)."""
+        """`environment` is added to the base variables (PATH, HOME, USER, LOGNAME, LANG, SHELL)."""
         user = getpass.getuser()
         self.path = path
         self.environment: Mapping[str, str] = {
@@ -85,7 +88,7 @@ class Shell:
             "USER": user,
             "LOGNAME": user,
             "SHELL": "/bin/bash",
-            # Messages are read by this program, so they must come in English.
+            # This program parses the messages, so they must be in English.
             "LANG": "C.UTF-8",
             "LC_ALL": "C.UTF-8",
             **(environment or {}),
@@ -96,12 +99,12 @@ class Shell:
         return shutil.which(command, path=self.path)
 
     def run(self, argv: Sequence[str], *, deadline: float, stdin: str = "") -> CommandResult:
-        """Run `argv` and wait at most `deadline` seconds. Never raises for what the command does."""
+        """Run `argv` and wait at most `deadline` seconds. Never raises for a command that fails."""
         words = ("-i", *(f"{name}={value}" for name, value in self.environment.items()), *argv)
         begun = time.monotonic()
         try:
-            # Into memory, not through pipes: squeue hands over its megabytes 4 KiB at a time and would wake us each
-            # time, and a pipe is at its end only when everything that the command started has let go of it.
+            # Into memory, not through pipes: squeue writes its megabytes in pieces of 4 KiB and would wake us for
+            # each, and a pipe ends only when all processes that the command started have closed it.
             with _memory("stdout") as out, _memory("stderr") as err:
                 command = ((plumbum.local["/usr/bin/env"][words] << stdin) > out) >= err
                 code, _, _ = command.run(retcode=None, timeout=deadline)

@@ -17,7 +17,7 @@ from trainmaster.slots import SlotType
 
 
 class JobState(enum.StrEnum):
-    """What a scheduler says of a job, mapped to words the master knows. Order of progress: see `rank`."""
+    """State of a job at its scheduler, in the words of the master. Order of progress: see `rank`."""
 
     QUEUED = "QUEUED"  # waiting for resources
     HELD = "HELD"  # waiting for a person; not terminal
@@ -25,18 +25,18 @@ class JobState(enum.StrEnum):
     RUNNING = "RUNNING"
     SUSPENDED = "SUSPENDED"
     FINISHING = "FINISHING"  # the script has ended or is being ended; the outcome is not final
-    COMPLETED = "COMPLETED"  # ended with status 0: believe the runtime's exit record before this
+    COMPLETED = "COMPLETED"  # ended with status 0; the runtime's exit record takes precedence
     FAILED = "FAILED"  # ended with another status
     CANCELLED = "CANCELLED"  # removed by a person or by us
     WALLTIME = "WALLTIME"  # the time limit or a deadline ended it
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     PREEMPTED = "PREEMPTED"  # the scheduler took the resources for another job
     INFRASTRUCTURE = "INFRASTRUCTURE"  # node failure, boot failure, launch failure: not the user's fault
-    UNKNOWN = "UNKNOWN"  # a word we do not know: the master keeps the last state
+    UNKNOWN = "UNKNOWN"  # a scheduler's word that is not known: the master keeps the last state
 
     @property
     def terminal(self) -> bool:
-        """True when the scheduler will not change its mind about the job."""
+        """Whether the state is final."""
         return self in _TERMINAL
 
     @property
@@ -69,7 +69,7 @@ _RANK = {
 
 
 class Signal(enum.StrEnum):
-    """What `Dispatcher.signal` can deliver to the runtime in a job."""
+    """Signals that `Dispatcher.signal` can deliver to the runtime in a job."""
 
     PREEMPT = "preempt"  # checkpoint and leave (SIGUSR2)
     TERMINATE = "terminate"  # leave now (SIGTERM)
@@ -87,22 +87,24 @@ class JobRef:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """How the user's process is wrapped. `runtime` is a name of `trainmaster.containers`."""
+    """Container settings of a job. `runtime` is a name of `trainmaster.containers`."""
 
     runtime: str = "none"  # apptainer, docker, ..., none
     image: str = ""
     binds: Sequence[BindMount] = ()
     shm_size: int | None = None  # bytes of /dev/shm, where the runtime can set it
-    network_mode: str = ""  # Docker's word; empty: as the dispatcher's configuration has it
-    force_pull: bool = False  # fetch the image again even where it is there
+    network_mode: str = ""  # as in `docker run --network`; empty: the dispatcher's configured mode
+    force_pull: bool = False  # pull the image again even if the node has it
     devices: Sequence[DeviceMount] = ()
     add_capabilities: Sequence[str] = ()  # names as in capabilities(7), with or without CAP_
     drop_capabilities: Sequence[str] = ()
-    root_capabilities: Sequence[str] = ()  # what the job needs where it is root; nothing for an ordinary account
+    root_capabilities: Sequence[str] = ()  # what the job needs if it runs as root; ignored for other accounts
 
 
 @dataclass(frozen=True)
 class BindMount:
+    """A file or folder of the host in the container."""
+
     host_path: str
     container_path: str
     read_only: bool = False
@@ -119,7 +121,7 @@ class DeviceMount:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A file that must stand in the job folder, owned by the job's user, before the job can start."""
+    """A file that must be in the job folder, owned by the job's user, before the job can start."""
 
     content: bytes
     mode: int = 0o600
@@ -127,7 +129,7 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """Everything a dispatcher needs to run one allocation. Values are data; none of them is ever shell."""
+    """Everything a dispatcher needs to run one allocation. Values are data and never interpreted by a shell."""
 
     token: str
     allocation_id: str
@@ -140,10 +142,10 @@ class JobSpec:
     files: Mapping[str, StagedFile] = field(default_factory=dict)  # path below the job folder -> file
     user: str | None = None  # account to run as; None is the account the master runs under
     options: Mapping[str, Any] = field(default_factory=dict)  # the user's section, as `UserOptions` has it
-    labels: Sequence[str] = ()  # words for the scheduler's accounting: a project, a workspace, labels
-    exclude_nodes: Sequence[str] = ()  # where the scheduler can (`Capabilities.avoids_nodes`)
+    labels: Sequence[str] = ()  # for the scheduler's accounting: project, workspace, labels
+    exclude_nodes: Sequence[str] = ()  # if the scheduler supports it (`Capabilities.avoids_nodes`)
     walltime_grace: int = 120  # seconds before a time limit at which the runtime is warned
-    # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own mind.
+    # Only for dispatchers that schedule themselves (`Capabilities.schedules`); a site's scheduler has its own policies.
     priority: int = 42  # 1 is served first, 99 last
     group: str = ""  # jobs that share one fair share (an experiment)
     weight: float = 1.0  # of the group's share
@@ -153,7 +155,7 @@ class JobSpec:
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of one job: the raw words and what we make of them, never a bare enum."""
+    """What one query showed of one job: the scheduler's own words, and the state that they are mapped to."""
 
     token: str
     job_id: str
@@ -166,9 +168,9 @@ class Observation:
     exit_signal: int | None = None
     nodes: Sequence[str] = ()
     started_at: float | None = None
-    ends_at: float | None = None  # when the time limit strikes
-    taken_back_at: float | None = None  # when the scheduler began to take the resources for another job: little is left
-    restarts: int = 0  # how often the scheduler put it back into its queue after it had begun
+    ends_at: float | None = None  # when the time limit ends it
+    taken_back_at: float | None = None  # when the scheduler began to preempt it; the rest is its grace time
+    restarts: int = 0  # how often the scheduler requeued it after it had begun
     submitted_at: float | None = None
     never: bool = False  # True when the scheduler can never start it as asked (impossible request)
     user: str | None = None  # whose job it is; None where the dispatcher runs everything under one account
@@ -176,7 +178,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class ExternalJob:
-    """A job in a pool that is not ours: shown in the queue, so that people see what theirs wait behind."""
+    """A job in a pool that trainmaster did not submit: listed, so that users see what their jobs wait behind."""
 
     job_id: str
     pool: str
@@ -190,8 +192,8 @@ class ExternalJob:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (ghosts).
-    `external` are live jobs of others that the same query showed; empty where it does not."""
+    """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (jobs
+    of earlier submits). `external` are live jobs of others that the same query showed; empty if it shows none."""
 
     taken_at: float
     jobs: Sequence[Observation]
@@ -211,8 +213,8 @@ class Explanation:
 
 @dataclass(frozen=True)
 class PoolNode:
-    """A node of a pool, as people see it. `enabled`: whether it takes jobs, or will when others leave; `draining`: jobs
-    that run on it go on, and no new ones come."""
+    """A node of a pool, as users see it. `enabled`: it accepts jobs, at once or when others end; `draining`: its jobs
+    run to their end, and it accepts no new ones."""
 
     name: str
     slots: int
@@ -237,27 +239,27 @@ class Pool:
     max_walltime: int | None = None  # seconds
     up: bool = True
     default_priority: int = 42  # of jobs that name none, where the dispatcher schedules
-    members: Sequence[PoolNode] = ()  # its nodes, down ones too, where the question for pools shows them
+    members: Sequence[PoolNode] = ()  # its nodes, down ones too, if the query for pools shows them
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something an administrator should mend, in words."""
+    """Something that an administrator should fix: a sentence, and how to fix it. `fatal`: jobs will fail."""
 
     text: str
-    mend: str
+    fix: str
     fatal: bool = False
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a cluster is and can do, as found by `probe`."""
+    """Scheduler, abilities and problems of a cluster, as found by `probe`."""
 
     scheduler: str  # "slurm", "pbs", "docker", "local"
     version: str
     accounting: bool = False  # ended jobs can be asked for after they left the queue
     impersonation: bool = False  # jobs can run as another user
-    schedules: bool = False  # it orders and preempts jobs itself: priorities, weights and queue moves have a meaning
+    schedules: bool = False  # it orders and preempts jobs itself: priorities, weights and queue moves have an effect
     avoids_nodes: bool = True  # it keeps a job off the nodes in `JobSpec.exclude_nodes`
     quiet_period: float = 0.0  # seconds after which an unlisted ambiguous submit is known not to have happened
     poll_interval: float = 10.0  # the shortest sensible time between two `observe` calls, seconds
@@ -265,7 +267,7 @@ class Capabilities:
 
 
 class JobFeature(enum.StrEnum):
-    """What jobs may ask for and not every dispatcher heeds, by its key in an experiment's configuration."""
+    """Settings that not every dispatcher supports, by their keys in an experiment's configuration."""
 
     REGISTRY_LOGIN = "environment.registry_auth"
     ADD_CAPABILITIES = "environment.add_capabilities"
@@ -278,11 +280,11 @@ class JobFeature(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Traits:
-    """What holds for all clusters of a dispatcher and is known without asking one."""
+    """Properties that all clusters of a dispatcher share, known without asking one."""
 
-    heeds: frozenset[JobFeature] = frozenset()  # beside what the container runtime heeds
-    user_section: str = ""  # whose section of experiments it reads, where it is not that of its own name
-    # What Determined's clients are told.
+    heeds: frozenset[JobFeature] = frozenset()  # supported settings, beside those of the container runtime
+    user_section: str = ""  # section of experiments that it reads; empty: the one of its own name
+    # Values for Determined's clients.
     resources_type: str = "slurm-job"
     scheduler_type: str = "PRIORITY"  # of SCHEDULER_TYPE_*
     fitting_policy: str = "BEST"  # of FITTING_POLICY_*
@@ -291,7 +293,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """A place in a report stream: behind line number `line`, which ends at byte `offset` (-1: that is not known)."""
+    """A position in a report stream: behind line number `line`, which ends at byte `offset` (-1: not known)."""
 
     line: int = 0
     offset: int = 0
@@ -299,13 +301,13 @@ class StreamPosition:
 
 @dataclass(frozen=True)
 class StreamPiece:
-    """Whole lines of a report stream, a few megabytes at most. One that is too long to be a report is given as an empty
-    line."""
+    """Whole lines of a report stream, a few megabytes at most. A line that is too long for a report becomes an empty
+    one."""
 
     content: bytes
     end: StreamPosition
-    more: bool = False  # there are others behind them
-    cut: bool = False  # the file is longer than what may be read of it
+    more: bool = False  # more lines follow
+    cut: bool = False  # the file is longer than the limit for reading
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,7 @@ class NotStarted:
     """Why a job's process did not start: `text` is a sentence without a full stop, the cause before the evidence."""
 
     text: str
-    final: bool  # no other attempt would go better
+    final: bool  # another attempt would fail in the same way
 
 
 @dataclass(frozen=True)
@@ -322,15 +324,15 @@ class Remains:
 
     exits: Mapping[int, bytes] = field(default_factory=dict)  # node rank -> JSON of the exit record
     streams: Mapping[str, StreamPiece] = field(default_factory=dict)  # stream name -> JSON lines of it
-    output_tail: str | None = None  # end of what the scheduler captured of the job script; None: no file of it is there
-    not_started: NotStarted | None = None  # what that output says of a container that did not start
+    output_tail: str | None = None  # end of the job script's captured output; None: no such file
+    not_started: NotStarted | None = None  # why the container did not start, from that output
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the master hands to a dispatcher when it makes one."""
+    """Arguments that the master passes to a dispatcher when it creates one."""
 
     name: str  # the cluster's name in the master's configuration
-    prefix: str  # every token of this master starts so; `observe` lists only these
+    prefix: str  # every token of this master starts with it; `observe` lists only these
     job_root: Path  # job folders are `job_root/token`; on a file system that the nodes see under the same path
     options: Mapping[str, Any] = field(default_factory=dict)  # its section of the master's file, checked by `Options`

@@ -1,7 +1,6 @@
-"""The job folder `<job_root>/<token>/`: stage it, read what the job left in it, remove it.
+"""Stages, reads and removes the job folder `<job_root>/<token>/` in this process, for jobs of the master's own account.
 
-The work is done by the functions of `jobfolder.helper`, in this process for jobs of the master's own account; they also
-run as the job's user elsewhere.
+The functions of `jobfolder.job_files` do the work; they also run as the job's user, in the helper program.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ T = TypeVar("T")
 
 
 def check_token(token: str, prefix: str = "") -> str:
-    """`token`, when it can name nothing but a folder directly below the job root, and begins with `prefix`, as those of
-    a master's own jobs do. Raises Rejected."""
+    """Return `token` if it names a folder directly below the job root and begins with `prefix`, as the tokens of a
+    master's own jobs do. Raises Rejected."""
     if not TOKEN.fullmatch(token):
         raise Rejected(f"{token!r} is not a job token (a letter, then letters, digits, '_', '.' or '-')", token=token)
     if not token.startswith(prefix):
@@ -34,16 +33,16 @@ def check_names(token: str, files: Mapping[str, StagedFile]) -> None:
     """Raises Rejected for a staged file that would leave the job folder."""
     for name in files:
         if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
-            raise Rejected(f"The staged file {name!r} would stand outside the job folder.", token=token)
+            raise Rejected(f"The staged file {name!r} would be outside the job folder.", token=token)
 
 
 def piece_of(content: bytes, line: int, offset: int, more: bool, cut: bool) -> StreamPiece:
-    """What the helper tells of a stream."""
+    """Convert the helper's answer on a stream."""
     return StreamPiece(content, StreamPosition(line, offset), more, cut)
 
 
 class JobFolder:
-    """The folder of one job. It belongs to the job's user and nobody else may enter it."""
+    """The folder of one job. It belongs to the job's user, and no other account may enter it."""
 
     def __init__(self, root: Path, token: str) -> None:
         """Raises Rejected when `token` could name anything but a folder directly below `root`."""
@@ -53,8 +52,8 @@ class JobFolder:
     def stage(self, files: Mapping[str, StagedFile]) -> None:
         """Make the folder and write `files` into it. Doing it again gives the same result.
 
-        Raises Rejected for a path that leaves the folder, Transient when the disk refuses or when the folder is
-        somebody else's.
+        Raises Rejected for a path that leaves the folder, Transient when the disk fails or the folder
+        belongs to another account.
         """
         check_names(self.token, files)
         contents = {name: (file.content, file.mode) for name, file in files.items()}
@@ -78,7 +77,7 @@ class JobFolder:
         return Remains(left.exits, {name: piece_of(*piece) for name, piece in left.streams.items()}, output)
 
     def tail(self) -> str:
-        """The last part of what the scheduler captured, at most TAIL_BYTES."""
+        """Return the end of the output that the scheduler captured, at most TAIL_BYTES."""
         left = self._do(lambda: job_files.tail(self._root, self.token, TAIL_BYTES), "cannot be read")
         return left.decode(errors="replace")
 

@@ -1,4 +1,4 @@
-"""What a dispatcher with agents of its own offers to the API, beside the contract of every dispatcher."""
+"""Contract of dispatchers that run jobs through our agents: what the API needs beside `base.Dispatcher`."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Protocol, runtime_checkable
 from trainmaster.agent_protocol.messages import AgentReport, ContainerReport, Orders, SlotFact
 from trainmaster.dispatchers.base import DispatcherError
 
-INBOX_PREFIX = ".remains-"  # of files in the folder of the jobs that are being taken in
+INBOX_PREFIX = ".remains-"  # of uploads that are being received, in the folder of the jobs
 
 
 class NotLeading(DispatcherError):
-    """This master does not schedule; another one does, or this one will soon."""
+    """This master is not the leader: another one is, or this one will be soon."""
 
 
 class UnknownAgent(DispatcherError):
-    """There is no agent of that name."""
+    """No agent has this name."""
 
 
 class WrongKey(DispatcherError):
-    """Agents do not enrol with this key."""
+    """The enrolment key is wrong."""
 
 
 class AlreadyEnrolled(DispatcherError):
-    """An agent of this name has a secret; the one that asks does not have it."""
+    """An agent of this name is enrolled already, and the caller does not have its secret."""
 
 
 class Displaced(DispatcherError):
-    """Another process is the agent now; this one must leave."""
+    """Another process has taken over as this agent; the caller must end."""
 
 
 @dataclass(frozen=True)
 class SlotView:
-    """A slot as people see it."""
+    """A slot, as users see it."""
 
     fact: SlotFact
     enabled: bool
@@ -46,7 +46,7 @@ class SlotView:
 
 @dataclass(frozen=True)
 class AgentView:
-    """An agent as people see it. Times are epoch seconds."""
+    """An agent, as users see it. Times are epoch seconds."""
 
     id: str
     pool: str
@@ -65,7 +65,7 @@ class AgentView:
 
 @dataclass(frozen=True)
 class PoolPolicy:
-    """How a pool is scheduled, in Determined's words."""
+    """Scheduling policy of a pool, in Determined's terms."""
 
     pool: str
     scheduler: str  # "priority", "fair_share"
@@ -78,7 +78,7 @@ class PoolPolicy:
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """One job in the order in which it is served."""
+    """One job of a pool's queue."""
 
     token: str
     group: str
@@ -97,54 +97,53 @@ class AgentHub(Protocol):
     """
 
     def lead(self) -> None:
-        """Begin to schedule: this master leads now."""
+        """Start scheduling: this master is the leader now."""
 
     def follow(self) -> None:
-        """Stop scheduling: another master leads, or none. Jobs go on."""
+        """Stop scheduling: this master is no longer the leader. Jobs keep running."""
 
     def accepts(self, agent_id: str, secret: str) -> bool:
-        """Whether `secret` is that of the agent. Each agent has its own, and speaks and hears of its own jobs only."""
+        """Whether `secret` is the agent's. Each agent has its own, which gives access to its own jobs only."""
 
     def enrol(self, agent_id: str, key: str) -> str:
-        """A new agent's secret, for the key that the administrator gave it. Raises WrongKey, AlreadyEnrolled,
-        Transient."""
+        """Return a secret for a new agent that shows the enrolment key. Raises WrongKey, AlreadyEnrolled, Transient."""
 
     def revoke(self, agent_id: str) -> None:
-        """Make an agent's secret worthless, and the key by which it enrolled. Raises Rejected, Transient."""
+        """Invalidate an agent's secret, and the key with which it enrolled. Raises Rejected, Transient."""
 
     def sync(self, agent_id: str, report: AgentReport) -> Orders:
-        """Take in what an agent says; what it should have. Raises Displaced, Rejected."""
+        """Process an agent's report; return its orders. Raises Displaced, Rejected."""
 
     def orders(self, agent_id: str) -> Orders:
-        """What the agent should have now. Raises UnknownAgent."""
+        """Return the agent's current orders. Raises UnknownAgent."""
 
     def subscribe(self, agent_id: str, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call `changed`, from any thread, whenever the orders may have changed; the answer undoes it."""
+        """Call `changed`, from any thread, whenever the orders may have changed. Returns a function that ends it."""
 
     def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
-        """A tar of the job's staged files, for an agent that should run it. Raises Rejected."""
+        """Yield a tar of the job's staged files, for an agent that should run it. Raises Rejected."""
 
     def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
-        """What a container left, as a tar. Raises Rejected for one that holds what it should not."""
+        """Store the files that a container left, from a tar. Raises Rejected for one with unexpected content."""
 
     def agents(self) -> Sequence[AgentView]:
-        """All agents that have ever joined and were not lost for long."""
+        """List the agents that have joined, except those lost for long."""
 
     def enable(self, agent_id: str, slot: int | None = None) -> None:
-        """Let an agent, or one of its slots, take jobs again. Raises UnknownAgent."""
+        """Let an agent, or one of its slots, accept jobs again. Raises UnknownAgent."""
 
     def disable(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
-        """Take no more jobs on an agent or a slot; those that run go on to their end with `drain`, else they are
-        stopped at once. Raises UnknownAgent."""
+        """Stop placing jobs on an agent or a slot; with `drain` its jobs run to their end, else they are stopped at
+        once. Raises UnknownAgent."""
 
     def policies(self) -> Sequence[PoolPolicy]:
-        """How each pool is scheduled."""
+        """Return the scheduling policy of each pool."""
 
     def queue(self, pool: str) -> Sequence[QueueEntry]:
-        """The jobs of a pool in the order in which they are served, those that run first."""
+        """List the jobs of a pool in the order in which they are served, running ones first."""
 
     def reprioritise(self, group: str, *, priority: int | None = None, weight: float | None = None) -> None:
-        """Change the live jobs of a group."""
+        """Change priority or weight of a group's live jobs; None keeps it."""
 
     def move(self, group: str, anchor: str, *, ahead: bool) -> None:
         """Serve a group's jobs just before (`ahead`) or after those of the group `anchor`, with its priority. Raises

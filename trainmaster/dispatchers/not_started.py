@@ -9,7 +9,7 @@ from trainmaster.dispatchers.base import NotStarted, Remains
 
 
 def explained(remains: Remains, runtime: ContainerRuntime) -> Remains:
-    """The same, with the reason where the job left no word of its own and its output says it."""
+    """Return `remains` with the reason added, if the job left no exit record and its output shows one."""
     if remains.exits or not remains.output_tail or (cause := runtime.explain(remains.output_tail)) is None:
         return remains
     return replace(remains, not_started=NotStarted(cause.text, cause.final))

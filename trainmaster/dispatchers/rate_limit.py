@@ -1,4 +1,4 @@
-"""How fast a scheduler is asked for something: each of them has a limit that it does not like to be reminded of."""
+"""Limits the rate of calls to a scheduler, because schedulers have rate limits of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the dispatcher that a section of the master's file names."""
+"""Creates the dispatcher that a resource manager's section of the master's file names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from trainmaster.dispatchers.base import Dispatcher, Rejected, Setup
 
 
 def make(kind: str, setup: Setup) -> Dispatcher:
-    """The dispatcher called `kind`, checked against the contract.
+    """Create the dispatcher called `kind`, checked against the contract.
 
     Args:
         kind: the name under which it is announced.
-        setup: what it is made with.
+        setup: its arguments.
 
     Raises:
         Rejected: a sentence for the administrator: an unknown name, a plugin that cannot be imported or that does not

@@ -1,4 +1,4 @@
-"""A resource manager's section of the master's configuration, on its way into a dispatcher's options."""
+"""Validates a resource manager's section of the master's configuration as a dispatcher's options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel)
 
 
 def read_section(model: type[OptionsT], options: Mapping[str, Any], manager: str) -> OptionsT:
-    """The options that `model` finds in a section. Raises Rejected with one sentence that names the keys; `manager` is
+    """Return a section as `model`. Raises Rejected with one sentence that names the keys; `manager` is
     the resource manager in it."""
     try:
         return model.model_validate(dict(options))

@@ -111,7 +111,7 @@ def _cluster(cluster: Cluster, images: Sequence[str]) -> Iterator[Finding]:
     accounting = "accounting on" if found.accounting else "accounting off"
     yield Finding(subject, f"{found.scheduler} {found.version}, {accounting}")
     for problem in found.problems:
-        yield Finding(subject, problem.text, problem.mend, bad=problem.fatal)
+        yield Finding(subject, problem.text, problem.fix, bad=problem.fatal)
     if not pools:
         yield Finding(subject, "it has no resource pool", "Check its partitions.", bad=True)
     for pool in pools:

@@ -122,7 +122,7 @@ def test_an_address_that_somebody_else_left_is_not_taken_for_ours(make: Make) ->
     try:
         root.chmod(0o1777)
         run_as("tmbob", ["sh", "-c", "echo http://mine >master-url"], cwd=str(root))
-        with pytest.raises(Transient, match="The master's address cannot be left in"):
+        with pytest.raises(Transient, match="The master's address cannot be written into"):
             make(root).announce("http://login1:8080")
         assert (root / "master-url").read_text() == "http://mine\n"
     finally:

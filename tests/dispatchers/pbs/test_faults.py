@@ -191,4 +191,4 @@ def test_a_look_alike_is_refused(wrapped: Wrapped) -> None:
     says = f"cat >&2 <<'END'\n{recorded('slurm-torque-qsub.err')}END\nexit 2"
     (problem, *_) = wrapped({"qsub": says}).probe().problems
     assert problem.fatal
-    assert "type: slurm" in problem.mend
+    assert "type: slurm" in problem.fix

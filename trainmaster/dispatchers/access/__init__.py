@@ -1,4 +1,4 @@
-"""How the master reaches a cluster's commands and job folders: in three ways, chosen by configuration.
+"""Access to a cluster's commands and job folders, in one of three ways that the configuration chooses.
 
 (a) on this machine as the master's own account; (b) on this machine as the job's user, by sudo and one small program
 (`helper.py`); (c) over SSH, with paramiko or the system's OpenSSH, where the same program runs at the far end, as the
@@ -7,7 +7,7 @@ account that logs in, as each job's user by a login of their own, or as that use
 For authors of dispatchers::
 
     from trainmaster.dispatchers.access.config import AccessOptions
-    from trainmaster.dispatchers.access.ways import make_access
+    from trainmaster.dispatchers.access.access import make_access
 
     class Options(AccessOptions):             # `ssh`, `impersonation`, `helper`, `require_user_link`, `external_jobs`
         ...                                   # the dispatcher's own keys
@@ -24,5 +24,5 @@ For authors of dispatchers::
     access.problems()                         # for `probe`
     access.close()
 
-Commands that only ask (squeue, qstat) run as nobody in particular: `access.shell()`.
+Commands that only query (squeue, qstat) run as the master's own account: `access.shell()`.
 """

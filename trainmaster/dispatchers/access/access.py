@@ -1,4 +1,4 @@
-"""The three ways behind one face."""
+"""Gives dispatchers one interface to a cluster, whether it is local, behind sudo or behind SSH."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainmaster.dispatchers.folder import JobFolder, check_token
 
 SUDO = "/usr/bin/sudo"
 PYTHON = "/usr/bin/python3"
-FIRST_ORDINARY_UID = 1000  # what the helper itself refuses below is in its own configuration
+FIRST_ORDINARY_UID = 1000  # the helper has its own limit, `min_uid` in its configuration
 
 
 class JobFolderAccess(Protocol):
@@ -36,12 +36,12 @@ class JobFolderAccess(Protocol):
 
 
 class Access:
-    """How one cluster is reached. Thread-safe; connections are made when they are first needed."""
+    """Access to one cluster. Thread-safe; connections are opened when they are first needed."""
 
     def __init__(
         self, options: AccessOptions, root: Path, environment: Mapping[str, str], path: str = DEFAULT_PATH
     ) -> None:
-        """`environment` and `path` are what every command gets. Nothing is connected or started here."""
+        """Every command gets `environment` and `path`. Nothing is connected or started here."""
         self.here = options.ssh is None
         self.account = (options.ssh and options.ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
         self._options, self._root, self._environment, self._path = options, root, environment, path
@@ -55,7 +55,7 @@ class Access:
         return self._options.impersonation is not Impersonation.NONE
 
     def why_not(self, user: str | None) -> str | None:
-        """Why jobs cannot run as `user`, in a sentence; None when nothing is known against it."""
+        """Return why jobs cannot run as `user`, in a sentence; None when no reason is known."""
         if user is None and self._options.require_user_link:
             return (
                 "Jobs run here under the account of the user who asks, and none is linked: an administrator can do it "
@@ -81,47 +81,47 @@ class Access:
         return None
 
     def name(self, owner: str) -> str | None:
-        """The account of a job as `Observation.user` wants it."""
+        """Return the account of a job for `Observation.user`: None for the master's own."""
         return None if owner == self.account else owner
 
     def is_own(self, user: str | None) -> bool:
-        """Whether this process sees files just as `user` does on the cluster."""
+        """Whether this process has the same access to files as `user` on the cluster."""
         return self.here and self._whom(user) is None
 
     def by_user(self, refs: Iterable[JobRef]) -> dict[str | None, list[JobRef]]:
-        """Jobs in groups that one account may cancel or signal."""
+        """Group jobs by the account that may cancel or signal them."""
         groups: dict[str | None, list[JobRef]] = {}
         for ref in refs:
             groups.setdefault(self._whom(ref.user), []).append(ref)
         return groups
 
     def shell(self, user: str | None = None) -> Runner:
-        """Runs commands as `user`; None is the account of the master."""
+        """Return a runner of commands as `user`; None is the account of the master."""
         if self.is_own(user):
             return Shell(self._environment, path=self._path)
         return RemoteShell(self._helper(self._whom(user)), self._whom(user), self._environment, self._path)
 
     def folder(self, token: str, user: str | None = None) -> JobFolderAccess:
-        """The job folder of `token`. Raises Rejected for what cannot be a token."""
+        """Return the job folder of `token`. Raises Rejected for an invalid token."""
         if self.is_own(user):
             return JobFolder(self._root, token)
         return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token))
 
     def files(self, user: str | None = None) -> HeldFiles | None:
-        """The files of jobs that run as `user`, where they are not this process's own."""
+        """Return access to files of jobs that run as `user`; None when this process can access them itself."""
         return None if self.is_own(user) else RemoteFiles(self._helper(self._whom(user)))
 
     def output(self, token: str) -> Path | None:
-        """Where the scheduler writes the job's own output, if this process can surely read it."""
+        """Return where the scheduler writes the job's own output; None unless this process can read it."""
         return JobFolder(self._root, token).output if self.here and not self.impersonates else None
 
     def announce(self, url: str) -> int:
-        """Leave the master's address where jobs look when they cannot reach the one they know; the uid of that file's
-        owner. Raises Rejected, Transient, Unreachable."""
+        """Write the master's address into the file that jobs read when they cannot reach the address they know. Returns
+        the uid of the file's owner. Raises Rejected, Transient, Unreachable."""
         return announce(self._inspector(), self._root, url)
 
     def problems(self) -> list[Problem]:
-        """What an administrator should mend before jobs can run as they should."""
+        """Return what an administrator should fix before jobs can run as configured."""
         with self._lock:
             line = self._line(None)
         installed = HelperClient(line, [self._options.helper])
@@ -130,7 +130,7 @@ class Access:
         ).problems()
 
     def close(self) -> None:
-        """Let go of connections; commands that run are cut."""
+        """Close all connections; commands that run are interrupted."""
         with self._lock:
             for line in self._lines.values():
                 line.close()
@@ -183,7 +183,7 @@ class Access:
             return LocalTransport({"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"})
         if ssh.client is SshClient.OPENSSH:
             return openssh_transport.OpenSshTransport(ssh, login)
-        # Half a second of imports that nobody needs who does not use it.
+        # Imported late: it takes half a second, and only some sites use it.
         from trainmaster.dispatchers.access.paramiko_transport import ParamikoTransport
 
         return ParamikoTransport(ssh, login)
@@ -192,12 +192,12 @@ class Access:
 def make_access(
     options: AccessOptions, root: Path, *, environment: Mapping[str, str] | None = None, path: str = DEFAULT_PATH
 ) -> Access:
-    """The way to a cluster whose job folders lie in `root`."""
+    """Return the access to a cluster whose job folders are in `root`."""
     return Access(options, root, environment or {}, path)
 
 
 def explain_sudo(complaint: str, user: str, account: str, program: str) -> str | None:
-    """What sudo complains of, in a sentence with what to do; None when it is not sudo's."""
+    """Return a sentence for sudo's error message, with how to fix it; None when the message is not sudo's."""
     lines = [line for line in complaint.splitlines() if line.startswith("sudo: ") or "is not allowed to" in line]
     if not lines:
         return None

@@ -1,4 +1,4 @@
-"""The keys of a resource manager's section that say how its cluster is reached."""
+"""Configuration keys of a resource manager that define how its cluster is reached."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")
 
 class SshClient(enum.StrEnum):
     PARAMIKO = "paramiko"
-    OPENSSH = "openssh"  # the system's `ssh`: its agents, its configuration, a connection that a person opened
+    OPENSSH = "openssh"  # the system's `ssh`: its key agents, its configuration, a connection that a person opened
 
 
 class Impersonation(enum.StrEnum):
-    NONE = "none"  # all jobs run as the account that reaches the cluster
+    NONE = "none"  # all jobs run as the account that the master uses on the cluster
     SUDO = "sudo"  # as the linked user, by sudo and the helper on the cluster's side
     SSH = "ssh"  # as the linked user, who logs in over SSH
 
@@ -48,27 +48,26 @@ def _plain_jump(value: str) -> str:
 
 
 class SshOptions(Section):
-    """How to log in to a machine that has the scheduler's commands, for a master that is elsewhere. Times are
-    seconds."""
+    """SSH login to a machine that has the scheduler's commands, for a master on another machine. Times are seconds."""
 
     host: Annotated[Name, AfterValidator(_plain_host)]
     port: Port = 22
     user: Annotated[Name, AfterValidator(_plain_user)] | None = None
-    """The account for the master's own questions; without it, the one the master runs under."""
+    """The account for the master's own queries; without it, the one that the master runs under."""
     identity_file: AbsolutePath | None = None
-    """The private key; `{user}` in it stands for the account. Without it: the agent's and those in ~/.ssh."""
+    """The private key; `{user}` in it stands for the account. Without it: those of the SSH agent and in ~/.ssh."""
     known_hosts: AbsolutePath | None = None
     """The file with the hosts' keys, which are always checked; without it, ~/.ssh/known_hosts."""
     client: Annotated[SshClient, one_of(SshClient)] = SshClient.PARAMIKO
     control_path: AbsolutePath | None = None
     """Socket of a connection that a person opened with `ssh -M -S`, for sites that ask for a second factor."""
     jump_host: Annotated[Line, AfterValidator(_plain_jump)] | None = None
-    """[user@]host[:port] to go through."""
+    """Jump host as [user@]host[:port]."""
     python: Line = "python3"
-    """Python 3.8 or later there."""
+    """Python 3.8 or later on that machine."""
     connect_timeout: float = Field(default=15.0, gt=0)
     sessions: Positive = 8
-    """Commands at once on one connection; sshd allows 10 unless MaxSessions says otherwise."""
+    """Simultaneous commands on one connection; sshd allows 10 unless MaxSessions says otherwise."""
 
     @model_validator(mode="after")
     def _shared_by_openssh(self) -> Self:
@@ -78,7 +77,7 @@ class SshOptions(Section):
 
 
 class AccessOptions(DispatcherOptions):
-    """The part of a section that says how a cluster is reached; a dispatcher's own options inherit from it."""
+    """Base of a dispatcher's options: the keys that define how its cluster is reached."""
 
     ssh: SshOptions | None = None
     """The cluster is reached over SSH; job folders are on its side only."""
@@ -89,7 +88,7 @@ class AccessOptions(DispatcherOptions):
     require_user_link: bool = False
     """Refuse jobs of users who are not linked to an account, instead of running them as the master's."""
     external_jobs: bool = True
-    """Show other people's jobs in the queue."""
+    """Show jobs of other users in the queue."""
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -103,12 +102,12 @@ class AccessOptions(DispatcherOptions):
 
 
 def is_account_name(name: str) -> bool:
-    """True for what can be a Unix account: neither an option nor a path can hide in it."""
+    """Whether `name` can be a Unix account, and can be mistaken neither for an option nor for a path."""
     return _USER.fullmatch(name) is not None
 
 
 def parse_jump(text: str) -> tuple[str | None, str, int]:
-    """User, host and port of "[user@]host[:port]". Raises ValueError."""
+    """Return user, host and port of "[user@]host[:port]". Raises ValueError."""
     user, _, place = text.rpartition("@")
     host, _, port = place.partition(":")
     if not _HOST.fullmatch(host) or (user and not is_account_name(user)) or (port and not port.isdecimal()):

@@ -1,7 +1,7 @@
-"""One request to the helper program and its answer, over whatever wire.
+"""Client of the helper program: sends one request and reads its answer, over any transport.
 
-The request is sent only after the program has said that it is there. So a way that fails before that has certainly done
-nothing, whatever the words of its complaint, and one that fails afterwards may have done everything.
+The request is sent only after the program has printed its greeting. So a failure before that has certainly done
+nothing, whatever the error message, and a failure afterwards may have had its full effect.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from trainmaster.dispatchers import jobfolder
 from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, Transport
 from trainmaster.dispatchers.jobfolder import helper
 
-START = 30.0  # seconds within which the program must say that it is there
-MARGIN = 10.0  # seconds beyond a command's deadline in which the answer must be here
+START = 30.0  # seconds within which the program must print its greeting
+MARGIN = 10.0  # seconds after a command's deadline within which the answer must arrive
 GREETING = re.compile(rb"trainmaster-helper (\d{1,6}) ready\r?\n")
-MAX_ANSWER = 320 * 1024**2  # bytes: helper.MAX_OUTPUT as it travels, and more than all else
-MAX_NOISE = 1024 * 1024  # bytes that a login may print before the program speaks
-# The source follows on standard input: a command line shows in `ps`, and has to pass the login shell, whichever it is.
+MAX_ANSWER = 320 * 1024**2  # bytes: helper.MAX_OUTPUT in its encoded form; more than any other answer
+MAX_NOISE = 1024 * 1024  # bytes that a login may print before the greeting
+# The source follows on standard input: a command line shows in `ps`, and has to pass an unknown login shell.
 BOOTSTRAP = "import sys;f=sys.stdin.buffer;exec(compile(f.read(int(f.readline())),sys.argv[0],sys.argv[1]))"
 
 
 class RefusedByHelper(Exception):
-    """The helper says no, for good."""
+    """The helper refuses the request for good."""
 
 
 class FailedInHelper(Exception):
-    """The helper could not do it this time."""
+    """The helper could not carry out the request this time."""
 
 
 class HelperClient:
-    """The program as one account."""
+    """Runs the helper program as one account, once per request."""
 
     def __init__(
         self,
@@ -47,13 +47,19 @@ class HelperClient:
         user: str | None = None,
         explain: Callable[[str], str | None] = lambda _: None,
     ) -> None:
-        """`argv` starts it. `source` is sent to it first, for a far end where it is not installed. `user`: the account
-        that it must find itself to be. `explain` makes a sentence of what is complained of on the way."""
+        """
+        Args:
+            argv: the command that starts it.
+            source: sent to it first, where it is not installed.
+            user: the account that it must run as.
+            explain: turns an error message of sudo or ssh into a sentence.
+        """
         self._line, self._argv, self._user, self._explain = line, argv, user, explain
         self._preface = b"%d\n%s" % (len(source), source) if source else b""
 
     def ask(self, verb: str, deadline: float, **fields: Any) -> Mapping[str, Any]:
-        """What the helper answers within `deadline` seconds. Raises RefusedThere, FailedThere, NotStarted, Cut."""
+        """Return the helper's answer within `deadline` seconds. Raises RefusedByHelper, FailedInHelper,
+        ProgramNotStarted, ConnectionLost."""
         mark = secrets.token_hex(16)
         request = {"mark": mark, "verb": verb, "deadline": deadline, "user": self._user, **fields}
         started = time.monotonic() + START
@@ -82,7 +88,7 @@ class HelperClient:
         raise FailedInHelper(str(said.get("failed")))
 
     def _greet(self, wire: Channel, until: float) -> None:
-        """Wait until the program says that it is there. Raises _Ended, TimeoutError, NotStarted."""
+        """Wait for the greeting of the program. Raises _Ended, TimeoutError, ProgramNotStarted."""
         seen = b""
         try:
             wire.send(self._preface, until)
@@ -103,7 +109,7 @@ class HelperClient:
             )
 
     def _exchange(self, wire: Channel, request: bytes, mark: bytes, deadline: float) -> bytes:
-        """Raises _Ended, Cut."""
+        """Send the request and return the answer between the marks. Raises _Ended, ConnectionLost."""
         until = time.monotonic() + deadline + MARGIN
         seen = bytearray()
         begin = -1
@@ -138,14 +144,14 @@ class HelperClient:
 
 
 class _Ended(Exception):
-    """The wire ended; `kind` says what that means."""
+    """The program closed its output; `kind` is the error that this means."""
 
     def __init__(self, kind: type[ProgramNotStarted] | type[ConnectionLost]) -> None:
         self.kind = kind
 
 
 def own_source() -> bytes:
-    """The helper in one file: helper.py, with each module that it takes from its folder in the place of the import."""
+    """Return the helper as one file: helper.py, with each import from its own folder replaced by that module."""
     folder = importlib.resources.files(jobfolder)
 
     def module(found: re.Match[str]) -> str:
@@ -158,5 +164,5 @@ def own_source() -> bytes:
 
 
 def bootstrap(python: str) -> list[str]:
-    """The command that runs a helper whose source comes over standard input."""
+    """Return the command that runs a helper whose source comes over standard input."""
     return [python, "-I", "-c", BOOTSTRAP, "exec"]

@@ -1,4 +1,4 @@
-"""Looking at how a cluster is reached, for `trainmaster doctor`: who may do what, and who could do too much."""
+"""Checks the access to a cluster for `trainmaster doctor`: missing permissions, and permissions that go too far."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trainmaster.dispatchers.base import Problem
 from trainmaster.dispatchers.command_runner import Runner
 from trainmaster.dispatchers.jobfolder import job_files
 
-DEADLINE = 30.0  # seconds a question
+DEADLINE = 30.0  # seconds per query
 SHOW = "`trainmaster helper show` prints what belongs there."
 Facts = Mapping[str, list[int] | None]  # path -> mode and owner's uid
 
 
 class Inspection:
-    """One look, as the account of the master on the cluster's side."""
+    """One inspection, as the account of the master on the cluster."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Inspection:
         there: HelperClient,
         installed: HelperClient,
     ) -> None:
-        """`there`: our own helper; `installed`: the one that is installed, run as the account of the master."""
+        """`there`: the helper of this release; `installed`: the installed one, run as the account of the master."""
         self._options, self._root, self._account = options, root, account
         self._shell, self._there, self._program = shell, there, installed
 
@@ -64,18 +64,18 @@ class Inspection:
         return []
 
     def _job_root(self, facts: list[int] | None) -> list[Problem]:
-        root, mend = self._root, f"mkdir -p {self._root} && chmod 1777 {self._root}"
+        root, fix = self._root, f"mkdir -p {self._root} && chmod 1777 {self._root}"
         if facts is None or not stat.S_ISDIR(facts[0]):
-            return [Problem(f"The folder of jobs {root} does not exist on the cluster.", mend, fatal=True)]
+            return [Problem(f"The folder of jobs {root} does not exist on the cluster.", fix, fatal=True)]
         if not facts[0] & stat.S_ISVTX and facts[0] & 0o022:
             text = f"The folder of jobs {root} is not sticky: users can replace each other's job folders."
-            return [Problem(text, mend, fatal=True)]
+            return [Problem(text, fix, fatal=True)]
         if not facts[0] & 0o022:
-            return [Problem(f"Users cannot make their job folders in {root}.", mend, fatal=True)]
+            return [Problem(f"Users cannot make their job folders in {root}.", fix, fatal=True)]
         return []
 
     def _installed(self, facts: Facts) -> list[Problem]:
-        """The program, the folders above it and its configuration must be root's alone."""
+        """Only root may own or write the program, the folders above it and its configuration."""
         program = self._options.helper
         if facts[program] is None:
             return [Problem(f"The helper {program} is not installed.", SHOW, fatal=True)]
@@ -87,7 +87,7 @@ class Inspection:
                 continue
             mode, owner = known
             if owner != 0 or (mode & 0o022 and not mode & stat.S_ISVTX):
-                text = f"{path} can be changed by others than root, who could then act as any user."
+                text = f"{path} can be changed by other accounts than root, who could then act as any user."
                 found.append(Problem(text, f"chown root:root {path} && chmod go-w {path}", fatal=True))
         return found
 
@@ -104,7 +104,7 @@ class Inspection:
     def _sudo(self) -> list[Problem]:
         program = self._options.helper
         listed = self._shell.run(["sudo", "-n", "-l"], deadline=DEADLINE)
-        # Where its output is no pipe, sudo breaks a rule at 80 columns and indents the rest further (display_privs).
+        # If its output is not a pipe, sudo breaks a rule at 80 columns and indents the rest further (display_privs).
         rules = [line for line in re.sub(r"\n {8,}", " ", listed.stdout).splitlines() if program in line]
         if not any("NOPASSWD" in line for line in rules):
             text = f"sudo does not let {self._account} run {program} without a password."

@@ -1,4 +1,4 @@
-"""The system's OpenSSH: its agents, its configuration, and connections that a person keeps open with a second factor.
+"""Transport over the system's OpenSSH: uses its key agents, its configuration, and connections that a person opened.
 
 plumbum's local machine runs `ssh`. Its `SshMachine` is not used: it opens a login shell of its own first, which a noisy
 profile confuses, and which takes one of the few sessions that a connection has.
@@ -23,7 +23,7 @@ from plumbum.commands.processes import CommandNotFound, ProcessTimedOut
 from trainmaster.dispatchers.access.config import SshOptions, parse_jump
 from trainmaster.dispatchers.access.transport import Channel, ProcessChannel, ProgramNotStarted
 
-ALIVE_EVERY = 15  # seconds between two questions to a silent server; two without an answer end the connection
+ALIVE_EVERY = 15  # seconds between keepalives to a silent server; two without an answer end the connection
 KEPT = 600  # seconds for which a connection of ours outlives its last command
 
 
@@ -59,7 +59,7 @@ class OpenSshTransport:
             "ServerAliveInterval": str(ALIVE_EVERY),
             "ServerAliveCountMax": "2",
             "ControlPath": self._socket.replace("%", "%%") if self._folder else self._socket,
-            # What a person opened is used and never replaced: with a second factor we could not.
+            # A connection that a person opened is never replaced: with a second factor we could not open one.
             "ControlMaster": "no" if options.control_path else "auto",
             "ControlPersist": str(KEPT),
             "ForwardAgent": "no",
@@ -76,7 +76,7 @@ class OpenSshTransport:
             settings["IdentitiesOnly"] = "yes"
         words = ["-T", "-p", str(options.port), "-l", self._user]
         if options.jump_host:
-            # ssh starts a second ssh for the jump, which knows nothing of these settings unless it is told in full.
+            # ssh starts a second ssh for the jump host, which gets these settings only if they are given in full.
             settings["ProxyCommand"] = self._through(settings)
         return [*words, *(f"-o{name}={value}" for name, value in settings.items())]
 
@@ -88,7 +88,7 @@ class OpenSshTransport:
         return " ".join(word if word == "[%h]:%p" else shquote(word).replace("%", "%%") for word in words)
 
     def invalidate(self) -> None:
-        """Give up our own shared connection. A person's is left: ssh itself asks whether the server is alive."""
+        """Close our own shared connection. A person's stays open: ssh itself checks whether the server is alive."""
         if self._folder:
             self._leave()
 
@@ -131,12 +131,12 @@ class _SharedChannel(ProcessChannel):
 
 
 def _quoted(path: str) -> str:
-    """A path for an option of ssh's, whose values are split at blanks and expand %."""
+    """Quote a path for an ssh option, whose values are split at blanks and expand %."""
     return '"' + path.replace("%", "%%") + '"'
 
 
 def explain(complaint: str, options: SshOptions, user: str | None) -> str | None:
-    """What ssh's standard error means, in a sentence with what to do; None when it is not ssh's."""
+    """Return a sentence for ssh's error message, with how to fix it; None when the message is not ssh's."""
     where = f"{options.host}:{options.port}"
     known = options.known_hosts or "~/.ssh/known_hosts"
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in complaint:
@@ -146,7 +146,7 @@ def explain(complaint: str, options: SshOptions, user: str | None) -> str | None
     if "Permission denied" in complaint or "Too many authentication failures" in complaint:
         return login_refused(where, user or options.user or getpass.getuser(), options)
     if options.jump_host and "UNKNOWN port" in complaint:
-        # What the ssh to the jump host said is lost: with ControlPersist its standard error goes nowhere.
+        # The error of the ssh to the jump host is lost: with ControlPersist its standard error goes nowhere.
         return (
             f"SSH to {where} does not get through {options.jump_host}: its host key must be in {known}, and it must "
             f"let {user or options.user or getpass.getuser()} in with the same key."
@@ -158,8 +158,8 @@ def explain(complaint: str, options: SshOptions, user: str | None) -> str | None
 
 def host_key_changed(where: str, known: str) -> str:
     return (
-        f"The host key of {where} is not the one in {known}: somebody may be in between, or the machine was set up "
-        f"anew. Ask its administrators for the fingerprint, and only then replace the line in {known}."
+        f"The host key of {where} is not the one in {known}: the connection may be intercepted, or the machine was "
+        f"reinstalled. Ask its administrators for the fingerprint, and only then replace the line in {known}."
     )
 
 

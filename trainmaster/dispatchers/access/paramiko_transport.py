@@ -1,4 +1,4 @@
-"""SSH without a program of the system: paramiko, one connection for each account, a channel for each command.
+"""Transport over paramiko, for machines without an ssh client: one connection per account, one channel per command.
 
 plumbum's `ParamikoMachine` is not used: it cannot name a file of known hosts, opens a login shell of its own, and can
 neither put a deadline on a command nor end one.
@@ -22,13 +22,13 @@ from trainmaster.dispatchers.access.openssh_transport import host_key_changed, h
 from trainmaster.dispatchers.access.transport import CHUNK, COMPLAINT, Channel, ProgramNotStarted
 
 BUSY = 0.05  # seconds between two tries to open a session when all are taken
-KEEPALIVE = 15  # seconds between two signs of life on an idle connection
-# Its lines about lost connections reach the administrator as our sentences.
+KEEPALIVE = 15  # seconds between keepalives on an idle connection
+# The administrator gets its messages about lost connections as our sentences.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 class ParamikoTransport:
-    """One account on one host. The connection is made by the first command and made again after it broke."""
+    """One account on one host. The first command opens the connection; it is opened again after it broke."""
 
     def __init__(self, options: SshOptions, user: str | None) -> None:
         self.place = f" on {options.host}"
@@ -52,8 +52,8 @@ class ParamikoTransport:
             raise
 
     def _channel(self, command: str, until: float) -> paramiko.Channel:
-        """A channel in which `command` runs. A connection that turns out to be dead is made anew, once; one that lives
-        is kept whatever happens to a channel, because other commands run on it."""
+        """Open a channel in which `command` runs. A connection that turns out to be dead is reopened, once; one that
+        works is kept whatever happens to a channel, because other commands run on it."""
         dead = False
         while True:
             transport = self._connected(until)
@@ -70,7 +70,7 @@ class ParamikoTransport:
             time.sleep(BUSY)
 
     def _open(self, transport: paramiko.Transport, command: str, until: float) -> paramiko.Channel:
-        # One at a time: paramiko keeps the last failure for whoever asks first.
+        # One at a time: paramiko gives its last error to the first thread that asks.
         if not self._opening.acquire(timeout=max(0.0, until - time.monotonic())):
             raise TimeoutError
         try:
@@ -95,7 +95,7 @@ class ParamikoTransport:
                 return transport
             self._disconnect()
             if self._failed and self._failed[0] > asked:
-                raise ProgramNotStarted(self._failed[1])  # others waited for the same; it need not be tried for each
+                raise ProgramNotStarted(self._failed[1])  # the attempt that others waited for
             try:
                 made = self._connect(until)
             except ProgramNotStarted as error:
@@ -155,14 +155,14 @@ class ParamikoTransport:
         return max(0.1, min(until - time.monotonic(), self._options.connect_timeout))
 
     def _drop(self, transport: paramiko.Transport) -> None:
-        """Give up a connection, unless another thread has made a new one meanwhile."""
+        """Close a connection, unless another thread has opened a new one meanwhile."""
         with self._lock:
             if self._clients and self._clients[-1].get_transport() in (transport, None):
                 self._disconnect()
 
     def _disconnect(self) -> None:
         for client in reversed(self._clients):
-            with suppress(OSError, EOFError, paramiko.SSHException):  # what it still had to say goes nowhere
+            with suppress(OSError, EOFError, paramiko.SSHException):  # its last messages are dropped
                 client.close()
         self._clients.clear()
 
@@ -192,7 +192,7 @@ class _ParamikoChannel:
 
     @contextmanager
     def _limit(self, until: float) -> Iterator[None]:
-        """A deadline, and a connection's end as the error that it is elsewhere."""
+        """Set a deadline, and turn a closed connection into the usual OSError."""
         self._channel.settimeout(max(0.001, until - time.monotonic()))
         try:
             yield
@@ -212,7 +212,7 @@ class _ParamikoChannel:
 
 
 def _text(error: BaseException) -> str:
-    # paramiko says the former when a server accepts the connection and then never speaks.
+    # paramiko reports "No existing session" when a server accepts the connection and then never answers.
     if "No existing session" in str(error) or isinstance(error, TimeoutError):
         return "no answer in time"
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")

@@ -1,4 +1,4 @@
-"""Commands and job folders of another account or machine, through the helper program there."""
+"""Runs commands and accesses job folders as another account or on another machine, through the helper program."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RemoteFolder:
         self.path = root / token
 
     def stage(self, files: Mapping[str, StagedFile]) -> None:
-        """As JobFolder.stage; also raises Unreachable."""
+        """Stage files as JobFolder.stage; also raises Unreachable."""
         check_names(self.token, files)
         packed = {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
         self._ask("stage", "cannot be written", files=packed)
@@ -116,15 +116,15 @@ class RemoteFiles:
 
 
 def announce(there: HelperClient, root: Path, url: str) -> int:
-    """Leave the master's address beside the job folders in `root`. Returns the uid that the file belongs to there.
-    Raises Rejected, Transient, Unreachable."""
-    with _in_words(f"The master's address cannot be left in {root}"):
+    """Write the master's address beside the job folders in `root`. Returns the uid of the file's owner there. Raises
+    Rejected, Transient, Unreachable."""
+    with _in_words(f"The master's address cannot be written into {root}"):
         return int(there.ask("announce", FOLDER_DEADLINE, root=str(root), url=url)["owner"])
 
 
 @contextmanager
 def _in_words(what: str, token: str | None = None) -> Iterator[None]:
-    """What goes wrong with something that may be done again, whether or not it was done."""
+    """Raise dispatcher errors that begin with `what`, for a request that may be repeated even if it took effect."""
     try:
         yield
     except RefusedByHelper as error:

@@ -1,4 +1,4 @@
-"""What an administrator installs so that jobs can run as their users: the texts, and the steps in words."""
+"""Texts for `trainmaster helper show`: what an administrator installs so that jobs can run as their users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUDOERS = "/etc/sudoers.d/trainmaster"
 
 
 def sudoers_line(account: str = ACCOUNT, program: str = HELPER, group: str = GROUP) -> str:
-    """The one rule: without arguments, without SETENV, never as root."""
+    """Return the sudoers rule: without arguments, without SETENV, never as root."""
     return f'{account} ALL=(%{group},!root) NOPASSWD: {program} ""'
 
 
@@ -24,7 +24,7 @@ def policy(
     environment: Mapping[str, str] | None = None,
     storage_roots: Sequence[str] = (),
 ) -> str:
-    """The text of /etc/trainmaster/helper.json."""
+    """Return the content of /etc/trainmaster/helper.json."""
     content = {
         "job_roots": list(job_roots),
         "storage_roots": list(storage_roots),
@@ -40,19 +40,19 @@ def policy(
 def steps(
     policy_text: str, roots: Sequence[str], account: str = ACCOUNT, program: str = HELPER, group: str = GROUP
 ) -> str:
-    """How to install it, for a person with a root shell on the machine that has the scheduler's commands."""
+    """Return the installation steps, for root on the machine that has the scheduler's commands."""
     folders = "\n".join(f"   mkdir -p {root} && chmod 1777 {root}" for root in roots)
     return f"""\
-Jobs that run as the people who ask for them: what root installs on the machine that has the scheduler's commands.
+To run jobs as the users who submit them, root installs this on the machine that has the scheduler's commands.
 
 1. The helper, one file of Python that any account may read and only root may change:
    trainmaster helper show file > {program}
    chown root:root {program} && chmod 755 {program}
 
-2. Its configuration, {job_files.POLICY} (root's, mode 644). It alone decides what the helper may touch:
+2. Its configuration, {job_files.POLICY} (root's, mode 644). It alone decides what the helper may access:
 {_indented(policy_text)}
 3. One line for sudo, in {SUDOERS} (mode 440, check it with visudo -c): {account} is the account of
-   the master, {group} a group of everybody whose jobs it may run; no SETENV, no wildcards, never root:
+   the master, {group} a group of all users whose jobs it may run; no SETENV, no wildcards, never root:
    {sudoers_line(account, program, group)}
 
 4. The folder of jobs, in which each user makes folders that nobody else can enter (sticky, like /tmp), on a file system
@@ -66,7 +66,7 @@ Jobs that run as the people who ask for them: what root installs on the machine 
 6. For each person, by an administrator of the master:
    det user link-with-agent-user NAME --agent-uid UID --agent-user ACCOUNT --agent-gid GID --agent-group GROUP
 
-Then `trainmaster doctor` says whether anything is missing, or could be changed by others than root.
+Then `trainmaster doctor` reports whether anything is missing, or can be changed by other accounts than root.
 """
 
 

@@ -1,8 +1,8 @@
-"""Bytes to and from a program that runs as somebody else or elsewhere, with a deadline on every step.
+"""Starts programs as another account or on another machine and exchanges bytes with them, with a deadline on each step.
 
-WayError
-|-- NotStarted   the program was certainly not started, or was told nothing yet
-`-- Cut          the connection was lost, or fell silent, after that
+TransportError
+|-- ProgramNotStarted  the program was certainly not started, or no request was sent yet
+`-- ConnectionLost     the connection was lost, or fell silent, after that
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from plumbum.commands.processes import CommandNotFound
 
 CHUNK = 64 * 1024  # bytes read or written at once
 COMPLAINT = 64 * 1024  # bytes of standard error that are kept
-GOES_ON = 2.0  # seconds that an ended program gets to be gone
+GOES_ON = 2.0  # seconds to wait for an ended program to exit
 
 
 class TransportError(Exception):
-    """The message is a sentence for the administrator."""
+    """Base of errors in reaching a program; the message is a sentence for the administrator."""
 
 
 class ProgramNotStarted(TransportError):
@@ -45,14 +45,14 @@ class Channel(Protocol):
         """Write to its standard input; `until` is on time.monotonic's clock. Raises TimeoutError, OSError."""
 
     def receive(self, until: float) -> bytes:
-        """What comes next of its standard output; empty at the end. Raises TimeoutError, OSError."""
+        """Return the next bytes of its standard output; empty at the end. Raises TimeoutError, OSError."""
 
     def close(self) -> str:
-        """Let go of it, ending it where that can be done, and say what it wrote to standard error."""
+        """Close the channel, end the program where possible, and return what it wrote to standard error."""
 
 
 class Transport(Protocol):
-    """A way to start programs at one place as one account. Used by several threads at once."""
+    """Starts programs on one machine as one account. Used by several threads at once."""
 
     place: str  # for messages: "" for this machine, else " on HOST"
 
@@ -60,18 +60,18 @@ class Transport(Protocol):
         """Raises NotStarted."""
 
     def invalidate(self) -> None:
-        """A program fell silent beyond its deadline: the next one must not go the same way."""
+        """Discard the connection, because a command timed out; the next command opens a new one."""
 
     def close(self) -> None:
-        """Let go of the connection. Programs that run are cut."""
+        """Close the connection. Programs that run are interrupted."""
 
 
 class ProcessChannel:
-    """A program that is a child process of this one, perhaps one that carries on elsewhere (sudo, ssh)."""
+    """A program that is a child process of this one, such as sudo or ssh."""
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str]) -> None:
         """Raises NotStarted."""
-        # A file, because a connection that ssh leaves behind for others keeps standard error open for ever.
+        # A file, because an ssh connection that stays open for later commands keeps standard error open.
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         words = ("-i", *(f"{name}={value}" for name, value in environment.items()), *argv)
         try:
@@ -105,7 +105,7 @@ class ProcessChannel:
         while self._process.poll() is None and time.monotonic() < until:
             time.sleep(0.002)
         if self._process.poll() is None:
-            # sudo belongs to root, so that we may not end it; it goes when the program under it meets its own deadline.
+            # sudo runs as root, so we may not kill it; it ends when the program below it meets its own deadline.
             with suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
             threading.Thread(target=self._process.wait, daemon=True).start()
@@ -115,7 +115,7 @@ class ProcessChannel:
 
 
 def _wait(descriptor: int, event: int, until: float) -> None:
-    """Raises TimeoutError. Not select(), which knows no descriptor above 1023."""
+    """Wait for an event. Raises TimeoutError. Not select(), which supports no descriptor above 1023."""
     poll = select.poll()
     poll.register(descriptor, event)
     if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
@@ -134,7 +134,7 @@ class LocalTransport:
         return ProcessChannel(argv, self._environment)
 
     def invalidate(self) -> None:
-        """Every program stands for itself."""
+        """Do nothing: programs share no connection."""
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: there is no connection."""

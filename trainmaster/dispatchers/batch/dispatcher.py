@@ -63,13 +63,13 @@ class BatchDispatcher:
         text = f"The container runtime {program} is not found on this machine."
         return [Problem(text, "Install it, or name its full path in container_command.")]
 
-    def _hidden_jobs(self, setting: str, mend: str) -> list[Problem]:
+    def _hidden_jobs(self, setting: str, fix: str) -> list[Problem]:
         """For a site that hides jobs from everybody but their owners; ours would then look as if they were gone."""
         if not self._access.impersonates:
             return []
         scheduler, who = self._options.scheduler, self._access.account
         text = f"{scheduler} hides other users' jobs ({setting}), and {who} must see those that it starts."
-        return [Problem(text, mend.format(account=who), fatal=True)]
+        return [Problem(text, fix.format(account=who), fatal=True)]
 
     # -- for `check` and `submit` ----------------------------------------------------------------------
 
