@@ -159,7 +159,7 @@ def test_what_means_nothing_here_is_read_and_named() -> None:
         ("resource_manager: {type: slurm, slot_type: gpu}",
          ["1: resource_manager.slot_type: must be one of cpu, cuda, rocm; found the text 'gpu'; did you mean cpu?"]),
         ("resource_manager: {type: slurm, name: a, cluster_name: b}",
-         ["1: resource_manager.name: is the old word for cluster_name; keep cluster_name only"]),
+         ["1: resource_manager.name: is the old name of cluster_name; keep cluster_name only"]),
         ("resource_manager: {type: slurm, apptainer_image_root: /a, singularity_image_root: /b}",
          ["1: resource_manager.singularity_image_root: is the same as apptainer_image_root; keep one"]),
         ("resource_manager: {type: slurm, job_project_source: lable}",

@@ -208,7 +208,7 @@ def test_a_job_folder_that_somebody_else_made_is_not_used(access: Access, instal
     assert list((installed.root / "det-1").iterdir()) == []
     run_as("tmalice", ["mkdir", "-m", "777", str(installed.root / "det-3")])
     run_as("tmbob", ["mkdir", str(installed.root / "det-3/secrets")])
-    with pytest.raises(Transient, match="belongs to somebody else"):
+    with pytest.raises(Transient, match="belongs to another account"):
         access.folder("det-3", "tmalice").stage({"secrets/token": StagedFile(b"secret")})
     assert list((installed.root / "det-3/secrets").iterdir()) == []
 

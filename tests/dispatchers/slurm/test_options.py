@@ -79,7 +79,7 @@ def test_the_last_one_wins_and_lists_add_up() -> None:
         ("--contiguous=yes", "takes no value"),
         ("--comment=a\n#SBATCH --nodes=2", "control character"),
         ("--mem=1G\x00", "control character"),
-        ("--constraint='a", "not well quoted"),
+        ("--constraint='a", "has unbalanced quotes"),
         ("plain", "does not begin with"),
         ("-y", "not known"),
         ("--mem=1G;reboot", "takes a size"),

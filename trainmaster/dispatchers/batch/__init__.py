@@ -1,13 +1,13 @@
-"""What the dispatchers for batch schedulers (Slurm, PBS) share: the parts that are the same whatever a job is called.
+"""Parts that the dispatchers for batch schedulers (Slurm, PBS) share.
 
-    options      the keys of the configuration that both have
-    arguments    reading the words that a user gives to the submit command
-    resources, commands, endings    what the modules of these names have in common
-    client       running the scheduler's commands: as whom, how fast, how often an odd line is told of
-    failures     what is alike in how commands fail
-    pools        partitions or queues as they were last seen
-    dispatcher   who may submit, how a container starts, where job folders lie
+    options      configuration keys that both have
+    arguments    parsing of the user's arguments for the submit command
+    resources, commands, endings    code that the modules of these names share
+    client       runs the scheduler's commands: account, rate limit, errors
+    failures     common failures of commands
+    pools        cached partitions or queues
+    dispatcher   checks of accounts, start scripts of containers, job folders
 
-Nothing here knows a scheduler, and there is no method to be overridden: each dispatcher's own `submit` and `observe`
-show the way of a job, and take from here what they need.
+Nothing here depends on a scheduler, and there is no method to override: each dispatcher has its own `submit` and
+`observe`, which call what they need from here.
 """

@@ -1,4 +1,4 @@
-"""The user's further words for the submit command: how they are taken apart, and what may be wrong with them."""
+"""Parses the arguments for the submit command that a user gives in an experiment."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 
 
 class BadOption(ValueError):
-    """An argument that may not be given, or has a wrong value. The message is for the user."""
+    """An argument that is not allowed, or has a wrong value. The message is for the user."""
 
 
 @dataclass(frozen=True)
 class ArgumentKind:
-    """What values an option takes: `pattern` must match in full; `words` says it to the user."""
+    """Values that an option takes: `pattern` must match in full; `words` describes them to the user."""
 
     pattern: str
     words: str
-    optional: bool = False  # may stand without a value
+    optional: bool = False  # may be given without a value
 
 
 def split(argument: str, scheduler: str) -> list[str]:
-    """One entry of the list as a shell would split it; `scheduler` is whose option it is. Raises BadOption."""
+    """Split one entry of the list as a shell would; messages name the `scheduler`. Raises BadOption."""
     if any(ord(character) < 32 or ord(character) == 127 for character in argument):
         raise BadOption(f"{scheduler} option {argument!r} holds a control character; write each option on one line")
     try:
         return shlex.split(argument)
     except ValueError as error:
-        raise BadOption(f"{scheduler} option {argument!r} is not well quoted: {error}") from None
+        raise BadOption(f"{scheduler} option {argument!r} has unbalanced quotes: {error}") from None

@@ -1,4 +1,4 @@
-"""Running a scheduler's commands: as whom, how fast, and what becomes of a line that nobody understands."""
+"""Runs a scheduler's commands with the right account and rate, and turns their failures into dispatcher errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from trainmaster.dispatchers.rate_limit import TokenBucket
 
 log = logging.getLogger(__name__)
 
-_NOTED = 1000  # odd lines that are remembered
+_NOTED = 1000  # unparsed lines that are remembered, so that each is logged once
 
 
 class BatchClient:
-    """Runs commands and raises only the dispatcher errors. A scheduler's own client adds a method for each question."""
+    """Runs commands and raises only the dispatcher errors. A scheduler's own client adds a method for each query."""
 
     def __init__(self, options: BatchOptions, access: Access, words: FailureWords) -> None:
         self._access = access
@@ -31,8 +31,8 @@ class BatchClient:
         self._odd: set[str] = set()
 
     def _submit(self, argv: list[str], token: str, user: str | None, stdin: str = "") -> CommandResult:
-        """Run the submit command as `user` when its turn has come. Raises for the way to the command, not for what it
-        said. An id that it printed is proof, even when the command was ended afterwards."""
+        """Run the submit command as `user`, within the rate limit. Raises if the command cannot be reached, not for its
+        own failure. A job id that it printed is proof of the job, even if the command was killed afterwards."""
         self._bucket.wait()
         outcome = self._access.shell(user).run(argv, stdin=stdin, deadline=self._submit_deadline)
         if error := outcome.way_failure(token, repeatable=False):
@@ -40,14 +40,14 @@ class BatchClient:
         return outcome
 
     def _run(self, argv: list[str], deadline: float | None = None) -> CommandResult:
-        """Raises for the way to the command, not for what the command said."""
+        """Run a command. Raises if it cannot be reached, not for its own failure."""
         outcome = self._shell.run(argv, deadline=deadline or self._deadline)
         if error := outcome.way_failure():
             raise error
         return outcome
 
     def _ask(self, argv: list[str]) -> CommandResult:
-        """Raises for what the command said too."""
+        """Run a query. Raises for its own failure too."""
         outcome = self._run(argv)
         self._check(outcome)
         return outcome
@@ -57,8 +57,8 @@ class BatchClient:
             raise error
 
     def _order(self, refs: Sequence[JobRef], command: Callable[[Sequence[str]], Iterable[list[str]]]) -> None:
-        """Run every chunk, each job as its user, even when an earlier one fails: one bad job must not keep the others
-        alive."""
+        """Run `command` for all jobs in chunks, each job as its user. Goes on when one chunk fails: one bad job must
+        not keep the others alive."""
         first: DispatcherError | None = None
         for user, theirs in self._access.by_user(refs).items():
             shell = self._access.shell(user)
@@ -72,7 +72,7 @@ class BatchClient:
             raise first
 
     def _note(self, program: str, odd: Iterable[str]) -> None:
-        """Log an odd line once."""
+        """Log each unparsed line once."""
         for line in odd:
             if line not in self._odd and len(self._odd) < _NOTED:
                 self._odd.add(line)
@@ -80,5 +80,5 @@ class BatchClient:
 
 
 def new_mark() -> str:
-    """A separator that nobody can have put into a job's name or attributes."""
+    """Return a random separator, which no user can have put into a job's name or attributes."""
     return f"\x1f{secrets.token_hex(8)}\x1f"

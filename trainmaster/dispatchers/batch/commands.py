@@ -1,12 +1,12 @@
-"""What argument vectors of all schedulers' commands have in common. Pure."""
+"""Builds parts of argument vectors that all schedulers' commands share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-CHUNK = 100  # job ids a command; a line of 100 ids stays far below any limit
+CHUNK = 100  # job ids per command; a line of 100 ids is far below any limit
 
 
 def chunks(job_ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Ids in as many parts as there must be commands."""
+    """Yield the ids in chunks, one for each command."""
     return (job_ids[at : at + CHUNK] for at in range(0, len(job_ids), CHUNK))

@@ -1,4 +1,5 @@
-"""The verbs that are the same for every batch scheduler, and parts for the others."""
+"""Base class of dispatchers for batch schedulers: verbs that are the same for all, and building blocks for the
+others."""
 
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ from trainmaster.templates import ControlCharacter
 SIGNALS = {Signal.PREEMPT: "USR2", Signal.TERMINATE: "TERM"}
 
 
-# What Determined says of batch schedulers' jobs: scripts wait for it.
+# Determined's text for jobs of batch schedulers; users' scripts match it.
 WAITING = "HPC job waiting to be scheduled: "
 
 
 class BatchDispatcher:
-    """Job folders, containers and accounts of a cluster with a batch scheduler. It calls nothing of its subclasses."""
+    """Job folders, containers and accounts of a cluster with a batch scheduler. Calls no method of subclasses."""
 
     kind: ClassVar[str]
 
@@ -64,7 +65,7 @@ class BatchDispatcher:
         return [Problem(text, "Install it, or name its full path in container_command.")]
 
     def _hidden_jobs(self, setting: str, fix: str) -> list[Problem]:
-        """For a site that hides jobs from everybody but their owners; ours would then look as if they were gone."""
+        """Return a problem for a site that hides jobs from other users: our jobs would then seem to be gone."""
         if not self._access.impersonates:
             return []
         scheduler, who = self._options.scheduler, self._access.account
@@ -74,19 +75,19 @@ class BatchDispatcher:
     # -- for `check` and `submit` ----------------------------------------------------------------------
 
     def _complaints(self, spec: JobSpec) -> list[str]:
-        """Why a job cannot run as its user or in its container, in whatever pool."""
+        """Return why a job cannot run as its user or in its container, in any pool."""
         found = [*filter(None, [self._access.why_not(spec.user)])]
         try:
             runtime = self._options.container(spec.container.runtime)
             image = self._image(runtime, spec)
             if self._access.is_own(spec.user) or not image:
-                found += runtime.check(image)  # else it may lie where only the user, or only the cluster, can see it
+                found += runtime.check(image)  # otherwise only the user, or only the cluster, may see it
         except UnknownRuntime as error:
             found.append(str(error))
         return found
 
     def _admit(self, spec: JobSpec) -> JobFolderAccess:
-        """The folder of a job that may be submitted. Raises Rejected."""
+        """Check a job before its submit, and return its folder. Raises Rejected."""
         check_token(spec.token, self._prefix)
         if objection := self._access.why_not(spec.user):
             raise Rejected(objection, token=spec.token)
@@ -94,14 +95,14 @@ class BatchDispatcher:
 
     @contextlib.contextmanager
     def _refused_in_words(self, spec: JobSpec) -> Iterator[None]:
-        """What is wrong with a job, found while it is prepared, is Rejected."""
+        """Turn errors in a job's options and container into Rejected, while it is prepared."""
         try:
             yield
         except (BadOption, CannotStart, ControlCharacter, UnknownRuntime) as error:
             raise Rejected(sentence(error), token=spec.token) from None
 
     def _start_script(self, spec: JobSpec, folder: JobFolderAccess) -> str:
-        """start.sh, which starts what runs on one node. Raises CannotStart, UnknownRuntime, ControlCharacter."""
+        """Render start.sh, which starts one node's process. Raises CannotStart, UnknownRuntime, ControlCharacter."""
         libraries = self._options.gpu_libraries and spec.slots > 0
         runtime = self._options.container(spec.container.runtime)
         return runtime.start_script(
@@ -131,7 +132,7 @@ class BatchDispatcher:
     # -- verbs -----------------------------------------------------------------------------------------
 
     def remarks(self, spec: JobSpec) -> Sequence[str]:
-        """Slots that the scheduler reserves beyond what was asked for: it gives the same number on every node."""
+        """Report slots that are reserved beyond the request, because every node gets the same number."""
         each = spec.slots_per_node
         if not each or spec.slots % each == 0 or spec.single_node:
             return []
@@ -167,5 +168,5 @@ class BatchDispatcher:
         return self._access.output(token)
 
     def close(self) -> None:
-        """Let go of connections; jobs go on."""
+        """Close connections; jobs keep running."""
         self._access.close()

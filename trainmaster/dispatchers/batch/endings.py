@@ -1,4 +1,4 @@
-"""What sentences on the end of a job have in common. Pure."""
+"""Words for the end of a job that all schedulers share. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 
 
 def named_signal(number: int) -> str:
-    """For example "signal 9 (SIGKILL)"; schedulers have numbers of their own that no signal has."""
+    """Return, for example, "signal 9 (SIGKILL)"; only the number for numbers that schedulers have added."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

@@ -1,4 +1,4 @@
-"""How commands of every batch scheduler fail alike. What a scheduler says when it fails is in its own package."""
+"""Maps failed commands of batch schedulers to dispatcher errors. Each scheduler's package has its own messages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from trainmaster.dispatchers.command_runner import CommandResult
 
 @dataclass(frozen=True)
 class FailureWords:
-    """The words of one scheduler's commands, searched for in standard error."""
+    """Error messages of one scheduler's commands, as patterns for standard error."""
 
     scheduler: str  # its name in sentences
     no_cluster: Pattern[str]  # nothing reached a controller
     unknown_outcome: Pattern[str]  # the request may have arrived and been acted on
-    about_ended_jobs: Pattern[str]  # of a line about a job that has ended or is not known: nothing is left to do
-    message: Callable[[str], str]  # what standard error comes down to
+    about_ended_jobs: Pattern[str]  # a line about a job that has ended or is unknown: there is nothing to do
+    message: Callable[[str], str]  # the essential part of standard error
 
     def unanswered(self, outcome: CommandResult, token: str) -> DispatcherError | None:
-        """The error of a submit command that did not end by itself; None when it did."""
+        """Return the error of a submit command that did not start, or did not end in time; None otherwise."""
         program = _program(outcome)
         if outcome.not_found:
             text = f"{self.scheduler}'s {program} cannot be run here: {outcome.stderr.strip()}"
@@ -32,8 +32,8 @@ class FailureWords:
         return None
 
     def query_failure(self, outcome: CommandResult) -> DispatcherError | None:
-        """The error of a command that asks or orders something repeatable; None when it went well. Standard error is
-        read even when the status is 0: not every command's status tells."""
+        """Return the error of a command that can be repeated; None when it succeeded. Standard error counts even when
+        the status is 0, because some commands end with 0 after a failure."""
         program = _program(outcome)
         if outcome.not_found:
             return Unreachable(f"{self.scheduler}'s {program} cannot be run here: {outcome.stderr.strip()}")
@@ -46,14 +46,14 @@ class FailureWords:
         return Transient(f"{program} failed with status {outcome.returncode}: {self.message(outcome.stderr)}.")
 
     def only_about_ended_jobs(self, outcome: CommandResult) -> bool:
-        """True when all that a command complains of is that jobs have ended, are unknown, or do not run now."""
+        """Whether all error messages are about jobs that have ended, are unknown, or do not run now."""
         lines = [line for line in outcome.stderr.splitlines() if line.strip()]
-        # A site's wrapper may print more; what does not bear the command's name is none of its complaints.
+        # A site's wrapper may print more: a line without the command's name is not one of its messages.
         own = [line for line in lines if line.startswith(f"{_program(outcome)}:")] or lines
         return bool(own) and not outcome.timed_out and all(map(self.about_ended_jobs.search, own))
 
 
 def _program(outcome: CommandResult) -> str:
-    """The command itself, behind `env NAME=value`."""
+    """Return the command itself, without `env NAME=value`."""
     words = [word.rpartition("/")[2] for word in outcome.argv if "=" not in word]
     return next((word for word in words if word != "env"), outcome.argv[0])

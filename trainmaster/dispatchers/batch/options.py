@@ -1,4 +1,4 @@
-"""The keys that the sections of all batch schedulers have."""
+"""Configuration keys that the sections of all batch schedulers share."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def _project_source(value: str) -> str:
 
 
 class CommandPaths(Section):
-    """Full paths of a scheduler's commands, for a site that keeps them off the PATH. A field for each command."""
+    """Full paths of a scheduler's commands, for a site where they are not on PATH. A field for each command."""
 
     def found(self, path: str | None) -> dict[str, str]:
-        """Full paths where the command is found on `path`, so that jobs need not inherit the master's PATH. None: the
-        cluster is elsewhere, and its own PATH decides."""
+        """Return the commands, with full paths if they are found on `path`, so that jobs need not inherit the master's
+        PATH. None: the cluster is on another machine, whose PATH decides."""
         return {
             name: given or (shutil.which(name, path=path) if path else None) or name
             for name, given in self.model_dump().items()
@@ -46,7 +46,7 @@ class CommandPaths(Section):
 
 
 class PoolOptions(Section):
-    """What is different in one partition or queue."""
+    """Settings of one partition or queue that differ from those of the cluster."""
 
     description: Line | None = None
     rendezvous_network_interface: Line | None = None
@@ -86,18 +86,18 @@ class BatchOptions(AccessOptions):
     metadata: dict[str, Line] = Field(default_factory=dict)
     container_run_type: Name = "apptainer"
     container_command: AbsolutePath | None = None
-    """The container runtime's program on the nodes, when PATH does not say it."""
+    """Full path of the container runtime's program on the nodes; without it, PATH there decides."""
     apptainer_image_root: AbsolutePath | None = None
     singularity_image_root: AbsolutePath | None = None
     slot_type: SlotTypeName | None = None
-    """Of all pools; without it GPUs decide."""
+    """Slot type of all pools; without it, pools whose nodes have GPUs count GPUs, others CPUs."""
     slots_per_node: Positive | None = None
-    """Where the scheduler does not know the GPUs."""
+    """Slots per node, if the scheduler does not know the GPUs."""
     rendezvous_network_interface: Line | None = None
     proxy_network_interface: Line | None = None
     tres_supported: bool = True
     gres_supported: bool = True
-    """Whether the scheduler knows GPUs; if not, it gives whole nodes."""
+    """Whether the scheduler knows GPUs; if not, it allocates whole nodes."""
     gpu_libraries: bool = True
     """Give containers the host's CUDA or ROCm libraries."""
     partition_overrides: dict[str, PoolOptions] = Field(default_factory=dict)
@@ -112,28 +112,28 @@ class BatchOptions(AccessOptions):
     """Python 3.8 or later, in the container or on the node."""
     bash: AbsolutePath = "/bin/bash"
     poll_interval: float = Field(default=10.0, gt=0)
-    """Between two questions to the scheduler."""
+    """Seconds between two queries to the scheduler."""
     pools_cached_for: float = Field(default=60.0, ge=0)
-    """For which a listing of partitions is good enough."""
+    """Seconds for which a listing of partitions is reused."""
     walltime_grace: Positive = 120
-    """Before a job's time limit, when its trial is asked to save its work and leave."""
+    """Seconds before a job's time limit at which its trial is asked to save its work and leave."""
     submits_per_second: float = Field(default=2.0, gt=0)
     submit_burst: Positive = 20
     submit_deadline: float = Field(default=120.0, gt=0)
-    """That a submit may take."""
+    """Seconds that a submit may take."""
     query_deadline: float = Field(default=60.0, gt=0)
-    """That a question to the scheduler may take."""
+    """Seconds that a query to the scheduler may take."""
 
     @model_validator(mode="before")
     @classmethod
     def _one_name(cls, data: Any) -> Any:
-        """`name` is what `cluster_name` was called before."""
+        """Accept `name`, the former name of `cluster_name`."""
         if not isinstance(data, dict):
             return data
         data = {key: value for key, value in data.items() if key not in cls.superfluous}
         if (name := data.pop("name", None)) is not None:
             if data.get("cluster_name") is not None:
-                raise wrong("is the old word for cluster_name; keep cluster_name only", "name")
+                raise wrong("is the old name of cluster_name; keep cluster_name only", "name")
             data["cluster_name"] = name
         return data
 
@@ -159,7 +159,8 @@ class BatchOptions(AccessOptions):
         return made
 
     def container(self, name: str) -> ContainerRuntime:
-        """The container runtime called `name`, with its command where this machine has it. Raises UnknownRuntime."""
+        """Return the container runtime called `name`, with its full path if this machine has it. Raises
+        UnknownRuntime."""
         made = container_runtime(name, self.container_command)
         found = None if self.container_command or self.ssh or not made.program else shutil.which(made.program)
         return container_runtime(name, found) if found else made
@@ -207,25 +208,25 @@ class BatchOptions(AccessOptions):
 
     @property
     def client_environment(self) -> dict[str, str]:
-        """What the scheduler's commands get beside the basics."""
+        """Return the variables that the scheduler's commands get, beside the base environment."""
         names = () if self.ssh else self.inherited
         inherited = {name: os.environ[name] for name in names if name in os.environ}
         return {**inherited, **self.environment}
 
     def pool(self, name: str) -> PoolOptions:
-        """What is said of a partition or queue; the case of its name does not matter."""
+        """Return the settings of a partition or queue; the case of its name does not matter."""
         found = (own for key, own in self.partition_overrides.items() if key.lower() == name.lower())
         return next(found, PoolOptions())
 
     def node_size(self, pool: str) -> int | None:
-        """Slots of a node as the administrator declares them."""
+        """Return the slots of a node that the administrator configured; None without."""
         return self.pool(pool).slots_per_node or self.slots_per_node
 
     def knows_gpus(self, pool: str) -> bool:
-        """True when GPUs are asked for by name."""
+        """Whether the scheduler knows the pool's GPUs, so that jobs can request them."""
         own = self.pool(pool).gres_supported
         return self.gres_supported if own is None else own
 
     def slots_are(self, pool: str, has_gpus: bool) -> SlotType:
-        """What a slot of a pool is."""
+        """Return the slot type of a pool."""
         return self.pool(pool).slot_type or self.slot_type or (SlotType.CUDA if has_gpus else SlotType.CPU)

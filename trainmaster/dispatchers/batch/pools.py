@@ -1,4 +1,4 @@
-"""Partitions or queues as they were last seen."""
+"""Thread-safe cache of a cluster's partitions or queues."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PoolT = TypeVar("PoolT", bound=HasSlots)
 
 
 class KnownPools(Generic[PoolT]):
-    """A cluster's own pools by name. Thread-safe."""
+    """Cached pools of a cluster, by name. Thread-safe."""
 
     def __init__(self, ask: Callable[[Mapping[str, PoolT]], dict[str, PoolT]], good_for: float) -> None:
-        """`ask` is given what was known before; its answer is good for so many seconds."""
+        """`ask` queries the cluster; it gets the previous answer. Answers are reused for `good_for` seconds."""
         self._ask = ask
         self._good_for = good_for
         self._lock = threading.Lock()
         self._known: dict[str, PoolT] = {}
         self._asked_at: float | None = None
-        self._questions = 0  # begun so far
-        self._answered = 0  # the question whose answer is known
+        self._questions = 0  # queries begun so far
+        self._answered = 0  # number of the query whose answer is cached
 
     def all(self, *, fresh: bool = False) -> dict[str, PoolT]:
-        """As they are known, or, `fresh`, as they are: asked for again when the last answer is old. Raises Unreachable,
+        """Return all pools; with `fresh`, query the cluster again if the last answer is old. Raises Unreachable,
         Transient."""
         with self._lock:
             age = None if self._asked_at is None else time.monotonic() - self._asked_at
@@ -41,22 +41,22 @@ class KnownPools(Generic[PoolT]):
             before = self._known
             self._questions += 1
             question = self._questions
-        # Asked without the lock: a controller that hangs must not hold up those who are content with old answers.
+        # Queried without the lock: a controller that hangs must not block callers that accept a cached answer.
         found = self._ask(before)
         with self._lock:
-            if question > self._answered:  # an answer that took its time must not hide a newer one
+            if question > self._answered:  # a slow answer must not replace a newer one
                 self._known, self._answered, self._asked_at = found, question, time.monotonic()
         return found
 
     def find(self, name: str) -> PoolT | None:
-        """None when there is none of that name, or when the cluster cannot be asked: its submit command will say what
-        it thinks of the name."""
+        """Return the pool called `name`; None when there is none, or when the cluster does not answer: then its submit
+        command will check the name."""
         try:
             return self.all().get(name)
         except DispatcherError:
             return None
 
     def of_cpus(self) -> set[str]:
-        """Names of those whose slots are CPUs, as far as they are known."""
+        """Return the names of cached pools whose slots are CPUs."""
         with self._lock:
             return {name for name, pool in self._known.items() if pool.slot_type is SlotType.CPU}

@@ -1,4 +1,4 @@
-"""The public test suite for dispatchers: what every plugin must do, tested through the contract alone.
+"""Public conformance test suite for dispatchers: tests any plugin through the contract alone.
 
 A plugin's author subclasses `DispatcherConformance` in a test module and supplies two fixtures:
 
@@ -17,8 +17,8 @@ A plugin's author subclasses `DispatcherConformance` in a test module and suppli
             yield dispatcher
             dispatcher.close()
 
-It needs pytest, and a cluster that runs jobs of a few seconds soon. A third fixture, `faults`, says how the cluster can
-be taken away, made to lose an answer, to forget a job or to speak strangely; tests without their fault are skipped.
+It needs pytest, and a cluster that starts jobs of a few seconds quickly. A third fixture, `faults`, can take the
+cluster away, lose an answer, make it forget a job or print unknown words; tests without their fault are skipped.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""What a plugin's author can do to the cluster, so that the suite can test the bad days too."""
+"""Faults that a plugin's author can inject into the cluster, for the suite's tests of failures."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 from trainmaster.dispatchers.base import JobRef
 
-WORD = "TRANSMOGRIFYING"  # no scheduler says so
+WORD = "TRANSMOGRIFYING"  # a state that no scheduler has
 
 
 @dataclass(frozen=True)
 class Faults:
-    """Each is optional; a test whose fault is missing is skipped and says so.
+    """Functions that inject faults. Each is optional; a test whose fault is missing is skipped with that reason.
 
-    `away()`: inside, the cluster cannot be asked (its daemon is stopped). Running jobs go on.
-    `unanswered()`: inside, a submit is taken by the scheduler and its answer never arrives.
+    `away()`: inside, the cluster does not answer (its daemon is stopped). Running jobs continue.
+    `unanswered()`: inside, the scheduler accepts a submit and its answer never arrives.
     `purge(ref)`: returns when the scheduler has forgotten this job, which has ended.
-    `strange()`: inside, the scheduler says `WORD` of every job's state.
-    `noisy()`: inside, commands print lines that are not theirs (banners, warnings) before and after their answer.
+    `strange()`: inside, the scheduler reports the state `WORD` for every job.
+    `noisy()`: inside, commands print unrelated lines (banners, warnings) before and after their answer.
     """
 
     away: Callable[[], AbstractContextManager[object]] | None = None

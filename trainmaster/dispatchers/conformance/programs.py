@@ -1,4 +1,4 @@
-"""Small programs that stand for the runtime in the suite's jobs: each is a zip with a `__main__.py`.
+"""Small programs that replace the runtime in the suite's jobs: each is a zip with a `__main__.py`.
 
 They run on Python 3.8 with the standard library, like the runtime itself.
 """
@@ -31,7 +31,7 @@ with open(sys.argv[1] + "/spool/core.jsonl", "w") as stream:
     stream.write('{"n": 1}\\n{"n": 2}\\n')
 """
 
-# Waits until it is told to leave, writes down how it was told, and ends with status 0.
+# Waits for a signal to leave, records which one it was, and ends with status 0.
 WAITS = """
 import os, signal, sys, time
 folder, told = sys.argv[1], []
@@ -72,7 +72,7 @@ with open(folder + "/runs", "a") as runs:
 
 
 def runtime(source: str) -> dict[str, StagedFile]:
-    """The staged files of a job that runs `source` in the runtime's place."""
+    """Return the staged files of a job that runs `source` instead of the runtime."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("__main__.py", source)

@@ -1,4 +1,4 @@
-"""The tests. They read as the contract's promises; see `trainmaster.dispatchers.base`."""
+"""The conformance tests: each checks one promise of the contract in `trainmaster.dispatchers.base`."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class DispatcherConformance:
 
     @pytest.fixture
     def faults(self) -> Faults:
-        """What can be done to the cluster; override it with what yours allows."""
+        """Faults that the tests inject; override it with those that your cluster allows."""
         return Faults()
 
     @pytest.fixture
     def make_dispatcher(self, dispatcher: Dispatcher, setup: Setup) -> Callable[[], Dispatcher]:
-        """Makes the dispatcher of a master that was started again; override it when yours wants more than a Setup."""
+        """Creates the dispatcher of a restarted master; override it when yours takes more than a Setup."""
         return lambda: type(dispatcher)(setup)  # type: ignore[call-arg]
 
     @pytest.fixture
     def make_spec(self, dispatcher: Dispatcher, setup: Setup) -> Iterator[MakeSpec]:
-        """Makes specs with a fresh token each; at the end all their jobs are cancelled and forgotten."""
+        """Creates specs with a new token each; at the end all their jobs are cancelled and forgotten."""
         made: set[str] = set()
         slot_type = {pool.name: pool.slot_type for pool in dispatcher.pools()}[self.pool]
 
@@ -86,10 +86,10 @@ class DispatcherConformance:
 
     @pytest.fixture
     def job_root(self, setup: Setup) -> Path:
-        """Where jobs have their folders; override it where nodes have folders of their own."""
+        """The folder of job folders; override it if nodes have folders of their own."""
         return setup.job_root
 
-    # -- looking at the cluster ------------------------------------------------------------------------
+    # -- querying the cluster -------------------------------------------------------------------------
 
     def test_probe_names_the_scheduler_and_its_version(self, dispatcher: Dispatcher) -> None:
         found = dispatcher.probe()
@@ -295,7 +295,7 @@ class DispatcherConformance:
         dispatcher.forget(ghost.token)
         assert ghost.token not in {job.token for job in dispatcher.observe().jobs}
 
-    # -- bad days --------------------------------------------------------------------------------------
+    # -- failures --------------------------------------------------------------------------------------
 
     def test_a_master_that_was_started_again_finds_its_jobs(
         self, dispatcher: Dispatcher, make_dispatcher: Callable[[], Dispatcher], make_spec: MakeSpec, job_root: Path
@@ -323,11 +323,11 @@ class DispatcherConformance:
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.away is None:
-            pytest.skip("nothing that can be away stands between this dispatcher and its jobs")
+            pytest.skip("nothing between this dispatcher and its jobs can be away")
         spec, later = make_spec(programs.WAITS), make_spec()
         ref = dispatcher.submit(spec)
         self._wait((job_root / spec.token / "ready").exists, "the start of the job")
-        with faults.away(), ThreadPoolExecutor(4) as threads:  # at once: each may try for long
+        with faults.away(), ThreadPoolExecutor(4) as threads:  # in parallel: each may try for long
             answers = [
                 threads.submit(work)
                 for work in (
@@ -347,9 +347,9 @@ class DispatcherConformance:
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec
     ) -> None:
         if faults.unanswered is None:
-            pytest.skip("no answer to a submit can get lost here")
+            pytest.skip("the answer to a submit cannot be lost here")
         spec = make_spec(programs.WAITS)
-        dispatcher.check(spec)  # what is asked before a submit is asked now
+        dispatcher.check(spec)  # makes the queries that precede a submit now
         with faults.unanswered(), pytest.raises(Ambiguous) as caught:
             dispatcher.submit(spec)
         assert caught.value.token == spec.token
@@ -360,7 +360,7 @@ class DispatcherConformance:
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec
     ) -> None:
         if faults.purge is None:
-            pytest.skip("this scheduler forgets nothing while the job's folder is there")
+            pytest.skip("this scheduler forgets no job whose folder exists")
         spec = make_spec(programs.TELLS)
         ref = dispatcher.submit(spec)
         self._ended(dispatcher, spec)
@@ -373,7 +373,7 @@ class DispatcherConformance:
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.strange is None:
-            pytest.skip("this dispatcher reads no words of somebody else's")
+            pytest.skip("this dispatcher reads no state words of another program")
         spec = make_spec(programs.WAITS)
         dispatcher.submit(spec)
         self._wait((job_root / spec.token / "ready").exists, "the start of the job")
@@ -388,7 +388,7 @@ class DispatcherConformance:
         self, dispatcher: Dispatcher, faults: Faults, make_spec: MakeSpec, job_root: Path
     ) -> None:
         if faults.noisy is None:
-            pytest.skip("this dispatcher reads no text of somebody else's")
+            pytest.skip("this dispatcher reads no text of another program")
         with faults.noisy():
             spec = make_spec(programs.WAITS)
             ref = dispatcher.submit(spec)
@@ -404,7 +404,7 @@ class DispatcherConformance:
     def test_a_file_outside_the_job_folder_is_refused(
         self, dispatcher: Dispatcher, make_spec: MakeSpec, setup: Setup, name: str
     ) -> None:
-        # A dispatcher that fails here writes the file: nothing that matters may be its target.
+        # A dispatcher that fails here writes the file, so its target must be harmless.
         spec = make_spec(files={name.format(root=setup.job_root): StagedFile(b"x")})
         with pytest.raises(Rejected):
             dispatcher.submit(spec)
@@ -412,7 +412,7 @@ class DispatcherConformance:
 
     def test_control_characters_are_refused(self, dispatcher: Dispatcher, make_spec: MakeSpec) -> None:
         if self.container.runtime == "none":
-            pytest.skip("without a container no value of the user's reaches the script")
+            pytest.skip("without a container no user value reaches the script")
         bind = BindMount("/etc\n#SBATCH --nodes=2", "/mnt")
         with pytest.raises(Rejected):
             dispatcher.submit(make_spec(container=replace(self.container, binds=(bind,))))
@@ -431,19 +431,19 @@ class DispatcherConformance:
         return [job for job in dispatcher.observe().jobs if job.token == spec.token]
 
     def _running(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
-        """The job, once it is said to run; a node may tell its scheduler seconds after the program has begun."""
+        """Wait until the job is observed running; a node may report the start seconds after the program has begun."""
         found: list[Observation] = []
 
         def runs() -> bool:
             found[:] = [job for job in self._seen(dispatcher, spec) if job.state is JobState.RUNNING]
             return bool(found)
 
-        self._wait(runs, f"the scheduler's word that {spec.token} runs")
+        self._wait(runs, f"the scheduler's report that {spec.token} runs")
         (job,) = found
         return job
 
     def _ended(self, dispatcher: Dispatcher, spec: JobSpec) -> Observation:
-        """The last observation of a job, which must not move backwards on the way."""
+        """Wait for the end of a job and return its last observation; its state must not move backwards."""
         last: list[Observation] = []
 
         def over() -> bool:

@@ -1,22 +1,22 @@
 #!/usr/bin/python3 -I
-"""trainmaster-helper: the few things that a training master does on a cluster as the user whose job it is.
+"""trainmaster-helper: carries out a training master's requests on a cluster, as the user whose job it is.
 
 sudo starts it on this machine (`sudo -n -H -u USER /usr/local/libexec/trainmaster-helper`), or an SSH login as the user
-does. It never has more rights than that user, so nothing here may be set-uid. It says `trainmaster-helper VERSION
+does. It never has more rights than that user, so nothing here may be set-uid. It prints `trainmaster-helper VERSION
 ready`, reads one request, a JSON object on one line of standard input, and prints one answer, a JSON object between two
-copies of the request's `mark`, so that whatever a login prints around it does no harm. Verbs:
+copies of the request's `mark`, so that other output of a login does no harm. Verbs:
 
     stage    make the job folder ROOT/TOKEN and write its files      collect  read what the job left there
     forget   remove the job folder                                   tail     read the end of the job's output
-    run      run one of the scheduler's commands                     check    say who and where this is
-    announce leave the master's address beside the job folders; only for the account that the master logs in as
+    run      run one of the scheduler's commands                     check    report account and paths
+    announce write the master's address beside the job folders; only for the account that the master logs in as
     clear    remove files that match, in the folder of one of the user's checkpoints or of its event files
 
-Installed, it obeys /etc/trainmaster/helper.json, which root must own: `job_roots` (folders below which jobs live; none
-is allowed that is not named), `storage_roots` (the same for checkpoints), `programs` (name: path), `environment`
-(variables for them, with their values), `min_uid` (1000), `denied_users`, `denied_groups`. It believes neither its
-caller nor the job: no path is followed through a link below a job root, every file must be the user's own and of
-bounded size, and no shell is involved.
+Installed, it obeys /etc/trainmaster/helper.json, which root must own: `job_roots` (the only
+folders below which job folders may be), `storage_roots` (the same for checkpoints), `programs` (name: path),
+`environment` (variables for them, with their values), `min_uid` (1000), `denied_users`, `denied_groups`. It trusts
+neither its caller nor the job: no path is followed through a link below a job root, every file must be the user's own
+and of bounded size, and no shell is involved.
 
 Python 3.8 and its standard library only. Installed as one file: `helper_client.own_source` puts `job_files.py` and
 `trees.py` in the place of their imports.
@@ -57,17 +57,18 @@ SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are looked for
+SITES = PATH + ":/opt/slurm/bin:/opt/pbs/bin"  # where the scheduler's commands are searched
 FREE = {"SLURM_TIME_FORMAT": "%s"}  # variables that a caller may always set so
 MAX_REQUEST = 256 * 1024**2  # bytes
 MAX_OUTPUT = 192 * 1024**2  # of a command: half a gigabyte of memory here, and the jobs of any site
 
 
-# -- who may do what ---------------------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------------------------------
 
 
 class HelperPolicy(NamedTuple):
-    """What root allows. Without one (`job_roots` None) the caller is the account itself, logged in over SSH."""
+    """Permissions that root configured. Without a policy (`job_roots` None) the caller is the account itself, over
+    SSH."""
 
     job_roots: Optional[Sequence[str]] = None
     programs: Mapping[str, str] = {}
@@ -90,7 +91,7 @@ KINDS = dict(
 
 
 def read_policy(path: str = POLICY) -> HelperPolicy:
-    """The policy file. Raises Failed when anybody but root could have written it."""
+    """Read the policy file. Raises Failed when another account than root could have written it."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8") as file:
             facts = os.fstat(file.fileno())
@@ -112,7 +113,7 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_passwd:
-    """The account that this process runs as. Raises Refused for root, system accounts and denied ones."""
+    """Return the account that this process runs as. Raises Refused for root, system accounts and denied ones."""
     account = pwd.getpwuid(os.geteuid())
     if wanted is not None and wanted != account.pw_name:
         raise Refused("this is the account %s, not %s" % (account.pw_name, wanted))
@@ -130,7 +131,7 @@ def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_pas
 
 
 def clear(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
-    """Remove what matches, by the rules of `trees`. Raises Refused for a folder that no storage root holds."""
+    """Remove files that match, by the rules of `trees`. Raises Refused for a folder that is below no storage root."""
     folder = str(request["folder"])
     allowed = policy.storage_roots if policy.job_roots is not None else ("/",)
     plain = folder[:1] == "/" != folder[1:2] and os.path.normpath(folder) == folder
@@ -155,7 +156,7 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
     argv = [str(word) for word in request["argv"]]
     given = {str(name): str(value) for name, value in request.get("environment", {}).items()}
     if not argv or len(argv) > 4096 or any("\0" in word for word in (*argv, *given.values())):
-        raise Refused("a command needs words without NUL characters")
+        raise Refused("a command needs at least one word and no NUL characters")
     if policy.job_roots is not None:
         argv[0] = _allowed_program(policy, argv)
         given = _allowed_variables(policy, given)
@@ -180,7 +181,7 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
         except ProcessLookupError:
             pass
         out, err = process.communicate()
-    # The first half of a list of jobs must not be taken for the list.
+    # A truncated list of jobs must not be taken for the whole list.
     answer = {"returncode": process.returncode, "timed_out": timed_out, "whole": len(out) <= MAX_OUTPUT}
     return {**answer, "stdout": pack(out[:MAX_OUTPUT]), "stderr": err[:MAX_RECORD].decode(errors="replace")}
 
@@ -198,8 +199,8 @@ def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:
 
 
 def _allowed_variables(policy: HelperPolicy, given: Mapping[str, str]) -> Dict[str, str]:
-    """The policy's own; of the caller's only those that say the same, because SLURM_CONF, for one, names plugins. A
-    PATH may also name any of the system's folders: PBS's commands are found by one that ends with theirs."""
+    """Return the policy's variables. The caller's must have the same values, because SLURM_CONF, for one, names plugins
+    to load. A PATH may also name any of the system's folders: PBS's commands need one that ends with theirs."""
     for name, value in given.items():
         if name == "PATH" and set(value.split(":")) <= set(SITES.split(":")):
             continue
@@ -208,7 +209,7 @@ def _allowed_variables(policy: HelperPolicy, given: Mapping[str, str]) -> Dict[s
     return {**given, **policy.environment}
 
 
-# -- the conversation --------------------------------------------------------------------------------------------------
+# -- the protocol ------------------------------------------------------------------------------------------------------
 
 
 def pack(content: bytes) -> str:
@@ -225,7 +226,7 @@ def unpack(text: str, most: Optional[int] = None) -> bytes:
 
 
 def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
-    """Do what is asked. Raises Refused, Failed, OSError."""
+    """Carry out a request. Raises Refused, Failed, OSError."""
     account = check_account(policy, request.get("user"))
     verb, root, token = request["verb"], str(request.get("root", "")), str(request.get("token", ""))
     if verb == "run":
@@ -262,7 +263,7 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _facts(path: str) -> Optional[List[int]]:
-    """Mode and owner of what stands at `path`."""
+    """Return mode and owner of `path`; None when it cannot be read."""
     try:
         found = os.stat(path)
     except OSError:
@@ -273,7 +274,7 @@ def _facts(path: str) -> Optional[List[int]]:
 def main() -> int:
     """One request, one answer. The status is 0 whenever there was an answer."""
     # Its source may come over standard input from a master that is logged in as this very account; then no policy is
-    # needed, because whoever can do that can do everything else as well.
+    # needed, because that account can do everything else as well.
     installed = "__file__" in globals()
     os.umask(0o077)
     os.environ.clear()

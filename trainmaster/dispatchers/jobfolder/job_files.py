@@ -22,22 +22,22 @@ URL_FILE = "master-url"
 MAX_RECORD = 1024**2  # of an exit record; a larger file is not one of ours
 MAX_EXITS = 16 * 1024**2  # of all exit records of a job together
 PIECE = 4 * 1024**2  # of report streams in one answer; no line may be longer
-BLOCK = 1024**2  # in which files are searched
+BLOCK = 1024**2  # bytes per read when lines are counted
 MAX_RANKS = 10_000
 TAIL = 64 * 1024
 _SUBFOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Refused(Exception):
-    """It is not allowed, and asking again will not change that."""
+    """The request is not allowed; repeating it will not help."""
 
 
 class Failed(Exception):
-    """It did not work this time."""
+    """The request could not be carried out this time."""
 
 
 def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
-    """A descriptor of the folder that holds job folders: an allowed one, or one below it that no link leads to."""
+    """Open the folder of job folders: an allowed one, or one below it that is reached through no link."""
     if not root.startswith("/") or "\0" in root or os.path.normpath(root) != root:
         raise Refused("the folder of jobs must be a normalized absolute path, not %r" % root)
     base = next((top for top in allowed or () if root == top or root.startswith(top.rstrip("/") + "/")), None)
@@ -49,7 +49,7 @@ def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
 
 
 def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
-    """Follow `parts` from a folder, through no link; the first descriptor is closed."""
+    """Open the folder at `parts` below a folder, through no link; closes the first descriptor."""
     for part in parts:
         try:
             if make:
@@ -60,7 +60,7 @@ def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
             inner = os.open(part, _SUBFOLDER, dir_fd=descriptor)
             if make and os.fstat(inner).st_uid != os.geteuid():
                 os.close(inner)
-                raise Failed("the folder %s in the job folder belongs to somebody else" % part)
+                raise Failed("the folder %s in the job folder belongs to another account" % part)
         finally:
             os.close(descriptor)
         descriptor = inner
@@ -68,7 +68,7 @@ def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
 
 
 def _open_job(root_fd: int, token: str) -> int:
-    """A descriptor of the job folder; `root_fd` is closed. Raises Failed when it is not the user's."""
+    """Open the job folder; closes `root_fd`. Raises Failed when it is not the user's."""
     if not TOKEN.fullmatch(token):
         os.close(root_fd)
         raise Refused("%r is not a job token" % token)
@@ -83,10 +83,10 @@ def _open_job(root_fd: int, token: str) -> int:
 def stage(
     root: str, token: str, files: Mapping[str, Tuple[bytes, int]], allowed: Optional[Sequence[str]] = None
 ) -> None:
-    """Make the job folder and write `files` (path below it: content and mode) into it; again gives the same result."""
+    """Create the job folder and write `files` (path below it -> content and mode) into it. Idempotent."""
     for name in files:
         if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
-            raise Refused("the staged file %r would stand outside the job folder" % name)
+            raise Refused("the staged file %r would be outside the job folder" % name)
     root_fd = _open_root(root, allowed)
     try:
         if TOKEN.fullmatch(token):
@@ -128,8 +128,8 @@ def _write(folder: int, name: str, content: bytes, mode: int) -> None:
 
 
 def announce(root: str, url: str) -> int:
-    """Leave the master's address in ROOT, for jobs that cannot reach the one they know. Returns that file's owner. One
-    that somebody else made there is not taken for ours: in a sticky folder it cannot be replaced."""
+    """Write the master's address into ROOT, for jobs that cannot reach the address they know. Returns the file's owner.
+    A file of another account is an error: in a sticky folder it cannot be replaced."""
     if not re.fullmatch(r"https?://[!-~]{1,400}", url):
         raise Refused("%r is not the address of a master" % url)
     folder = _open_root(root)
@@ -141,8 +141,8 @@ def announce(root: str, url: str) -> int:
 
 
 class StreamPart(NamedTuple):
-    """Whole lines of a stream. Line number `line` of the file ends at byte `offset`, which is where they end. `more`:
-    there are others behind them. `cut`: as much of the file as may be read has been."""
+    """Whole lines of a stream. Line number `line` of the file ends at byte `offset`, where this part ends. `more`:
+    more lines follow. `cut`: the limit for reading the file is reached."""
 
     content: bytes
     line: int
@@ -152,7 +152,7 @@ class StreamPart(NamedTuple):
 
 
 class JobRemains(NamedTuple):
-    """What a job left: exit records by node rank, report streams by name, the end of its output (None: it has none)."""
+    """Files that a job left: exit records by node rank, report streams by name, end of its output (None: no output)."""
 
     exits: Dict[int, bytes]
     streams: Dict[str, StreamPart]
@@ -193,14 +193,14 @@ def collect(
                 left.streams[name] = piece
         output = _read(job, OUTPUT, -TAIL)
         if output is None and OUTPUT in os.listdir(job):
-            output = b""  # it is there, and may not be read
+            output = b""  # it exists, but may not be read
         return left._replace(output_tail=output)
     finally:
         os.close(job)
 
 
 def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = None) -> bytes:
-    """The last `limit` bytes of what the scheduler captured of the job."""
+    """Return the last `limit` bytes of the output that the scheduler captured."""
     try:
         job = _open_job(_open_root(root, allowed), token)
     except (FileNotFoundError, NotADirectoryError):
@@ -212,11 +212,11 @@ def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = N
 
 
 def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:
-    """The files of a folder in the job folder: a descriptor of that, and their names."""
+    """Yield the files of a subfolder of the job folder: its descriptor, and each name."""
     try:
         folder = _descend(os.dup(job), [name])
     except (FileNotFoundError, NotADirectoryError):
-        return  # a link in its place is no folder either
+        return  # also for a link in its place
     try:
         for leaf in sorted(filter(wanted.fullmatch, os.listdir(folder)))[:MAX_RANKS]:
             yield folder, leaf
@@ -225,8 +225,8 @@ def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, st
 
 
 def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[StreamPart]:
-    """Whole lines behind line number `line`, as many as `room` bytes hold. One that is longer than PIECE is given as an
-    empty one. None: there is no such file of the user's own."""
+    """Read whole lines behind line number `line`, at most `room` bytes. A line that is longer than PIECE becomes an
+    empty one. None: the user has no such file."""
     file = _own_file(folder, name)
     if file is None:
         return None
@@ -246,7 +246,7 @@ def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int)
             offset += end
             return StreamPart(content, line + content.count(b"\n"), offset, offset < size, False)
         if offset + len(content) >= size:
-            return StreamPart(b"", line, offset, False, size == most)  # the last one is not whole
+            return StreamPart(b"", line, offset, False, size == most)  # the last line is incomplete
         if room < PIECE:
             return StreamPart(b"", line, offset, True, False)
         beyond = _ends(file, offset + len(content), 1, size)
@@ -256,7 +256,7 @@ def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int)
 
 
 def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
-    """Where the `lines`-th line from `offset` on ends; -1 when it does not before `size`."""
+    """Return the offset at which the `lines`-th line from `offset` on ends; -1 if it does not end before `size`."""
     file.seek(offset)
     while lines > 0 and offset < size:
         block = file.read(min(BLOCK, size - offset))
@@ -274,7 +274,7 @@ def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
 
 
 def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
-    """The first `limit` bytes of the user's own plain file, the last ones if it is negative; None for anything else."""
+    """Read the first `limit` bytes of the user's own plain file (negative: the last ones); None for anything else."""
     file = _own_file(folder, name)
     if file is None:
         return None
@@ -284,12 +284,12 @@ def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
 
 
 def _own_file(folder: int, name: str) -> Optional[BinaryIO]:
-    """The user's own plain file, open; None for anything else."""
+    """Open the user's own plain file; None for anything else."""
     try:
         file = open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder), "rb")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
-            return None  # not there, a link, not readable, or a socket: nothing that a job writes
+            return None  # missing, a link, not readable, or a socket: jobs write none of these
         raise
     facts = os.fstat(file.fileno())
     if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
@@ -310,7 +310,7 @@ def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> No
         except FileNotFoundError:
             return
         except NotADirectoryError:
-            os.unlink(token, dir_fd=root_fd)  # a link of its owner's; the folder is sticky, so only their own can go
+            os.unlink(token, dir_fd=root_fd)  # a link; in the sticky folder only its owner can remove it
             return
         try:
             _empty(job, job, 0)
@@ -330,13 +330,13 @@ def _empty(folder: int, top: int, depth: int) -> None:
         for name in names:
             if not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=folder)
-            elif depth > 100:  # a descriptor a level: deep trees are moved up and emptied from there
+            elif depth > 100:  # one descriptor per level, so deep folders are moved up and emptied there
                 os.rename(name, ".deep-%d" % os.stat(name, dir_fd=folder).st_ino, src_dir_fd=folder, dst_dir_fd=top)
             else:
                 try:
                     inner = os.open(name, _SUBFOLDER, dir_fd=folder)
                 except PermissionError:
-                    os.chmod(name, 0o700, dir_fd=folder)  # a link in its place changes what is the user's own at worst
+                    os.chmod(name, 0o700, dir_fd=folder)  # if it became a link: it changes only files of the same user
                     inner = os.open(name, _SUBFOLDER, dir_fd=folder)
                 try:
                     _empty(inner, top, depth + 1)

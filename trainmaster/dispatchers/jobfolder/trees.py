@@ -1,9 +1,9 @@
-"""Lists, reads and removes folders of users' files, by descriptors: the only module that does.
+"""Lists, reads and removes folders of users' files safely, through descriptors. No other module accesses them.
 
-Whoever owns a folder decides what its path leads to, at any moment. So a path is walked from `/`, each folder is opened
-by its name in the folder above it, and no link is followed: except one that only root can have made, which belongs to
-root in a folder of root's that nobody else can write (a site's /home -> /gpfs/home). What is opened must belong to the
-account whose files they are. From then on everything is done in the opened folders, which nobody can exchange.
+The owner of a folder can change at any moment where its path leads. So a path is walked from `/`, each folder is opened
+by its name in the folder above it, and no link is followed, except one that only root can have made: it belongs to root
+and lies in a folder of root that no other account can write (a site's /home -> /gpfs/home). The opened folder must
+belong to the account whose files it should hold. All further steps use opened folders, which cannot be replaced.
 
 It is part of the helper program as well: Python 3.8 and its standard library only, and nothing of this package.
 """
@@ -17,9 +17,9 @@ import stat
 import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-MAX_ENTRIES = 1_000_000  # of one folder with all that is in it
-MAX_DEPTH = 100  # folders below each other: a descriptor each
-MAX_LINKS = 20  # of root's on one path
+MAX_ENTRIES = 1_000_000  # of one folder with all its subfolders
+MAX_DEPTH = 100  # nested folders; each needs a descriptor
+MAX_LINKS = 20  # links of root on one path
 SLACK = 600.0  # seconds that the clocks of a file server and of the master may differ
 _READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -28,25 +28,25 @@ _OWN_DATA = "lies in the master's own data"
 
 
 class Untouched(Exception):
-    """What is there must be left alone, now and later; the message says why, after the folder's path."""
+    """The folder must not be touched, now or later; the message says why, as the rest of a sentence after its path."""
 
 
 class Unfinished(Exception):
-    """There is more than one go may take; going on from here is right."""
+    """The limit of one pass is reached; the next pass continues."""
 
 
 class Rules(NamedTuple):
     """Which folders may be touched."""
 
     owner: int  # uid of the account whose files they are
-    since: Optional[float] = None  # epoch seconds: what has not changed since is older than what it is taken for
+    since: Optional[float] = None  # epoch seconds; a folder not changed since is something else
     fence: Optional[Identity] = None  # nothing in this folder is touched
-    gate: Optional[Identity] = None  # but for this one directly in it, and what is in that
+    gate: Optional[Identity] = None  # except this folder directly in it, with its content
     until: Optional[float] = None  # `time.monotonic()` when to stop
 
 
 class TreeEntry(NamedTuple):
-    """One thing in a folder. `folder` is open while it is the current one."""
+    """One entry of a folder. The descriptor `folder` is valid while the entry is the current one of the iteration."""
 
     path: str  # relative, with slashes
     status: os.stat_result
@@ -61,7 +61,7 @@ class _Opened(NamedTuple):
 
 
 def identity(path: str) -> Optional[Identity]:
-    """Of a folder of one's own; None when there is none."""
+    """Return device and inode of a folder; None when it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -70,15 +70,15 @@ def identity(path: str) -> Optional[Identity]:
 
 
 def open_folder(path: str, rules: Rules) -> int:
-    """A descriptor of the folder; whoever asks closes it. Raises FileNotFoundError, Untouched, OSError."""
+    """Open the folder; the caller closes the descriptor. Raises FileNotFoundError, Untouched, OSError."""
     opened = _open(path, rules)
     os.close(opened.parent)
     return opened.folder
 
 
 def sizes(path: str, rules: Rules) -> Dict[str, int]:
-    """What lies there, by relative path: bytes of each; names of folders end with a slash and have 0. Empty when there
-    is no such folder. Raises Untouched, Unfinished, OSError."""
+    """Return the size in bytes of each entry, by relative path; folders end with a slash and have 0. Empty when the
+    folder does not exist. Raises Untouched, Unfinished, OSError."""
     try:
         folder = open_folder(path, rules)
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def is_folder(entry: TreeEntry) -> bool:
 
 
 def entries(folder: int, rules: Rules) -> Iterator[TreeEntry]:
-    """All that is in an opened folder, each folder before what is in it. Raises Untouched, Unfinished, OSError."""
+    """Yield all entries of an opened folder, each folder before its content. Raises Untouched, Unfinished, OSError."""
     budget = _Budget(rules)
 
     def below(inner: int, path: str, depth: int) -> Iterator[TreeEntry]:
@@ -119,8 +119,8 @@ def entries(folder: int, rules: Rules) -> Iterator[TreeEntry]:
 
 
 def open_file(entry: TreeEntry, rules: Rules) -> int:
-    """A descriptor of a plain file, which must be the account's own: a hard link is somebody else's. Raises Untouched,
-    OSError."""
+    """Open a plain file, which must belong to the account; hard links are refused, because the file may be another
+    account's. Raises Untouched, OSError."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(entry.name, flags, dir_fd=entry.folder)
     found = os.fstat(descriptor)
@@ -131,9 +131,9 @@ def open_file(entry: TreeEntry, rules: Rules) -> int:
 
 
 def remove(path: str, patterns: Sequence[str], rules: Rules) -> Dict[str, int]:
-    """Remove what matches one of `patterns`, folders only when they are empty then, and the folder itself when nothing
-    is left. Links are removed, not followed. Returns what is left, as `sizes`. Again goes on where it stopped. Raises
-    Untouched, Unfinished, OSError."""
+    """Remove entries that match one of `patterns`, folders only if they are then empty, and the folder itself if
+    nothing is left. Links are removed, not followed. Returns what is left, as `sizes`. A repeated call continues.
+    Raises Untouched, Unfinished, OSError."""
     try:
         opened = _open(path, rules)
     except FileNotFoundError:
@@ -218,15 +218,15 @@ def _remove_below(
 
 
 def _enter(name: str, folder: int, rules: Rules, depth: int) -> int:
-    """A folder in an opened one: the account's own, on the same file system."""
+    """Open a subfolder, which must belong to the account and be on the same file system."""
     if depth >= MAX_DEPTH:
-        raise Untouched("holds folders that lie deeper than %d in each other: remove them yourself" % MAX_DEPTH)
+        raise Untouched("holds more than %d nested folders: remove them yourself" % MAX_DEPTH)
     inner = os.open(name, _READ, dir_fd=folder)
     found, around = os.fstat(inner), os.fstat(folder)
     if found.st_uid == rules.owner and found.st_dev == around.st_dev and (found.st_dev, found.st_ino) != rules.fence:
         return inner
     os.close(inner)
-    raise Untouched("holds the folder %s, which belongs to somebody else or is mounted there" % name)
+    raise Untouched("holds the folder %s, which belongs to another account or is a mount point" % name)
 
 
 def _open(path: str, rules: Rules) -> _Opened:
@@ -248,7 +248,7 @@ def _open(path: str, rules: Rules) -> _Opened:
 
 
 def _check(folder: int, rules: Rules) -> None:
-    """Whether an opened folder is what it is taken for."""
+    """Raise Untouched unless an opened folder is the expected one."""
     found = os.fstat(folder)
     if _identity(folder) in (rules.fence, rules.gate):
         raise Untouched(_OWN_DATA)
@@ -256,7 +256,7 @@ def _check(folder: int, rules: Rules) -> None:
         raise Untouched("belongs to uid %d, and its files should be those of uid %d" % (found.st_uid, rules.owner))
     if rules.since is not None and found.st_ctime < rules.since - SLACK:
         raise Untouched("is older than the trial that should have written it")
-    # A checkpoint may hold a folder of that name; a storage in which event files lie has no metadata of a checkpoint.
+    # A checkpoint may hold a folder of that name; a storage folder with event files has no checkpoint metadata.
     if _status("metadata.json", folder) is None and _holds_events(folder):
         raise Untouched("holds TensorBoard files of experiments, and is not a checkpoint")
 
@@ -274,7 +274,7 @@ def _holds_events(folder: int) -> bool:
 
 
 def _parent_of(path: str, rules: Rules) -> Tuple[int, str]:
-    """A descriptor of the folder above `path`, and the name in it, which is not looked at."""
+    """Open the folder above `path`; return its descriptor and the last name, which is not checked."""
     if not path.startswith("/") or "\0" in path:
         raise Untouched("is not an absolute path")
     parts, links = _parts(path), 0
@@ -295,7 +295,7 @@ def _parent_of(path: str, rules: Rules) -> Tuple[int, str]:
             links += 1
             if target is None or links > MAX_LINKS:
                 raise Untouched("has a part in its path that is not a folder: %s" % "/".join(("", *passed, parts[0])))
-            # What was passed holds no link, so that its text is its place.
+            # The passed parts contain no link, so their text is the real path.
             parts, passed = _parts(os.path.join("/", *passed, target, *parts[1:])), []
             os.close(here)
             here = os.open("/", _PASS)
@@ -311,7 +311,7 @@ def _parts(path: str) -> List[str]:
 
 
 def _pass(name: str, folder: int) -> Optional[int]:
-    """The folder of that name, to look names up in; None for a link or a file. Raises OSError."""
+    """Open the folder of that name for lookups only; None for a link or a file. Raises OSError."""
     try:
         return os.open(name, _PASS, dir_fd=folder)
     except OSError as error:
@@ -326,7 +326,7 @@ def _identity(folder: int) -> Identity:
 
 
 def _link_of_roots(name: str, folder: int) -> Optional[str]:
-    """Where a link leads that nobody but root can have made or can exchange."""
+    """Return the target of a link that only root can have made and can replace; None for others."""
     around, found = os.fstat(folder), os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode) or found.st_uid or around.st_uid or around.st_mode & 0o022:
         return None
