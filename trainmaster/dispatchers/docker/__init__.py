@@ -1,4 +1,4 @@
-"""The docker dispatcher: our agents on plain Docker hosts, and our own gang scheduler."""
+"""Dispatcher for plain Docker hosts: runs jobs through our agents, with our own gang scheduler."""
 
 from trainmaster.dispatchers.docker.dispatcher import DockerDispatcher
 

@@ -1,4 +1,4 @@
-"""The dispatcher for Docker hosts: the contract's verbs for the master, the hub's for the agents, on one reconciler."""
+"""Dispatcher for Docker hosts: implements the dispatcher contract and the agents' API on one reconciler."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ class DockerDispatcher:
                     stack.enter_context(_lock(self._root / LOCK_FILE))
                     break
                 except OSError:
-                    self._stop.wait(0.2)  # the master that led before is about to let go
+                    self._stop.wait(0.2)  # the previous leader is about to release it
             if self._stop.is_set():
                 return
-            for unread in self._root.glob(f"{INBOX_PREFIX}*"):  # a master that was killed while it took them in
+            for unread in self._root.glob(f"{INBOX_PREFIX}*"):  # uploads that a killed master was receiving
                 unread.unlink(missing_ok=True)
             self._foreman.load()
             self._leads.set()
@@ -130,7 +130,7 @@ class DockerDispatcher:
         return self._foreman
 
     def _driving(self) -> Reconciler:
-        """As `_leading`, for the controller: it may be a moment ahead of us."""
+        """As `_leading`, but raises Unreachable: the controller may call a moment before this master leads."""
         if not self._leads.wait(5.0):
             raise Unreachable(f"The folder {self._root} is locked by another master; this one cannot schedule.")
         return self._foreman
@@ -143,7 +143,7 @@ class DockerDispatcher:
         return Capabilities(
             scheduler="docker",
             version=VERSION,
-            accounting=True,  # a job's folder says how it ended for as long as it is there
+            accounting=True,  # a job's folder records how it ended, as long as it exists
             impersonation=True,
             schedules=True,
             quiet_period=0.0,
@@ -155,7 +155,7 @@ class DockerDispatcher:
             return views.pools(self._options, self._known_agents())
 
     def _known_agents(self) -> Sequence[FleetAgent]:
-        """As they are; on a master that does not lead, as the one that does has written them down. The lock is held."""
+        """Return the agents; on a master that does not lead, as the leader has stored them. The lock is held."""
         if self._leads.is_set():
             return list(self._foreman.fleet.agents.values())
         fleet = Fleet(self._root)

@@ -1,4 +1,4 @@
-"""PURE: what is delivered to a job's containers, and how a job ended, from its record."""
+"""Derives from a job's record which signals its containers should get, and how the job ended. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIGKILLED = 128 + 9
 
 
 def deliveries(record: JobRecord, now: float, cancel_grace: float, preemption_grace: float) -> tuple[Delivery, ...]:
-    """Every signal that the job's containers should have had by now. Times are seconds."""
+    """Return all signals that the job's containers should have received by now. Times are seconds."""
     due = set(record.signals)
     for stop in record.stops:
         asked_at = stop.at
@@ -27,7 +27,7 @@ def deliveries(record: JobRecord, now: float, cancel_grace: float, preemption_gr
 
 
 def next_delivery(record: JobRecord, now: float, cancel_grace: float, preemption_grace: float) -> float | None:
-    """When `webhook_deliveries` will next hold more, as far as that is known."""
+    """Return when `deliveries` will next grow, in epoch seconds; None when that is not known."""
     times = []
     for stop in record.stops:
         asked_at = stop.at + (preemption_grace if stop.kind is StopKind.PREEMPT else 0.0)
@@ -36,7 +36,7 @@ def next_delivery(record: JobRecord, now: float, cancel_grace: float, preemption
 
 
 def conclude(record: JobRecord, now: float) -> JobEnd | None:
-    """How the job ended; None while a part of it has not."""
+    """Return how the job ended; None while a part of it runs."""
     ends = [(number, rank.agent_id, rank.end) for number, rank in enumerate(record.ranks)]
     done = [(number, agent, end) for number, agent, end in ends if end is not None]
     if len(done) < len(ends):
@@ -50,7 +50,7 @@ def conclude(record: JobRecord, now: float) -> JobEnd | None:
         if preempt := record.stop(StopKind.PREEMPT):
             return _ended(JobState.PREEMPTED, "preempted", preempt.why, now, done[0][2])
         return JobEnd(state=JobState.COMPLETED, raw="ended", text="The job ended with status 0.", at=now, exit_code=0)
-    # The first to end is the cause: the others were ended for its sake.
+    # The first part that ended is the cause: the others were ended because of it.
     number, agent, end = min(bad, key=lambda one: (_is_consequence(one[2]), one[2].at, one[0]))
     where = f" on agent {agent}" if len(ends) == 1 else f" on agent {agent} (node {number})"
     if end.kind is EndKind.EXITED and not end.oom and end.blame is not Blame.HOST:
@@ -100,7 +100,7 @@ def _ended(state: JobState, raw: str, text: str, now: float, end: NodePartEnd | 
 
 
 def _is_consequence(end: NodePartEnd) -> bool:
-    """Ended from outside, as those are that a failed node takes with it."""
+    """Whether the part was ended from outside, as happens to all parts when one node fails."""
     return end.kind is EndKind.EXITED and not end.oom and end.exit_code in (SIGKILLED, 128 + 15)
 
 

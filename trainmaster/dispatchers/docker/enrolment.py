@@ -1,9 +1,9 @@
-"""Which agents may speak: each has a secret of its own, which it is given once, when it shows the enrolment key.
+"""Authenticates agents: each gets a secret of its own once, in exchange for the enrolment key.
 
 The key is in a file that the administrator copies to new hosts. An agent shows it once and gets a secret in exchange,
-which it keeps and shows from then on; of the secrets only hashes are stored here. A name is enrolled once: whoever
-finds the key on some host cannot become another one. Revoking an agent makes its secret worthless and, where the key is
-the master's own, makes a new key, as the old one may have been on the same host.
+which it keeps and shows from then on; of the secrets only hashes are stored here. A name is enrolled once, so
+that the key does not let one host impersonate another. Revoking an agent invalidates its secret and, if the master made
+the key, creates a new key, because the old one may have been on the same host.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ SHORTEST_KEY = 16  # characters
 
 
 class Enrolment:
-    """The secrets of one cluster's agents. Thread-safe; several masters may look, the leading one changes."""
+    """The secrets of one cluster's agents. Thread-safe; several masters may read them, only the leader changes them."""
 
     def __init__(self, root: Path, key_file: str | None) -> None:
-        """`key_file`: the administrator's own; None makes one in `root`. Raises Rejected."""
+        """`key_file`: one that the administrator provides; None creates one in `root`. Raises Rejected."""
         self._path = root / FILE
         self._named = key_file
         self.key_file = Path(key_file or root / KEY_FILE)
@@ -53,7 +53,7 @@ class Enrolment:
         return hmac.compare_digest(known.encode(), _hash(secret).encode())
 
     def enrol(self, agent_id: str, key: str) -> str:
-        """A new secret for a new agent. Raises WrongKey, AlreadyEnrolled, Transient."""
+        """Return a new secret for a new agent. Raises WrongKey, AlreadyEnrolled, Transient."""
         with self._lock:
             self._look()
             found = self._key()
@@ -79,7 +79,8 @@ class Enrolment:
             return secret
 
     def revoke(self, agent_id: str) -> None:
-        """Forget an agent's secret, and the key with it. Raises Rejected for one that is not enrolled, Transient."""
+        """Invalidate an agent's secret, and the enrolment key. Raises Rejected for one that is not enrolled,
+        Transient."""
         with self._lock:
             self._look()
             if agent_id not in self._hashes:

@@ -1,4 +1,4 @@
-"""The agents of a cluster: what each has said, and what an administrator has said about it."""
+"""State of a cluster's agents: their last reports, and what an administrator has set for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = ".agents.json"
 
 
 class AgentSettings(Values):
-    """What outlives the master of one agent."""
+    """State of one agent that is stored on disk."""
 
     id: str
     pool: str
@@ -34,7 +34,7 @@ class AgentSettings(Values):
 
     @property
     def marked(self) -> bool:
-        """Whether an administrator has disabled it, or a slot of it."""
+        """Whether an administrator has disabled the agent, or one of its slots."""
         return bool(not self.enabled or self.draining or self.disabled_slots)
 
 
@@ -49,7 +49,7 @@ class FleetAgent:
     standing: AgentSettings
     last_seen: float
     instance: str = ""
-    former: set[str] = field(default_factory=set)  # instances that another one has taken the place of
+    former: set[str] = field(default_factory=set)  # instances that another one has replaced
     version: str = ""
     addresses: tuple[str, ...] = ()
     leaving: bool = False
@@ -66,13 +66,13 @@ class FleetAgent:
 
     @property
     def open(self) -> bool:
-        """Whether it may be given new jobs."""
+        """Whether the agent may get new jobs."""
         standing = self.standing
         return standing.enabled and not (standing.draining or self.leaving or self.lost or self.problem)
 
     @property
     def usable(self) -> list[int]:
-        """Slots that are free and not disabled."""
+        """The slots that are free and not disabled."""
         disabled = self.standing.disabled_slots
         return [slot.id for slot in self.standing.slots if slot.id not in disabled and slot.id not in self.used]
 
@@ -81,7 +81,7 @@ class FleetAgent:
         return self.standing.slots[0].type if self.standing.slots else None
 
     def wake(self) -> None:
-        """The orders may have changed."""
+        """Notify subscribers that the agent's orders may have changed."""
         for listener in tuple(self.listeners):
             listener()
 
@@ -117,14 +117,15 @@ class FleetAgent:
 
 
 class Fleet:
-    """All agents that have joined. Not thread-safe: whoever uses it holds the lock."""
+    """All agents that have joined. Not thread-safe: callers hold the reconciler's lock."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE
         self.agents: dict[str, FleetAgent] = {}
 
     def load(self, now: float) -> None:
-        """What an earlier master left. All agents count as seen now: they had no one to talk to."""
+        """Load what an earlier master stored. All agents count as seen now, because no master was there for their
+        reports."""
         try:
             known = _File.model_validate_json(self._path.read_bytes()).agents
         except FileNotFoundError:
@@ -150,7 +151,7 @@ class Fleet:
         return found
 
     def greet(self, agent_id: str, report: AgentReport, pool: str, now: float, *, timeout: float) -> FleetAgent:
-        """The agent that says `report`; it joins when it is new. Raises Displaced, Rejected."""
+        """Return the agent that sent `report`; a new agent joins. Raises Displaced, Rejected."""
         agent = self.agents.get(agent_id)
         if agent is None:
             agent = self.agents[agent_id] = FleetAgent(AgentSettings(id=agent_id, pool=pool, registered_at=now), now)

@@ -1,4 +1,4 @@
-"""One job on disk: `<job folder>/.docker/job.json` is the whole truth about it, written in one step each time."""
+"""Stores the state of each job in `<job folder>/.docker/job.json`, replaced atomically; there is no other copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE_FOLDER = ".docker"
 
 
 class Values(BaseModel):
-    """What an earlier or later release wrote is read as far as it goes."""
+    """Base of stored values. Unknown fields of other releases are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -30,7 +30,7 @@ class EndKind(enum.StrEnum):
     EXITED = "exited"
     FAILED = "failed"  # its container could not be started
     GONE = "gone"  # its container was removed from outside
-    LOST = "lost"  # its agent did not come back
+    LOST = "lost"  # its agent was lost
 
 
 class NodePartEnd(Values):
@@ -51,14 +51,14 @@ class NodePart(Values):
 
     agent_id: str
     slot_ids: tuple[int, ...] = ()
-    started_at: float | None = None  # an agent has said that its container runs
+    started_at: float | None = None  # when an agent reported that its container runs
     end: NodePartEnd | None = None
 
 
 class StopKind(enum.StrEnum):
-    """Why a job is to leave although it has not ended."""
+    """Why a job is asked to leave."""
 
-    CANCEL = "cancel"  # the master wants it gone
+    CANCEL = "cancel"  # the master cancels it
     PREEMPT = "preempt"  # for a job that comes before it
     EVICT = "evict"  # its agent or slot was disabled
     BROKEN = "broken"  # another node of it has failed
@@ -80,13 +80,13 @@ class JobEnd(Values):
 
 
 class JobRequest(Values):
-    """What was asked for."""
+    """What a job asks for."""
 
     pool: str
     slots: int
     slots_per_node: int | None = None
     single_node: bool = False
-    avoid: tuple[str, ...] = ()  # agents that it is not to run on
+    avoid: tuple[str, ...] = ()  # agents on which it must not run
     image: str = ""
     force_pull: bool = False
     binds: tuple[BindOrder, ...] = ()
@@ -131,7 +131,7 @@ class JobRecord(Values):
         return self.model_copy(update={"ranks": (*self.ranks[:number], rank, *self.ranks[number + 1 :])})
 
     def with_stop(self, stop: StopRequest) -> JobRecord:
-        """The first of a kind counts."""
+        """Return the record with the stop request added, unless it has one of that kind."""
         return self if self.stop(stop.kind) else self.model_copy(update={"stops": (*self.stops, stop)})
 
 
@@ -145,7 +145,7 @@ class Records:
         return self._root / token / STATE_FOLDER
 
     def load(self) -> Iterator[JobRecord]:
-        """All that can be read. A folder without a record holds a job that was never submitted."""
+        """Yield all readable records. A folder without a record belongs to a job that was never submitted."""
         try:
             names = os.listdir(self._root)
         except FileNotFoundError:
@@ -156,12 +156,12 @@ class Records:
                     yield JobRecord.model_validate_json((self.folder(name) / "job.json").read_bytes())
 
     def save(self, record: JobRecord) -> None:
-        """Raises Transient when the disk refuses."""
+        """Store a record. Raises Transient when the disk fails."""
         write_whole(self.folder(record.token) / "job.json", record.model_dump_json(exclude_defaults=True), record.token)
 
 
 def write_whole(path: Path, text: str, token: str | None = None) -> None:
-    """Replace a file in one step, on disk before this returns. Raises Transient."""
+    """Replace a file atomically and durably. Raises Transient."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(path, text)

@@ -15,7 +15,7 @@ from trainmaster.dispatchers.section import read_section
 
 
 class DockerOptions(DispatcherOptions):
-    """Docker hosts that run our agent. Times are seconds."""
+    """Options of a cluster of Docker hosts that run our agent. Times are seconds."""
 
     ignored: ClassVar[frozenset[str]] = frozenset(
         {"no_default_resource_pools", "require_authentication", "client_ca", "agent_reconnect_wait"}
@@ -24,26 +24,26 @@ class DockerOptions(DispatcherOptions):
 
     container_run_type: Literal["docker"] = "docker"
     scheduler: PoolScheduler = PoolScheduler()
-    """Of pools that name none of their own."""
+    """Scheduling of pools that configure none of their own."""
     resource_pools: list[AgentPool] = Field(default_factory=list)
-    """The first takes agents that name no pool; without any there is one, called default."""
+    """The first pool gets agents that name no pool; without any there is one, called default."""
     agent_token_file: AbsolutePath | None = None
-    """A file with the agents' secret; without it one is made in the folder of the jobs."""
+    """A file with the enrolment key of agents; without it, one is created in the folder of the jobs."""
     job_user: Line | None = None
-    """The account that the agents were given as --job-user, as this machine knows it: checkpoints are its files."""
+    """The account given to the agents as --job-user, under its name on this machine: it owns checkpoints."""
     network_mode: Line = "host"
-    """Of containers. Trials on several hosts need host."""
+    """Network mode of containers. Trials on several hosts need host."""
     python: Line = "python3"
     """Python 3.8 or later in the images."""
     poll_interval: float = Field(default=1.0, gt=0)
     cancel_grace: float = Field(default=30.0, ge=0)
-    """Between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     preemption_grace: float = Field(default=600.0, ge=0)
-    """That a job has to save its work when others come first."""
+    """Seconds that a preempted job has to save its work."""
     agent_timeout: float = Field(default=60.0, gt=0)
-    """Of silence, after which an agent counts as lost."""
+    """Seconds without a report after which an agent counts as lost."""
     agent_reattach: float = Field(default=300.0, ge=0)
-    """After that, for which its jobs are waited for."""
+    """Further seconds after which the jobs of a lost agent are given up."""
 
     @model_validator(mode="before")
     @classmethod
@@ -64,11 +64,11 @@ class DockerOptions(DispatcherOptions):
         return read_section(cls, options, "docker")
 
     def settings(self) -> dict[str, Any]:
-        # What a pool says of its scheduler is merged with what the manager says: it must stay what was said.
+        # A pool's scheduler settings are merged with the manager's, so only the keys that were given may stay.
         return self.model_dump(mode="json", exclude_unset=True, exclude_none=True)
 
     def facts(self) -> ClusterFacts:
-        # An agent that may starts jobs as any ordinary account of its host.
+        # An agent with --linked-users starts jobs as any ordinary account of its host.
         return ClusterFacts(
             runs_as_users=True, runs_as_master=False, job_user=self.job_user or None, account=self.job_user or None
         )
@@ -85,7 +85,7 @@ class DockerOptions(DispatcherOptions):
 
     @property
     def pools(self) -> Sequence[AgentPool]:
-        """The first one takes what names none."""
+        """All pools; the first one gets jobs and agents that name none."""
         return self.resource_pools or [AgentPool(pool_name="default")]
 
     def pool(self, name: str) -> AgentPool | None:
@@ -93,11 +93,11 @@ class DockerOptions(DispatcherOptions):
         return next((pool for pool in self.pools if pool.pool_name == (name or self.pools[0].pool_name)), None)
 
     def scheduler_of(self, pool: AgentPool) -> PoolScheduler:
-        """How a pool is scheduled: it says only what is different from the manager's."""
+        """Return a pool's scheduler settings: the manager's, with the pool's own keys over them."""
         own = pool.scheduler.model_dump(exclude_unset=True) if pool.scheduler else {}
         return self.scheduler.model_copy(update=own)
 
     def policy_of(self, pool: AgentPool) -> SchedulingPolicy:
-        """The same, as the scheduler takes it."""
+        """Return a pool's scheduler settings as the scheduler's policy."""
         scheduler = self.scheduler_of(pool)
         return SchedulingPolicy(Sharing(scheduler.type), Fitting(scheduler.fitting_policy), scheduler.preemption)

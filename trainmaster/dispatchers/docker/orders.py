@@ -1,4 +1,4 @@
-"""PURE: what an agent is told about one node of a job."""
+"""Builds an agent's order for one node of a job. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trainmaster.dispatchers.docker.options import DockerOptions
 def order(
     record: JobRecord, number: int, options: DockerOptions, slot_type: SlotType | None, now: float
 ) -> ContainerOrder:
-    """The container of node `number`. `slot_type`: of the agent's slots, if it has any."""
+    """Return the order for node `number`. `slot_type`: of the agent's slots, if it has any."""
     rank, wanted = record.ranks[number], record.wanted
     return ContainerOrder(
         token=record.token,
@@ -40,7 +40,7 @@ def order(
 
 
 def environment(record: JobRecord, number: int, slot_type: SlotType | None) -> dict[str, str]:
-    """A scheduler's facts, as the runtime reads them."""
+    """Return the variables in which the runtime expects a scheduler's facts."""
     rank = record.ranks[number]
     found = {
         "TRAINMASTER_JOB_ID": record.job_id,

@@ -1,7 +1,7 @@
-"""Brings jobs and agents together: who runs what, what has become of it, what each agent should have.
+"""Reconciles jobs with agents: places jobs, follows their state, and computes the orders of each agent.
 
-Everything that matters is on disk before anybody acts on it: a job's placement before its agent is told, its end before
-the agent may forget it. What is in memory only (when an agent was last seen, what it last said) is told anew.
+Decisions are on disk before they take effect: a job's placement before its agent gets the order, its end before the
+agent may remove its files. State in memory only (when an agent last reported, and what) comes again with its reports.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from trainmaster.dispatchers.docker.scheduler import AgentNode, Gang, PreemptGan
 
 log = logging.getLogger(__name__)
 
-TICK = 1.0  # seconds between two looks at the clock
+TICK = 1.0  # seconds between two checks of deadlines
 HEARTBEAT = 15.0  # seconds between two reports of an agent when nothing happens
-KEEP_ADOPTED = 3600.0  # seconds for which the end of a job is remembered that only an agent knew
+KEEP_ADOPTED = 3600.0  # seconds for which the end of an adopted job is kept
 
 
 class Reconciler:
-    """All of one cluster. Thread-safe."""
+    """State of one cluster. Thread-safe."""
 
     def __init__(self, root: Path, prefix: str, options: DockerOptions) -> None:
         self._prefix, self._options = prefix, options
@@ -54,7 +54,7 @@ class Reconciler:
         self._aux = {pool.pool_name: pool.max_aux_containers_per_agent for pool in options.pools}
 
     def load(self) -> None:
-        """Take over what an earlier master left."""
+        """Load jobs and agents that an earlier master stored."""
         with self.lock:
             now = time.time()
             self.fleet.load(now)
@@ -85,7 +85,7 @@ class Reconciler:
     # -- the master's side -----------------------------------------------------------------------------------
 
     def submit(self, token: str, wanted: JobRequest) -> JobRecord:
-        """Make the job exist; the same answer when it does. Raises Transient."""
+        """Create the job's record; return the existing one if there is one. Raises Transient."""
         with self.lock:
             known = self.jobs.get(token)
             if known is not None:
@@ -110,7 +110,7 @@ class Reconciler:
             return self.jobs[token]
 
     def cancel(self, token: str) -> None:
-        """An unknown or ended job is no error."""
+        """Cancel a job. An unknown or ended job is not an error."""
         with self.lock:
             record = self.jobs.get(token)
             if record is None or record.ended is not None:
@@ -119,7 +119,7 @@ class Reconciler:
             self.schedule()
 
     def signal(self, token: str, delivery: Delivery) -> None:
-        """Only to what runs."""
+        """Deliver a signal to a running job; others are ignored."""
         with self.lock:
             record = self.jobs.get(token)
             if record is None or record.ended is not None or not record.placed or delivery in record.signals:
@@ -128,7 +128,7 @@ class Reconciler:
             self._wake(record)
 
     def forget(self, token: str) -> bool:
-        """The job's folder is about to go. False while it lives."""
+        """Drop a job whose folder is about to be removed. Returns False, and does nothing, while it lives."""
         with self.lock:
             record = self.jobs.get(token)
             if record is not None and record.ended is None:
@@ -141,7 +141,7 @@ class Reconciler:
     # -- the agents' side ------------------------------------------------------------------------------------
 
     def sync(self, agent_id: str, report: AgentReport) -> Orders:
-        """Take in what an agent says. Raises Displaced, Rejected."""
+        """Process an agent's report and return its orders. Raises Displaced, Rejected."""
         pool = self._options.pool(report.pool)
         if pool is None:
             names = ", ".join(each.pool_name for each in self._options.pools)
@@ -202,12 +202,12 @@ class Reconciler:
             self._end_rank(record, number, end, now)
 
     def _adopt(self, agent: FleetAgent, said: ContainerReport, now: float) -> None:
-        """A container that only its agent knows: the master's folder was lost. The controller knows whether it is
-        wanted."""
+        """Record a container that only its agent knows, because the master's folder was lost. The controller decides
+        whether its job should run."""
         log.warning("agent %s runs %s, which is not on record; it is adopted", agent.id, said.token)
         if said.node_rank >= said.num_nodes:
             return
-        ranks = [NodePart(agent_id="")] * said.num_nodes  # of the others nothing is known yet
+        ranks = [NodePart(agent_id="")] * said.num_nodes  # nothing is known of the others yet
         ranks[said.node_rank] = NodePart(agent_id=agent.id, slot_ids=said.slot_ids, started_at=said.started_at or now)
         record = JobRecord(
             token=said.token,
@@ -264,10 +264,11 @@ class Reconciler:
         )
 
     def _is_over(self, token: str, said: ContainerReport) -> bool:
-        """Whether a container that the agent should not have may be taken away: one that does not run when its job is
-        forgotten, one that runs when its job is known to run elsewhere or to have ended. Nothing that runs is taken
-        away because it is not known: it is adopted. One that was only made is not: its job may be one that was
-        cancelled before its start, and forgotten since."""
+        """Whether a container that is not in the agent's orders may be removed.
+
+        One that does not run may be, if its job is forgotten; one that runs, if its job is known to run elsewhere or to
+        have ended. An unknown container that runs is adopted, never removed. One that was only created is not adopted:
+        its job may have been cancelled before its start, and forgotten since."""
         record = self.jobs.get(token)
         if record is None:
             return said.state is not ContainerState.RUNNING
@@ -279,7 +280,7 @@ class Reconciler:
     # -- time ------------------------------------------------------------------------------------------------
 
     def reconcile(self) -> float:
-        """Look at the clock: lost agents, graces that are over. Seconds until there is something to look at again."""
+        """Act on passed deadlines: lost agents, ended graces. Returns the seconds until the next deadline."""
         with self.lock:
             now = time.time()
             for agent in list(self.fleet.agents.values()):
@@ -313,7 +314,7 @@ class Reconciler:
             if number is not None:
                 why = f"it sent no report for {silence:.0f} s"
                 self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
-        if not agent.standing.marked:  # what an administrator has said of it must not be forgotten
+        if not agent.standing.marked:  # an administrator's settings for it must be kept
             log.info("agent %s is not expected back", agent.id)
             self._take_out(agent)
             del self.fleet.agents[agent.id]
@@ -334,7 +335,7 @@ class Reconciler:
     # -- scheduling ------------------------------------------------------------------------------------------
 
     def schedule(self) -> None:
-        """Carry out what the schedulers decide. The lock is held."""
+        """Carry out the schedulers' decisions. The lock is held."""
         for pool, scheduler in self._pools.items():
             decisions = scheduler.decide()
             for start in decisions.starts:
@@ -374,7 +375,7 @@ class Reconciler:
         self._stop(record, StopRequest(kind=StopKind.PREEMPT, at=time.time(), why=why))
 
     def _stop(self, record: JobRecord, stop: StopRequest) -> None:
-        """Have a job leave; one that has not started ends at once."""
+        """Ask a job to leave; one that has not started ends at once."""
         record = record.with_stop(stop)
         scheduler = self._pools.get(record.wanted.pool)
         if not record.placed:
@@ -389,14 +390,14 @@ class Reconciler:
         self._wake(record)
 
     def evict(self, tokens: Iterable[str], why: str) -> None:
-        """Have jobs leave their agents now. The lock is held."""
+        """Ask jobs to leave their agents now. The lock is held."""
         for token in sorted(tokens):
             record = self.jobs.get(token)
             if record is not None and record.ended is None:
                 self._stop(record, StopRequest(kind=StopKind.EVICT, at=time.time(), why=why))
 
     def _offer(self, agent: FleetAgent) -> None:
-        """Tell the scheduler what the agent has to give."""
+        """Give the scheduler the agent's current slots."""
         scheduler = self._pools.get(agent.standing.pool)
         if scheduler is not None:
             aux = self._aux[agent.standing.pool]
@@ -407,7 +408,7 @@ class Reconciler:
             scheduler.remove_node(agent.id)
 
     def offer(self, agent: FleetAgent) -> None:
-        """What may be given away has changed. The lock is held."""
+        """Update the scheduler after an agent's slots have changed. The lock is held."""
         self._offer(agent)
         self.schedule()
         agent.wake()
@@ -418,7 +419,7 @@ class Reconciler:
         return self._pools.get(pool)
 
     def change(self, tokens: Sequence[str], alter: Callable[[JobRecord], JobRecord]) -> None:
-        """Give jobs another place in the queue. The lock is held."""
+        """Change the records of queued jobs, and so their order. The lock is held."""
         for token in tokens:
             record = alter(self.jobs[token])
             self._save(record)
@@ -431,14 +432,14 @@ class Reconciler:
                 )
         self.schedule()
 
-    # -- little ----------------------------------------------------------------------------------------------
+    # -- storage ---------------------------------------------------------------------------------------------
 
     def _save(self, record: JobRecord) -> None:
         self._records.save(record)
         self.jobs[record.token] = record
 
     def _note(self, record: JobRecord) -> None:
-        """Save what can be decided again should it be lost."""
+        """Save a record whose loss is harmless, because the decision would be made again."""
         try:
             self._save(record)
         except Transient as error:

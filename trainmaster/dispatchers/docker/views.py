@@ -1,4 +1,4 @@
-"""What people and the master are told: pools, states in words, the queue."""
+"""Builds the views for users and the master: pools, states of jobs in words, the queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainmaster.dispatchers.hub import PoolPolicy, QueueEntry
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job's state with our word for it and a sentence."""
+    """A job's state, with our word for it and a sentence."""
 
     state: JobState
     raw: str
@@ -27,7 +27,7 @@ class JobStatus:
 
 
 def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
-    """All pools with the slots of the agents that are there now."""
+    """Return all pools, with the slots of the present agents."""
     everybody = list(agents)
     found = []
     for number, pool in enumerate(options.pools):
@@ -53,7 +53,7 @@ def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
 
 
 def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
-    """Why a job can never run on these agents, whatever is free; empty when it can, or when there are none yet."""
+    """Return why a job can never run on these agents, even if all are free; empty when it can, or without agents."""
     if not agents or wanted.slots == 0:
         return []
     job = Gang("?", wanted.slots, 0, single_node=wanted.single_node, slots_per_node=wanted.slots_per_node)
@@ -75,7 +75,7 @@ def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
 
 
 def positions(reconciler: Reconciler) -> dict[str, int]:
-    """Waiting job -> how many are looked at before it in its pool."""
+    """Return for each waiting job how many come before it in its pool."""
     found = {}
     for pool in {record.wanted.pool for record in reconciler.jobs.values()}:
         scheduler = reconciler.scheduler(pool)
@@ -85,7 +85,7 @@ def positions(reconciler: Reconciler) -> dict[str, int]:
 
 
 def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) -> JobStatus:
-    """What is true of a job now."""
+    """Return a job's current state."""
     if record.ended is not None:
         return JobStatus(record.ended.state, record.ended.raw, record.ended.text)
     if not record.placed:
@@ -141,7 +141,7 @@ def _waiting(reconciler: Reconciler, record: JobRecord, ahead: int) -> JobStatus
 
 
 def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolPolicy]:
-    """How each pool is scheduled."""
+    """Return the scheduling policy of each pool."""
     everybody = list(agents)
     found = []
     for pool in options.pools:
@@ -164,7 +164,7 @@ def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolP
 
 
 def queue(reconciler: Reconciler, pool: str) -> list[QueueEntry]:
-    """A pool's jobs: those that run in the order in which they were placed, then the others as they are served."""
+    """Return a pool's jobs: running ones in the order of their start, then waiting ones in the order of service."""
     scheduler = reconciler.scheduler(pool)
     running = [r for r in reconciler.jobs.values() if r.wanted.pool == pool and r.placed and r.ended is None]
     waiting = [reconciler.jobs[token] for token in scheduler.waiting()] if scheduler is not None else []
@@ -182,13 +182,14 @@ def queue(reconciler: Reconciler, pool: str) -> list[QueueEntry]:
 
 
 def members(reconciler: Reconciler, group: str) -> list[JobRecord]:
-    """The live jobs of a group, the oldest first."""
+    """Return the live jobs of a group, the oldest first."""
     live = [r for r in reconciler.jobs.values() if r.ended is None and r.wanted.group == group and group]
     return sorted(live, key=lambda record: record.order)
 
 
 def position_beside(reconciler: Reconciler, group: str, anchor: JobRecord, *, ahead: bool) -> float:
-    """A queue position just before or after that of `anchor`, among the other groups of its pool and priority."""
+    """Return a queue position just before or after that of `anchor`, among the other groups of its pool and
+    priority."""
     others = sorted(
         {
             record.position

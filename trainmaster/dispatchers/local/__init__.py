@@ -1,4 +1,4 @@
-"""The local dispatcher: this machine as a cluster, without root and without a daemon."""
+"""Dispatcher `local`: runs jobs as processes of this machine, without root and without a daemon."""
 
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 

@@ -1,4 +1,4 @@
-"""The dispatcher for this machine: the contract's verbs, on job folders and one queue."""
+"""Dispatcher for this machine: implements the dispatcher contract on job folders and one queue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SIGNALS = {Signal.PREEMPT: signals.SIGUSR2, Signal.TERMINATE: signals.SIGTERM}
 
 
 class LocalDispatcher:
-    """Jobs as processes of this machine, run by the account of the master."""
+    """Runs jobs as processes of this machine, under the account of the master."""
 
     contract_version = 2
     kind = "local"
@@ -55,21 +55,21 @@ class LocalDispatcher:
         self._root = setup.job_root
         self._options = LocalOptions.read(setup.options)
         self._queue = LocalQueue(setup.job_root, self._options)
-        # Jobs of a master that was here before wait in the folder; they must go on without another submit.
+        # Jobs of an earlier master wait in the folder; they must start without another submit.
         self._queue.wake()
 
     def probe(self) -> Capabilities:
         return Capabilities(
             scheduler="local",
             version=platform.release(),
-            accounting=True,  # a job's folder says how it ended for as long as it is there
+            accounting=True,  # a job's folder records how it ended, as long as it exists
             avoids_nodes=False,
             quiet_period=0.0,
             poll_interval=self._options.poll_interval,
         )
 
     def pools(self) -> Sequence[Pool]:
-        used = {slot for job in self._queue.jobs() if not job.look().state.terminal for slot in job.slot_ids or ()}
+        used = {slot for job in self._queue.jobs() if not job.status().state.terminal for slot in job.slot_ids or ()}
         return [
             Pool(
                 name=self._options.pool_name,
@@ -147,18 +147,18 @@ class LocalDispatcher:
 
     def _observation(self, job: LocalJob) -> Observation | None:
         submitted = job.submitted
-        sight = job.look()
+        status = job.status()
         if submitted is None or job.submitted is None:
-            return None  # it is being removed, and what was seen of it may be half of the truth
-        waits = sight.state is JobState.QUEUED
+            return None  # it is being removed, so what was read of it may be incomplete
+        waits = status.state is JobState.QUEUED
         return Observation(
             token=job.token,
             job_id=submitted.job_id,
-            state=sight.state,
-            raw_state=sight.raw,
-            explanation=sight.text,
-            exit_code=sight.exit_code,
-            exit_signal=sight.exit_signal,
+            state=status.state,
+            raw_state=status.raw,
+            explanation=status.text,
+            exit_code=status.exit_code,
+            exit_signal=status.exit_signal,
             nodes=() if waits else (platform.node(),),
             started_at=job.started_at,
             submitted_at=submitted.submitted_at,
@@ -184,9 +184,9 @@ class LocalDispatcher:
         job = LocalJob(JobFolder(self._root, ref.token).path)
         if job.submitted is None:
             return Explanation("There is no such job on this machine.")
-        sight = job.look()
-        text = sight.text or "The job runs on this machine."
-        return Explanation(text, sight.state, sight.raw, sight.exit_code, sight.exit_signal)
+        status = job.status()
+        text = status.text or "The job runs on this machine."
+        return Explanation(text, status.state, status.raw, status.exit_code, status.exit_signal)
 
     def collect(
         self,
@@ -201,7 +201,7 @@ class LocalDispatcher:
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 one account runs all jobs
         folder = JobFolder(self._root, token)
         job = LocalJob(folder.path)
-        if job.submitted is not None and not job.look().state.terminal:
+        if job.submitted is not None and not job.status().state.terminal:
             raise Transient(f"The job {token} has not ended; cancel it before its folder is removed.", token=token)
         job.withdraw()
         folder.forget()

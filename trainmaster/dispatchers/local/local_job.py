@@ -1,7 +1,7 @@
-"""One job on disk. The folder `<job folder>/.local/` is the whole truth about it; no process keeps more.
+"""Stores the state of one local job in files of `<job folder>/.local/`; no process keeps any other state.
 
 submitted   JSON: id, slots, order; once it is there the job exists
-assignment  JSON: slot ids; written by whoever holds the queue's lock, before the job script is started
+assignment  JSON: slot ids; written by the holder of the queue's lock, before the job script is started
 started     "pid start boot"; linked into place by the job script itself, so that a second one leaves at once
 cancel      epoch seconds of the first request to end it
 ended       "status epoch"; written by the job script as its last act
@@ -52,7 +52,7 @@ class LocalJob:
     # -- writing ---------------------------------------------------------------------------------------
 
     def submit(self, slots: int) -> Submitted:
-        """Make the job exist; the same answer when it already does. Raises OSError, and then it does not exist."""
+        """Create the job, or return the existing one. Raises OSError, and then it does not exist."""
         self._state.mkdir(mode=0o700, exist_ok=True)
         record = Submitted(secrets.token_hex(6), slots, time.time_ns())
         self._write_once("submitted", json.dumps({"job_id": record.job_id, "slots": slots, "order": record.order}))
@@ -69,8 +69,8 @@ class LocalJob:
         self._write_once("ended", f"{CANNOT_START} {time.time()}")
 
     def withdraw(self) -> None:
-        """The job does not exist any more; its folder may go. With anything else removed first, it would seem to wait,
-        or to have been given slots and never started. Raises Transient."""
+        """Delete the job before its folder is removed. If another file went first, the job would seem to wait, or to
+        have got slots and never started. Raises Transient."""
         try:
             (self._state / "submitted").unlink(missing_ok=True)
         except NotADirectoryError:
@@ -79,7 +79,7 @@ class LocalJob:
             raise Transient(f"{self.folder} cannot be removed: {error.strerror}.", token=self.token) from None
 
     def _write_once(self, name: str, text: str) -> None:
-        """Make a file appear with all its content, unless it is there. A hard link does that in one step."""
+        """Create a file with all its content atomically, by a hard link, unless it exists."""
         draft = self._state / f"{name}.{secrets.token_hex(4)}"
         try:
             with draft.open("w") as handle:
@@ -107,7 +107,7 @@ class LocalJob:
 
     @property
     def slot_ids(self) -> tuple[int, ...] | None:
-        """The slots it was given; None before it was given any."""
+        """The slots that it got; None before it got any."""
         text = self._read("assignment")
         return tuple(json.loads(text)["slot_ids"]) if text else None
 
@@ -135,14 +135,14 @@ class LocalJob:
 
     @property
     def mark(self) -> str:
-        """What the environment of every process of this job holds."""
+        """The variable that is in the environment of every process of this job."""
         submitted = self.submitted
         return f"TRAINMASTER_JOB_ID={submitted.job_id if submitted else ''}"
 
-    def look(self) -> LocalJobStatus:
-        """What is true of the job now."""
+    def status(self) -> LocalJobStatus:
+        """Return the job's current state."""
         process = self.process
-        # The job script writes `ended` and then goes: only in this order is "gone, and nothing written" certain.
+        # The job script writes `ended` and then exits: only in this order is "exited without writing" certain.
         alive = process is not None and process.alive
         ended = self.ended
         cancelled = self.cancel_requested_at is not None
@@ -170,7 +170,7 @@ class LocalJob:
 
 @dataclass(frozen=True)
 class LocalJobStatus:
-    """A job's state with our word for it and a sentence."""
+    """A job's state, with our word for it and a sentence."""
 
     state: JobState
     raw: str

@@ -1,7 +1,7 @@
-"""The queue of this machine: first come, first served, never more slots than there are.
+"""Queue of this machine: starts jobs in order of submission while slots are free, and ends cancelled ones.
 
-The queue is the job folders themselves. Whoever looks at it to start jobs holds the lock file, so several masters on
-one folder neither give a slot twice nor start a job twice; a job that outlives its master is seen by the next one.
+The job folders themselves are the queue. A process that starts jobs holds the lock file, so that several masters on one
+folder neither assign a slot twice nor start a job twice; a job that outlives its master is found by the next one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trainmaster.templates import render
 
 log = logging.getLogger(__name__)
 
-BUSY_PAUSE = 0.1  # seconds between two looks while jobs run or wait
+BUSY_PAUSE = 0.1  # seconds between two passes while jobs run or wait
 IDLE_PAUSE = 5.0
 JOB_SCRIPT = "local_job.sh"
 MAX_STARTS = 5  # of a job script that ends without having begun (a full disk, a folder taken away)
@@ -48,7 +48,7 @@ class LocalQueue:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._over: set[str] = set()  # tokens that are known to have ended: their folders need no further look
+        self._over: set[str] = set()  # tokens of ended jobs, whose folders need no further check
         self._terminated: set[str] = set()
         self._starts: dict[str, int] = {}
 
@@ -62,7 +62,7 @@ class LocalQueue:
         return [job for job in found if job.submitted is not None]
 
     def wake(self) -> None:
-        """Look at the queue now; the thread starts with the first call."""
+        """Process the queue now; the thread starts with the first call."""
         with self._lock:
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._loop, name="local-queue", daemon=True)
@@ -70,26 +70,26 @@ class LocalQueue:
         self._wake.set()
 
     def cancel(self, jobs: Iterable[LocalJob]) -> None:
-        """Have jobs end; those without slots have ended with this. Raises Transient, but tries all."""
+        """Cancel jobs; those without slots end at once. Raises Transient after trying all."""
         failed: OSError | None = None
         try:
-            # Not while slots are given away: a job would start after it was seen to have been cancelled.
+            # Not while slots are assigned: a job could start after it was reported as cancelled.
             with self._exclusive():
                 for job in jobs:
                     try:
-                        if job.submitted is not None and not job.look().state.terminal:
+                        if job.submitted is not None and not job.status().state.terminal:
                             job.request_cancel()
                     except FileNotFoundError:
                         continue  # its folder was removed a moment ago
                     except OSError as error:
                         failed = failed or error
-        except OSError as error:  # the lock cannot be had: a file system that is away or read-only, too many open files
+        except OSError as error:  # no lock: the file system is away or read-only, or there are too many open files
             failed = error
         if failed:
             raise Transient(f"Jobs below {self._root} cannot be cancelled now: {failed.strerror}.")
 
     def close(self) -> None:
-        """Stop looking. Jobs go on."""
+        """Stop the thread. Jobs keep running."""
         with self._lock:
             self._closing = True
             thread = self._thread
@@ -97,7 +97,7 @@ class LocalQueue:
         if thread is not None:
             thread.join()
         for child in self._children.values():
-            # Still running, and meant to: without this Python warns about a forgotten child.
+            # It should keep running: without this Python warns about a child process that was not waited for.
             child.returncode = child.poll() if child.poll() is not None else 0
         self._children.clear()
 
@@ -112,7 +112,7 @@ class LocalQueue:
             self._wake.wait(BUSY_PAUSE if busy else IDLE_PAUSE)
 
     def _pass(self) -> bool:
-        """Reap, end what was cancelled, start what fits. True while there is anything to watch."""
+        """Reap children, end cancelled jobs, start jobs that fit. Returns True while jobs run or wait."""
         for token, child in list(self._children.items()):
             if child.poll() is not None:
                 del self._children[token]
@@ -124,7 +124,7 @@ class LocalQueue:
             for job in self.jobs():
                 if job.token in self._over:
                     continue
-                state = job.look().state
+                state = job.status().state
                 if state.terminal:
                     over.append(job)
                     continue
@@ -144,8 +144,8 @@ class LocalQueue:
         return busy
 
     def _start_what_fits(self, waiting: list[LocalJob], taken: set[int]) -> None:
-        """In order, and nobody overtakes: a large job must not wait for ever behind small ones. A job without slots
-        takes none, so it may."""
+        """Start jobs strictly in order, so that a large job does not wait for ever behind small ones. Jobs without
+        slots may overtake."""
         blocked = False
         for job in waiting:
             submitted = job.submitted
@@ -161,7 +161,7 @@ class LocalQueue:
             self._start(job, given)
 
     def _start(self, job: LocalJob, slot_ids: tuple[int, ...]) -> None:
-        """Start the job script. Harmless when it runs already: a second script finds `started` and leaves."""
+        """Start the job script. Harmless when it runs already: a second script finds `started` and exits."""
         child = self._children.get(job.token)
         if child is not None and child.poll() is None:
             return
@@ -179,7 +179,7 @@ class LocalQueue:
             bash=self._options.bash,
             variables=sorted(self._variables(submitted.job_id, slot_ids).items()),
         )
-        # A shell may be reading the one of a start before this: what it has open must not become shorter.
+        # A shell of an earlier start may still read the old script, so it is replaced and not truncated.
         replace_file(script, text)
         with (job.folder / "output.txt").open("ab") as output:
             self._children[job.token] = subprocess.Popen(
@@ -219,7 +219,7 @@ class LocalQueue:
             kill_job(process, job.mark)
 
     def _sweep(self, over: list[LocalJob]) -> None:
-        """End what jobs left running after their scripts ended: their slots are about to be given away."""
+        """Kill processes that jobs left running after their scripts ended, before their slots are assigned again."""
         left = marks_alive({job.mark for job in over})
         for job in over:
             process = job.process
@@ -236,8 +236,8 @@ class LocalQueue:
 
 
 def _base_environment() -> dict[str, str]:
-    """The environment of jobs: the master's identity and languages, none of its private settings. `python3` is the
-    master's own Python, so that a newcomer's first run needs nothing else installed."""
+    """Return the environment of jobs: identity and locale of the master, none of its private settings. `python3` is the
+    master's own Python, so that a first run needs nothing else installed."""
     kept = ("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TMPDIR", "TZ")
     found = {name: os.environ[name] for name in kept if name in os.environ}
     return {**found, "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH') or DEFAULT_PATH}"}

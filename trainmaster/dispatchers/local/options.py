@@ -17,17 +17,17 @@ from trainmaster.dispatchers.section import read_section
 
 
 class LocalOptions(DispatcherOptions):
-    """This machine: no scheduler, no root, no daemon. Times are seconds."""
+    """Options of this machine as a cluster. Times are seconds."""
 
     slots: Positive = Field(default_factory=lambda: os.cpu_count() or 1)
     slot_type: SlotTypeName = SlotType.CPU
     pool_name: Name = "default"
     container_command: AbsolutePath | None = None
-    """The container runtime's program, when PATH does not say it."""
+    """Full path of the container runtime's program; without it, PATH decides."""
     poll_interval: float = Field(default=1.0, gt=0)
-    """Between two looks at the jobs."""
+    """Seconds between two queries of the jobs."""
     cancel_grace: float = Field(default=30.0, ge=0)
-    """Between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     scratch: list[AbsolutePath] = Field(default_factory=list)
     """Folders for temporary files, tried in order."""
     python: Name = "python3"
@@ -49,7 +49,7 @@ class LocalOptions(DispatcherOptions):
         return made
 
     def container(self, name: str) -> ContainerRuntime:
-        """The container runtime called `name`. Raises UnknownRuntime."""
+        """Return the container runtime called `name`. Raises UnknownRuntime."""
         made = container_runtime(name, self.container_command)
         found = None if self.container_command or not made.program else shutil.which(made.program)
         return container_runtime(name, found) if found else made

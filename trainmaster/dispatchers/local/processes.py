@@ -1,4 +1,4 @@
-"""Processes of this machine, known so that they cannot be mistaken for others: by pid, start time and boot."""
+"""Finds and signals processes of this machine, identified by pid, start time and boot so that pids can be reused."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 def boot_id() -> str:
-    """Changes with every start of the machine."""
+    """Return an id that changes with every boot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that was started once; pids are used again, the three together are not."""
+    """Identity of a process: pids are reused, the three values together are not."""
 
     pid: int
     start: str  # clock ticks since boot, as in /proc/<pid>/stat
@@ -31,7 +31,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """False when it has ended; a zombie has."""
+        """Whether it runs; a zombie does not."""
         return self.boot == boot_id() and _stat(self.pid) == self.start
 
     @property
@@ -49,7 +49,7 @@ class Process:
 
 
 def kill_job(leader: Process, mark: str) -> None:
-    """SIGKILL `leader`, all that came from it, and every process whose environment holds `mark` ("NAME=value"),
+    """SIGKILL `leader`, all its descendants, and every process whose environment holds `mark` ("NAME=value"),
     whatever session or group it has moved to."""
     victims = {leader.pid} if leader.alive else set()
     victims |= set(_descendants(victims)) | {pid for pid, _ in _marked({mark})}
@@ -59,7 +59,7 @@ def kill_job(leader: Process, mark: str) -> None:
 
 
 def marks_alive(marks: Set[str]) -> set[str]:
-    """Those of `marks` ("NAME=value") that a living process has in its environment."""
+    """Return those of `marks` ("NAME=value") that a running process has in its environment."""
     return {mark for _, mark in _marked(marks)} if marks else set()
 
 
@@ -69,7 +69,7 @@ def _stat(pid: int) -> str | None:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """State and what follows in /proc/<pid>/stat; the name before it, in brackets, may hold anything."""
+    """Return the fields of /proc/<pid>/stat from the state on; the name before it, in brackets, may hold anything."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""PURE gang scheduling: values in, decisions out. No I/O, no clock, no randomness.
+"""Gang scheduler for the jobs of Docker hosts. Pure: no I/O, no clock, no randomness.
 
 **Order.** With `priority` (1 before 99), then the queue position of the group, then the order of submission. With
 `fair_share` the group that holds the fewest slots for its weight comes first.

@@ -1,4 +1,4 @@
-"""The values that go into the scheduler and come out of it."""
+"""Input and output types of the scheduler."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Placement = Mapping[str, int]
 
 
 class Sharing(enum.StrEnum):
-    """Who comes first."""
+    """How jobs are ordered."""
 
     PRIORITY = "priority"
     FAIR_SHARE = "fair_share"
 
 
 class Fitting(enum.StrEnum):
-    """Which of several agents."""
+    """Which of several fitting agents a job gets."""
 
-    BEST = "best"  # the fullest that suffices: leaves large gaps for large jobs
-    WORST = "worst"  # the emptiest: spreads load and heat
+    BEST = "best"  # the one with the fewest free slots: keeps large gaps for large jobs
+    WORST = "worst"  # the one with the most free slots: spreads load and heat
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class SchedulingPolicy:
 
 @dataclass(frozen=True)
 class AgentNode:
-    """An agent as the scheduler sees it. `slots` counts those that may be used and those in use. One that is not
-    `open` gets nothing new."""
+    """An agent as the scheduler sees it. `slots` counts usable slots and those in use. One that is not `open`
+    gets no new jobs."""
 
     id: str
     slots: int
@@ -44,7 +44,7 @@ class AgentNode:
 
 @dataclass(frozen=True)
 class Gang:
-    """A gang of `slots`; 0 is a job that only needs a place."""
+    """A job that needs `slots` at the same time; 0 is a job that only needs a place on an agent."""
 
     id: str
     slots: int
@@ -57,7 +57,7 @@ class Gang:
     preemptible: bool = True
     single_node: bool = False
     slots_per_node: int | None = None
-    avoid: frozenset[str] = frozenset()  # agents that it is not to run on
+    avoid: frozenset[str] = frozenset()  # agents on which it must not run
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class StartGang:
 
 @dataclass(frozen=True)
 class PreemptGang:
-    """Ask a running job to leave, for the sake of another."""
+    """Decision to ask a running job to leave, for `beneficiary`."""
 
     job_id: str
     beneficiary: str
@@ -86,7 +86,7 @@ class Decisions:
 class Why(enum.Enum):
     """Why a job has not started."""
 
-    NEW = "not looked at yet"
+    NEW = "not considered yet"
     SLOTS = "not enough free slots"
     FIRST = "first in the queue; agents are being kept free for it"
     PROMISED = "others were asked to leave for it"

@@ -1,4 +1,4 @@
-"""The agents with what runs on them, indexed by how much room they have."""
+"""Index of agents by free capacity, for the scheduler's placement decisions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from trainmaster.dispatchers.docker.scheduler.model import AgentNode, Fitting, P
 
 
 class NodeState:
-    """One agent. `leaving`: slots of jobs that were asked to leave. `kept`: slots that this round keeps for jobs that
-    wait. `expendable`: priority -> slots of jobs that may be asked to leave."""
+    """One agent. `leaving`: slots of jobs that were asked to leave. `kept`: slots that this round reserves for waiting
+    jobs. `expendable`: priority -> slots of jobs that may be asked to leave."""
 
     __slots__ = ("aux_used", "expendable", "jobs", "kept", "leaving", "node", "used")
 
@@ -25,13 +25,13 @@ class NodeState:
         self.expendable: Counter[int] = Counter()
 
     def reach(self, priority: int) -> int:
-        """Slots that a job of that priority can have if everybody who may be asked leaves."""
+        """Return the slots that a job of that priority can get if all jobs that it may preempt leave."""
         return self.soon + sum(slots for level, slots in self.expendable.items() if level > priority)
 
     @property
     def soon(self) -> int:
-        """Slots that are free, or will be without anybody else being asked, and are not kept for another job. Less
-        than 0 where more is kept than there will be."""
+        """Slots that are free, or will be without further preemption, and are not reserved. Negative if more are
+        reserved than will be free."""
         return self.node.slots - self.used + self.leaving - self.kept
 
     @property
@@ -41,14 +41,14 @@ class NodeState:
 
 
 class CapacityIndex:
-    """Agents in order of an amount, then of their names."""
+    """Agents sorted by an amount, then by name."""
 
     def __init__(self) -> None:
         self._by_amount: dict[int, list[str]] = {}
         self._amount: dict[str, int] = {}
 
     def put(self, name: str, amount: int | None) -> None:
-        """File `name` under `amount`; None takes it out."""
+        """Set the amount of `name`; None removes it."""
         before = self._amount.get(name)
         if before == amount:
             return
@@ -63,7 +63,7 @@ class CapacityIndex:
             self._amount[name] = amount
 
     def at_least(self, amount: int, *, largest_first: bool) -> Iterator[str]:
-        """Names with that amount or more. Nothing may be filed while it is read."""
+        """Names with that amount or more. The index must not change during the iteration."""
         for key in sorted((key for key in self._by_amount if key >= amount), reverse=largest_first):
             yield from self._by_amount[key]
 
@@ -87,7 +87,7 @@ class NodeIndex:
     # -- agents ----------------------------------------------------------------------------------------------
 
     def capacities_without(self, avoid: frozenset[str]) -> Mapping[int, int]:
-        """How many open agents there are of each size, without some."""
+        """Return the number of open agents of each size, except those in `avoid`."""
         left = self.capacities.copy()
         left.subtract(spot.node.slots for name in avoid if (spot := self.spots.get(name)) and spot.node.open)
         return +left
@@ -150,7 +150,7 @@ class NodeIndex:
         self._file(spot)
 
     def leave(self, job_id: str, placement: Placement) -> None:
-        """What the job holds will be free soon."""
+        """Note that the slots of a job will be free soon."""
         for name, slots in placement.items():
             if (spot := self.spots.get(name)) is not None and job_id in spot.jobs:
                 self._leave(spot, slots)
@@ -164,7 +164,7 @@ class NodeIndex:
             self._leaving.pop(spot.node.id, None)
 
     def expend(self, placement: Placement, priority: int, sign: int) -> None:
-        """Count the slots of a job that may be asked to leave (1), or may not any more (-1)."""
+        """Add (1) or subtract (-1) the slots of a job that may be preempted."""
         for name, slots in placement.items():
             if (spot := self.spots.get(name)) is not None:
                 spot.expendable[priority] += sign * slots
@@ -175,7 +175,7 @@ class NodeIndex:
     # -- keeping ---------------------------------------------------------------------------------------------
 
     def keep(self, placement: Mapping[str, int]) -> None:
-        """Keep slots for a job that waits, until `let_go`."""
+        """Reserve slots for a waiting job, until `let_go`."""
         for name, slots in placement.items():
             spot = self.spots[name]
             spot.kept += slots
@@ -193,13 +193,13 @@ class NodeIndex:
     # -- finding ---------------------------------------------------------------------------------------------
 
     def place(self, avoid: frozenset[str]) -> Placement | None:
-        """An agent for a job without slots."""
+        """Find an agent for a job without slots; None if there is none."""
         places = self._places.at_least(1, largest_first=self._spread)
         name = next((name for name in places if name not in avoid), None)
         return None if name is None else {name: 0}
 
     def fit(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:
-        """Agents that have the room now."""
+        """Find agents with enough free slots now; None if there are not enough."""
         found: dict[str, int] = {}
         for name in self._rooms.at_least(slots, largest_first=self._spread):
             if name in avoid:
@@ -210,7 +210,7 @@ class NodeIndex:
         return None
 
     def fit_soon(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement | None:
-        """Agents that will have the room when those who were asked to leave have left; the tightest first."""
+        """Find agents with enough slots once the jobs that were asked to leave have left; the tightest fit first."""
         if not self._leaving:
             return None
         spots = {name: self.spots[name] for name in self._rooms.at_least(slots, largest_first=False)}
@@ -222,7 +222,7 @@ class NodeIndex:
         return {spot.node.id: slots for spot in ordered[:nodes]}
 
     def within_reach(self, priority: int, slots: int) -> Iterator[NodeState]:
-        """Agents that would have the room if all jobs of lower priority left."""
+        """Yield agents with enough slots if all jobs of lower priority left."""
         reach = self._reaches.get(priority)
         if reach is None:
             reach = self._reaches[priority] = CapacityIndex()
@@ -232,7 +232,7 @@ class NodeIndex:
             yield self.spots[name]
 
     def closest(self, nodes: int, slots: int, avoid: frozenset[str]) -> Placement:
-        """Agents large enough, those first that lack least."""
+        """Find agents that are large enough, those first that lack the fewest slots."""
         found = [
             spot
             for name, spot in self._leaving.items()

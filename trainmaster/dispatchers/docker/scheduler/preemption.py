@@ -1,4 +1,5 @@
-"""Who gives way to a job that waits: as few and as unimportant ones as make it fit, or nobody."""
+"""Chooses the jobs to preempt for a waiting job: as few and as unimportant as possible, or none if it still would not
+fit."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from trainmaster.dispatchers.docker.scheduler.shape import Shape
 
 @dataclass(frozen=True)
 class Victim:
-    """A job that may be asked to leave. The larger `expendable`, the sooner it is chosen."""
+    """A job that may be preempted. The larger `expendable`, the sooner it is chosen."""
 
     job_id: str
     group: str
@@ -23,7 +24,7 @@ class Victim:
 
 @dataclass(frozen=True)
 class PreemptionPlan:
-    """Asking these to leave makes room on these agents."""
+    """Jobs to preempt, and the placement that this makes possible."""
 
     victims: Sequence[Victim]
     placement: Placement
@@ -35,11 +36,11 @@ def choose(
     victims_on: Callable[[NodeState], Sequence[Victim]],
     acceptable: Callable[[Sequence[Victim]], bool],
 ) -> PreemptionPlan | None:
-    """The cheapest sacrifice for a gang, or None when none makes the whole of it fit.
+    """Return the cheapest preemption for a gang; None when no preemption makes the whole gang fit.
 
     Args:
-        victims_on: who may be asked on an agent.
-        acceptable: whether those together may be asked.
+        victims_on: jobs that may be preempted on an agent.
+        acceptable: whether these jobs together may be preempted.
     """
     offers: list[tuple[tuple[tuple[float, ...], int, int, str], NodeState, list[Victim]]] = []
     for spot in spots:
@@ -74,7 +75,7 @@ def choose(
 
 
 def _needed(victims: list[Victim], enough: Callable[[Sequence[Victim]], bool]) -> list[Victim]:
-    """Spare whoever can be spared, the least expendable first."""
+    """Drop victims that are not needed, the least expendable first."""
     kept = list(victims)
     for victim in reversed(victims):
         rest = [one for one in kept if one is not victim]

@@ -1,4 +1,4 @@
-"""The scheduler of one pool: told what is, it says what starts and who is asked to leave."""
+"""Scheduler of one pool: from agents and jobs, decides which jobs start and which are preempted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Turn = tuple[float, float, int]
 
 @dataclass
 class _Line:
-    """Waiting jobs that are alike in all that decides whether and when one can start, in their order."""
+    """Waiting jobs that have the same requirements, in their order; if one cannot start, none behind it can."""
 
     jobs: list[tuple[float, int, str]] = field(default_factory=list)
     why: Why = Why.NEW
@@ -37,7 +37,7 @@ class _Line:
 
 @dataclass
 class _Group:
-    """Slots that the running jobs of a group hold, less those that are leaving; and those promised to waiting ones."""
+    """Slots of a group's running jobs, except leaving ones, plus slots promised to its waiting jobs."""
 
     members: int = 0
     held: int = 0
@@ -51,7 +51,8 @@ class _Group:
 
 
 class Scheduler:
-    """Incremental: what is known stays, only changes are told. Deterministic: the same calls, the same decisions."""
+    """Scheduling state of one pool. Incremental: callers report changes only. Deterministic: same calls, same
+    decisions."""
 
     def __init__(self, policy: SchedulingPolicy = SchedulingPolicy()) -> None:  # noqa: B008 - frozen
         self._policy = policy
@@ -63,17 +64,17 @@ class Scheduler:
         self._settled = 0  # how many had started before this round
         self._leaving: set[str] = set()
         self._lines: dict[Key, _Line] = {}
-        self._promised: dict[str, Placement] = {}  # waiting job -> agents on which others were asked to leave for it
-        self._held: tuple[str, Placement] = ("", {})  # the first waiting job, and what is kept for it
+        self._promised: dict[str, Placement] = {}  # waiting job -> agents on which others were preempted for it
+        self._held: tuple[str, Placement] = ("", {})  # the first waiting job, and the slots reserved for it
         self._groups: dict[str, _Group] = defaultdict(_Group)
         self._shapes: dict[Key, Shape | None] = {}
         self._shapes_version = -1
         self._changed = True
 
-    # -- being told ------------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------
 
     def set_policy(self, policy: SchedulingPolicy) -> None:
-        """Another policy from now on; what runs stays."""
+        """Change the policy; running jobs are not affected."""
         if policy != self._policy:
             waiting = [job for job in self._jobs.values() if job.id not in self._running]
             for job in waiting:
@@ -95,7 +96,7 @@ class Scheduler:
             self._shapes_version, self._changed = -1, True
 
     def set_node(self, node: AgentNode) -> None:
-        """Add an agent, or say what it is like now."""
+        """Add or update an agent."""
         is_new = node.id not in self._yard.spots
         self._yard.set_node(node)
         if is_new:
@@ -110,12 +111,12 @@ class Scheduler:
         self._changed = True
 
     def remove_node(self, name: str) -> None:
-        """Take an agent out. Jobs on it go on until they are released."""
+        """Remove an agent. Jobs on it keep running until they are released."""
         self._yard.remove_node(name)
         self._changed = True
 
     def submit(self, job: Gang) -> None:
-        """A job that waits. Raises ValueError for one that is known."""
+        """Add a waiting job. Raises ValueError for one that exists."""
         if job.id in self._jobs:
             raise ValueError(f"job {job.id} is known")
         self._join(job)
@@ -123,7 +124,7 @@ class Scheduler:
         self._changed = True
 
     def restore(self, job: Gang, placement: Placement, *, leaving: bool = False) -> None:
-        """A job that runs already."""
+        """Add a job that runs already. Raises ValueError for one that exists."""
         if job.id in self._jobs:
             raise ValueError(f"job {job.id} is known")
         self._join(job)
@@ -133,7 +134,7 @@ class Scheduler:
         self._changed = True
 
     def leave(self, job_id: str) -> None:
-        """A running job is on its way out, whoever asked it to."""
+        """Note that a running job has been asked to leave, for any reason."""
         if job_id in self._running and job_id not in self._leaving:
             job = self._jobs[job_id]
             self._count_expendable(job, -1)
@@ -143,7 +144,7 @@ class Scheduler:
             self._changed = True
 
     def release(self, job_id: str, name: str | None = None) -> None:
-        """A job is over, or its part on one agent. One that waits is withdrawn. An unknown one is no error."""
+        """Remove a job, or its part on one agent. An unknown job is not an error."""
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -178,7 +179,7 @@ class Scheduler:
         weight: float | None = None,
         position: float | None = None,
     ) -> None:
-        """Another place in the queue. An unknown job is no error."""
+        """Change what determines a job's place in the queue. An unknown job is not an error."""
         job = self._jobs.get(job_id)
         if job is None:
             return
@@ -201,10 +202,10 @@ class Scheduler:
             self._enqueue(changed)
         self._changed = True
 
-    # -- saying ----------------------------------------------------------------------------------------------
+    # -- answers ---------------------------------------------------------------------------------------------
 
     def decide(self) -> Decisions:
-        """What to do now; it counts as done."""
+        """Return what to start and preempt now; the state changes as if it were done."""
         if not self._changed:
             return Decisions()
         self._changed = False
@@ -235,7 +236,7 @@ class Scheduler:
         return Decisions(tuple(round_.starts), tuple(round_.preemptions))
 
     def why(self, job_id: str) -> Why:
-        """Why a job has not started, as of the last `decide`. Raises KeyError for one that does not wait."""
+        """Return why a job has not started, as of the last `decide`. Raises KeyError for one that does not wait."""
         job = self._jobs[job_id]
         if job_id in self._promised:
             return Why.PROMISED
@@ -244,20 +245,20 @@ class Scheduler:
         return Why.SLOTS if line.why is Why.FIRST and not first else line.why
 
     def waiting(self) -> Sequence[str]:
-        """All jobs that wait, in the order in which they are looked at."""
+        """Return all waiting jobs, in the order in which they are considered."""
         turns = [
             (self._turn(key, at), line.jobs[at][2]) for key, line in self._lines.items() for at in range(len(line.jobs))
         ]
         return [job_id for _, job_id in sorted(turns)]
 
     def placement(self, job_id: str) -> Placement:
-        """Where a job runs; empty when it does not."""
+        """Return where a job runs; empty when it does not."""
         return dict(self._running.get(job_id, {}))
 
-    # -- deciding about one ----------------------------------------------------------------------------------
+    # -- one job --------------------------------------------------------------------------------------------
 
     def _consider(self, job: Gang, round_: _Round) -> tuple[Why, bool, bool]:
-        """Why it does not start, whether to look at the next one of its line, and whether it has started."""
+        """Try to start a job. Returns why it waits, whether to consider the next one, and whether it started."""
         if job.slots == 0:
             place = self._yard.place(job.avoid)
             if place is None:
@@ -282,8 +283,8 @@ class Scheduler:
         return Why.SLOTS, False, False
 
     def _hold(self, job: Gang, shape: Shape) -> None:
-        """Keep agents for the first job that waits. The same ones until it starts: if they changed whenever others come
-        closer, those let go of would fill up behind its back."""
+        """Reserve agents for the first waiting job. They stay the same until it starts: agents that were released in
+        exchange for others would fill up again."""
         holder, held = self._held
         spots = [self._yard.spots.get(name) for name in held]
         still = all(spot is not None and spot.node.open and spot.node.slots >= shape.slots for spot in spots)
@@ -305,7 +306,7 @@ class Scheduler:
         round_.starts.append(StartGang(job.id, dict(placement)))
 
     def _make_room(self, job: Gang, shape: Shape, round_: _Round) -> bool:
-        """Keep what is becoming free for this job, or ask others to leave for it. False when that cannot help."""
+        """Reserve slots that become free for this job, or preempt others for it. Returns False when neither helps."""
         promised = self._promised.get(job.id)
         if promised is not None:
             spots = [self._yard.spots.get(name) for name in promised]
@@ -328,11 +329,11 @@ class Scheduler:
         return True
 
     def _may_ask(self, round_: _Round) -> bool:
-        """Under fair share only the group that is worst off asks others to leave."""
+        """Whether preemption is allowed: under fair share only for the group that is worst off."""
         return self._policy.sharing is Sharing.PRIORITY or not round_.holding
 
     def _askable(self, job: Gang, shape: Shape) -> list[NodeState]:
-        """Agents on which asking others may help."""
+        """Return agents on which preemption may help."""
         by_priority = self._policy.sharing is Sharing.PRIORITY
         spots = self._yard.within_reach(job.priority, shape.slots) if by_priority else self._yard.spots.values()
         return [spot for spot in spots if spot.node.id not in job.avoid]
@@ -344,7 +345,7 @@ class Scheduler:
             if not other.preemptible or other.slots == 0 or job_id in self._leaving:
                 continue
             if self._since[job_id] >= self._settled:
-                continue  # it was started a moment ago, in this very round
+                continue  # it was started in this round
             if self._policy.sharing is Sharing.PRIORITY:
                 if other.priority <= job.priority:
                     continue
@@ -445,8 +446,8 @@ class _Round:
 
 @dataclass(frozen=True)
 class _Fairness:
-    """Whether jobs together may be asked to leave for `job`: always by priority, which was looked at one by one; under
-    fair share when every group that gives is still no worse off than the one that takes."""
+    """Whether jobs together may be asked to leave for `job`: always by priority, which was checked for each job;
+    under fair share if every group that loses slots is afterwards not worse off than the one that gains."""
 
     matters: bool
     job: Gang

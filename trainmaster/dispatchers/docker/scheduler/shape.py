@@ -1,4 +1,4 @@
-"""How many slots on how many agents: the form a gang takes."""
+"""Splits a gang evenly over agents: how many agents, and how many slots on each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Shape:
 
 
 def shape_of(job: Gang, capacities: Mapping[int, int]) -> Shape | None:
-    """The form of a job on agents of which there are `capacities[slots]`; None when they can never hold it."""
+    """Return the shape of a job, with `capacities[slots]` agents of each size; None when they can never hold it."""
     if job.slots == 0:
         return Shape(1, 0) if any(capacities.values()) else None
 
