@@ -141,7 +141,7 @@ def test_no_user_announces_a_master(installed: Installed) -> None:
     argv = [SUDO, "-n", "-H", "-u", "tmbob", "--", str(PROGRAM)]
     for user in ("tmbob", None):
         there = HelperClient(LocalTransport({"PATH": "/usr/bin:/bin"}), argv, user=user)
-        with pytest.raises(RefusedByHelper, match="only the account of the master"):
+        with pytest.raises(RefusedByHelper, match="only the master's account"):
             there.ask("announce", 60, root=str(installed.root), url="http://evil:1")
     assert list(installed.root.iterdir()) == []
 
@@ -249,7 +249,7 @@ def test_a_policy_that_others_could_have_written_counts_for_nothing(access: Acce
         installed.policy.chmod(mode)
         with pytest.raises(Transient, match="must belong to root"):
             access.folder("det-1", "tmalice").stage({})
-        assert any("can be changed by others" in problem.text for problem in access.problems())
+        assert any("can be changed by other accounts" in problem.text for problem in access.problems())
     os.chown(installed.policy, 0, -1)
     for text in ('{"job_rots": []}', '{"job_roots": "/"}', '{"job_roots": [7]}', '{"programs": []}', "[]", "{"):
         installed.policy.write_text(text)

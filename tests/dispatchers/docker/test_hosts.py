@@ -64,7 +64,7 @@ def test_memory_that_ran_out_is_told_from_other_deaths(site: Site, submit: Submi
     assert (end.state, "memory" in end.explanation) == (JobState.OUT_OF_MEMORY, True)
     end = ended(site, killed)
     assert (end.state, end.exit_signal) == (JobState.FAILED, 9)
-    assert "somebody" in end.explanation
+    assert "someone" in end.explanation
 
 
 def test_a_container_that_was_removed_is_not_started_again(site: Site, submit: Submit) -> None:

@@ -1,4 +1,4 @@
-"""PBS: OpenPBS 20 to 23 and PBS Pro, through their commands."""
+"""Dispatcher for PBS: OpenPBS 20 to 23 and PBS Pro, through their commands."""
 
 from trainmaster.dispatchers.pbs.dispatcher import PbsDispatcher
 

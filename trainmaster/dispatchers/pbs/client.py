@@ -1,4 +1,4 @@
-"""PBS through its commands: the only module of this dispatcher that does I/O with the cluster."""
+"""Runs PBS's commands and parses their output; the only module of this dispatcher that talks to the cluster."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from trainmaster.dispatchers.pbs.formats import PrintedRecord
 
 
 class PbsClient(BatchClient):
-    """Each method is one question or order. They raise only the dispatcher errors."""
+    """One method per query or order. They raise only dispatcher errors."""
 
     def __init__(self, options: PbsOptions, access: Access) -> None:
         super().__init__(options, access, failures.WORDS)
         self._options = options
         self._programs = options.programs()
-        # Lines that stood beside something that was understood: a site's banner. Nothing but these is an empty list.
+        # Unparsed lines that came together with records: a site's banner. An answer of only these is an empty list.
         self._noise: set[str] = set()
 
     def submit(self, job: commands.QsubRequest, user: str | None = None) -> str:
-        """The id of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
+        """Submit a job as `user`; return its id. Raises Rejected, Transient, Ambiguous, Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user)
         found = parse.submitted_id(outcome.stdout)
         if found is None:
@@ -33,12 +33,12 @@ class PbsClient(BatchClient):
         return found
 
     def jobs(self) -> list[parse.PbsJob]:
-        """All jobs that have not ended, everybody's. Raises Unreachable, Transient."""
+        """List all users' jobs that have not ended. Raises Unreachable, Transient."""
         mark = new_mark()
         return self._jobs(self._ask(commands.jobs(self._programs, self._options.query_format, mark)), mark)
 
     def ended_ids(self) -> list[str] | None:
-        """Ids of the jobs that ended lately, everybody's; None when the server keeps no history."""
+        """Return the ids of all users' jobs that ended lately; None when the server keeps no history."""
         since = time.time() - self._options.ended_listed_for
         outcome = self._run(commands.ended_since(self._programs, since))
         if failures.no_history(outcome):
@@ -47,19 +47,19 @@ class PbsClient(BatchClient):
         return [line.strip() for line in outcome.stdout.splitlines() if parse.JOB_ID.fullmatch(line.strip())]
 
     def ended(self, job_ids: Sequence[str]) -> list[parse.PbsJob]:
-        """All there is on ended jobs; one that is not known any more is left out."""
+        """Return ended jobs with all attributes; those that PBS has forgotten are left out."""
         found = []
         mark = new_mark()
         for argv in commands.ended(self._programs, self._options.query_format, mark, job_ids):
             outcome = self._run(argv)
-            # The status is bad as soon as one of them is unknown, though the others are printed.
+            # The status is not 0 if one of them is unknown, although the others are printed.
             if not failures.WORDS.only_about_ended_jobs(outcome):
                 self._check(outcome)
             found += self._jobs(outcome, mark)
         return found
 
     def one(self, job_id: str) -> parse.PbsJob | None:
-        """What PBS remembers of a job; None when it has forgotten it."""
+        """Return a job; None when PBS has forgotten it."""
         for history in (True, False):
             mark = new_mark()
             form = self._options.query_format
@@ -68,7 +68,7 @@ class PbsClient(BatchClient):
                 continue
             if not failures.WORDS.only_about_ended_jobs(outcome):
                 self._check(outcome)
-            # Servers of a site may have several names: the number is what counts.
+            # Servers of a site may have several names, so only the number is compared.
             number = parse.short_id(job_id)
             return next((job for job in self._jobs(outcome, mark) if parse.short_id(job.job_id) == number), None)
         return None
@@ -80,19 +80,19 @@ class PbsClient(BatchClient):
         return self._records(commands.nodes)
 
     def server(self) -> PrintedRecord | None:
-        """The server's attributes."""
+        """Return the server's attributes."""
         return next(iter(self._records(commands.server)), None)
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        """Each job as its user."""
+        """Cancel jobs, each as its user."""
         self._order(refs, lambda job_ids: commands.cancel(self._programs, job_ids))
 
     def signal(self, refs: Sequence[JobRef], name: str) -> None:
-        """Each job as its user."""
+        """Send a signal to jobs, each as its user."""
         self._order(refs, lambda job_ids: commands.signal(self._programs, job_ids, name))
 
     def version(self) -> str:
-        """The whole answer of `qsub --version`: PBS's is "pbs_version = 23.06.06"; look-alikes say something else."""
+        """Return the output of `qsub --version`: "pbs_version = 23.06.06" for PBS, something else for look-alikes."""
         outcome = self._run(commands.version(self._programs))
         if outcome.not_found or outcome.timed_out:
             self._check(outcome)
@@ -116,7 +116,7 @@ class PbsClient(BatchClient):
         return [job for job in jobs if job is not None]
 
     def _note_beside(self, odd: Sequence[str], *, understood: bool) -> None:
-        """Odd lines; `understood`: they stood beside records."""
+        """Log unparsed lines; `understood`: they came together with records."""
         if understood and len(self._noise) < 1000:
             self._noise.update(odd)
         self._note("PBS", odd)

@@ -1,4 +1,4 @@
-"""Argument vectors of PBS's commands. Pure: nothing is run here, and nothing passes a shell."""
+"""Builds argument vectors of PBS's commands. Pure: runs nothing and uses no shell."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from trainmaster.dispatchers.batch.commands import chunks
 from trainmaster.dispatchers.pbs.formats import Format
 
-# Times are printed and read in the zone of the command that asks.
+# Times are printed and parsed in the time zone of the querying command.
 IN_UTC = ("/usr/bin/env", "TZ=UTC0")
 
 
 @dataclass(frozen=True)
 class PbsPrograms:
-    """Where PBS's commands stand."""
+    """Paths of PBS's commands."""
 
     qsub: str = "qsub"
     qstat: str = "qstat"
@@ -30,7 +30,7 @@ Listing = Callable[[PbsPrograms, Format, str], list[str]]
 
 @dataclass(frozen=True)
 class QsubRequest:
-    """What qsub is asked for."""
+    """One submit: the arguments of qsub."""
 
     token: str
     queue: str
@@ -43,7 +43,7 @@ class QsubRequest:
 
 
 def submit(programs: PbsPrograms, job: QsubRequest) -> list[str]:
-    """qsub with a command in place of a script.
+    """Build the qsub call, with a command instead of a script.
 
     With a script, on standard input or not, the process that PBS starts and signals is a login shell that waits for the
     script; SIGUSR2 (qsig) kills that shell and with it the job, and SIGTERM (qdel, walltime) leaves the script no time.
@@ -72,19 +72,19 @@ def submit(programs: PbsPrograms, job: QsubRequest) -> list[str]:
 
 
 def jobs(programs: PbsPrograms, form: Format, mark: str) -> list[str]:
-    """One bulk question for all jobs that have not ended, everybody's."""
+    """Build one bulk query for all users' jobs that have not ended."""
     return [*IN_UTC, programs.qstat, "-f", *form.words(mark)]
 
 
 def ended_since(programs: PbsPrograms, since: float) -> list[str]:
-    """Ids of jobs in the history that changed since an epoch second. The history itself may hold two weeks of a site's
-    jobs: far too much to be printed at every look."""
+    """Build the query for ids of jobs in the history that changed since an epoch second. The history itself may hold
+    two weeks of a site's jobs: far too much to print at each poll."""
     moment = datetime.fromtimestamp(since, UTC).strftime("%Y%m%d%H%M.%S")
     return [*IN_UTC, programs.qselect, "-x", "-s", "FM", f"-tm.gt.{moment}"]
 
 
 def ended(programs: PbsPrograms, form: Format, mark: str, job_ids: Sequence[str]) -> Iterator[list[str]]:
-    """All there is on ended jobs; `-E` asks for each hundred of them at once."""
+    """Build queries for all attributes of ended jobs; `-E` lets one query cover a hundred of them."""
     for chunk in chunks(job_ids):
         yield [*IN_UTC, programs.qstat, "-x", "-f", "-E", *form.words(mark), *chunk]
 
@@ -115,6 +115,6 @@ def cancel(programs: PbsPrograms, job_ids: Sequence[str]) -> Iterator[list[str]]
 
 
 def signal(programs: PbsPrograms, job_ids: Sequence[str], name: str) -> Iterator[list[str]]:
-    """A signal to every process of the job on its first host; the script hands it on to the others."""
+    """Send a signal to every process of the job on its first host; the script forwards it to the others."""
     for chunk in chunks(job_ids):
         yield [programs.qsig, "-s", f"SIG{name}", *chunk]

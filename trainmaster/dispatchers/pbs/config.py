@@ -26,7 +26,7 @@ def _resource_name(value: str) -> str:
 
 
 class HostStart(enum.StrEnum):
-    """How a job's script starts what runs on its other hosts."""
+    """How a job's script starts processes on its other hosts."""
 
     AUTO = "auto"  # the first of the following that works there
     TMRSH = "pbs_tmrsh"
@@ -35,7 +35,7 @@ class HostStart(enum.StrEnum):
 
 
 class NodePlacement(enum.StrEnum):
-    """How PBS lays the nodes of a trial out."""
+    """How PBS places the nodes of a trial."""
 
     SCATTER = "scatter"  # each on a host of its own
     VSCATTER = "vscatter"  # each on a virtual node of its own
@@ -55,23 +55,23 @@ class PbsOptions(BatchOptions):
     """Options of a PBS cluster: OpenPBS or PBS Pro. A partition is a queue. Times are seconds."""
 
     scheduler: ClassVar[str] = "PBS"
-    # What tells PBS's commands where its server is.
+    # Variables that name the server to PBS's commands.
     inherited: ClassVar[tuple[str, ...]] = ("PBS_CONF_FILE", "PBS_SERVER", "PBS_DEFAULT", "PBS_EXEC")
 
     commands: PbsCommands = PbsCommands()
     gpu_resource: Annotated[Line, AfterValidator(_resource_name)] = "ngpus"
     """The resource that counts a node's GPUs; sites choose its name."""
     place: Annotated[NodePlacement, one_of(NodePlacement)] = NodePlacement.SCATTER
-    """How the nodes of a trial lie."""
+    """How the nodes of a trial are placed."""
     host_start: Annotated[HostStart, one_of(HostStart)] = HostStart.AUTO
-    """How a job starts what runs on its other hosts; by itself it takes the first that works there."""
+    """How a job starts processes on its other hosts; without it, the first way that works there."""
     query_format: Annotated[Format, one_of(Format)] = Format.DSV
-    """What qstat is asked to print. Only dsv cannot be forged by the owner of a job."""
+    """Output format of qstat. Only dsv cannot be forged by the owner of a job."""
     ended_listed_for: float = Field(default=600.0, ge=60)
-    """For which ended jobs are still looked at."""
+    """Seconds for which ended jobs are still queried."""
 
     def programs(self) -> PbsPrograms:
-        """PBS's commands, looked for on the master's own PATH, on the jobs', and where PBS usually stands."""
+        """Return PBS's commands, searched on the master's own PATH, on that of jobs, and in PBS's usual folder."""
         here = f"{os.environ.get('PATH', '')}:{self.job_path}:{self.pbs_bin}"
         return PbsPrograms(**self.commands.found(None if self.ssh else here))
 
@@ -82,7 +82,7 @@ class PbsOptions(BatchOptions):
 
     @property
     def pbs_bin(self) -> str:
-        """The folder of PBS's commands, as pbs.conf has it; on a cluster elsewhere the usual one."""
+        """The folder of PBS's commands, from pbs.conf; for a cluster on another machine the usual one."""
         environment = self.client_environment
         if "PBS_EXEC" in environment:
             return f"{environment['PBS_EXEC']}/bin"

@@ -1,4 +1,4 @@
-"""The dispatcher for PBS: the contract's verbs, on the pure modules of this folder and one client."""
+"""Dispatcher for PBS: implements the dispatcher contract on the pure modules of this package and one client."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from trainmaster.dispatchers.pbs.reasons import explain_reason
 from trainmaster.dispatchers.pbs.states import PbsExit, map_state, preempted
 from trainmaster.templates import render
 
-# PBS answers a submit when it has taken it, or never: a cut call is settled as soon as the server serves others again.
+# PBS answers a submit when it has accepted it, or never: a lost call is settled once the server answers others again.
 _QUIET_PERIOD = 20.0
 _NOT_IN_PROJECTS = re.compile(r"[/\[\]\"';:|<>+,?*]")  # qsub(1B), -P
 _VERSION = re.compile(r"pbs_version = (\S+)")
 
 
 class PbsDispatcher(BatchDispatcher):
-    """Jobs on a PBS cluster, on this machine or behind SSH, as the master's account or as each job's user."""
+    """Runs jobs on a PBS cluster, locally or over SSH, as the master's account or as each job's user."""
 
     contract_version = 2
     kind = "pbs"
@@ -125,7 +125,7 @@ class PbsDispatcher(BatchDispatcher):
         try:
             known = self._queues.all()
         except DispatcherError:
-            return found  # the cluster is away; nothing can be said about its queues
+            return found  # the cluster does not answer, so its queues are not known
         queue = known.get(spec.pool)
         if queue is None:
             found.append(f"PBS has no execution queue {spec.pool!r}; there are {', '.join(known) or 'none'}.")
@@ -158,7 +158,7 @@ class PbsDispatcher(BatchDispatcher):
         return JobRef(spec.token, self._client.submit(job, spec.user), user=spec.user)
 
     def _prepare(self, spec: JobSpec, folder: JobFolderAccess) -> tuple[commands.QsubRequest, dict[str, str]]:
-        """The qsub call and the scripts of a job."""
+        """Return the qsub call and the scripts of a job."""
         given = options.check(_asked(spec), self._options.gpu_resource)
         queue = self._queues.find(spec.pool)
         request = self._request(spec, queue)
@@ -201,8 +201,8 @@ class PbsDispatcher(BatchDispatcher):
     # -- jobs that exist -------------------------------------------------------------------------------
 
     def observe(self) -> Snapshot:
-        """One question for all jobs that live, one for the ids of those that ended lately, and one for what is not
-        known yet of these. A job that ends in between is in the second answer."""
+        """List all jobs by three queries: live jobs, ids of those that ended lately, and details of ended ones that are
+        not known yet. A job that ends in between is in the second answer."""
         taken_at = time.time()
         live = self._client.jobs()
         listed = self._client.ended_ids()
@@ -218,7 +218,7 @@ class PbsDispatcher(BatchDispatcher):
         )
 
     def _external(self, live: Sequence[PbsJob]) -> tuple[ExternalJob, ...]:
-        """Jobs of others that wait or run."""
+        """Return other users' jobs that wait or run."""
         cpus = self._queues.of_cpus()
         return tuple(
             ExternalJob(
@@ -248,13 +248,13 @@ class PbsDispatcher(BatchDispatcher):
 
     def explain(self, ref: JobRef) -> Explanation:
         job = self._client.one(ref.job_id)
-        # Numbers start again when a server loses its database.
+        # Job ids start again when a server loses its database.
         if job is None or job.name != ref.token:
             return Explanation(f"PBS does not remember job {ref.job_id}.")
         state = map_state(job)
         exit = PbsExit.of(job.exit_status)
         return Explanation(
-            text=in_words(state, job) or f"PBS says {job.state}.",
+            text=in_words(state, job) or f"PBS reports {job.state}.",
             state=state,
             raw_state=job.state,
             exit_code=exit.code if state.terminal else None,
@@ -276,10 +276,10 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
         explanation=in_words(state, job),
         exit_code=exit.code,
         exit_signal=exit.signal,
-        nodes=() if waiting else job.nodes,  # PBS goes on showing those of a start that failed
+        nodes=() if waiting else job.nodes,  # PBS still shows the nodes of a failed start
         started_at=None if waiting else job.started_at,
         ends_at=None if waiting else job.ends_at,
-        # PBS notes who deletes a job before it signals it.
+        # PBS records who deletes a job before it signals it.
         taken_back_at=job.changed_at if preempted(job) and not state.terminal else None,
         restarts=job.restarts,
         submitted_at=job.submitted_at,
@@ -289,7 +289,7 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
 
 
 def _asked(spec: JobSpec) -> list[str]:
-    """What the user says to PBS."""
+    """Return the user's options for PBS."""
     return Pbs.model_validate(dict(spec.options)).pbsbatch_args
 
 
@@ -305,7 +305,7 @@ def _count_complaints(given: options.Given, request: resources.ChunkRequest) -> 
 def _look_alike(said: str) -> Problem:
     first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
     return Problem(
-        f"qsub here is not PBS's; `qsub --version` says {first[:120]!r}. Slurm's package slurm-wlm-torque brings "
+        f"qsub here is not PBS's; `qsub --version` prints {first[:120]!r}. Slurm's package slurm-wlm-torque brings "
         "programs of the same names that only translate for Slurm, and Torque is another scheduler.",
         "Use resource_manager.type: slurm, or name PBS's own programs in resource_manager.commands.",
         fatal=True,

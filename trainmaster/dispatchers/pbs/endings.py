@@ -1,4 +1,4 @@
-"""How a job ended, or why it has not begun, in words for its owner. Pure."""
+"""Explains how a PBS job ended, or why it has not begun, in words for its owner. Pure."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _NEGATIVE = {
     -30: "the nodes of the job could not be brought together",
 }
 _MAKES_ROOM = 45  # JOB_SUBSTATE_SCHSUSP
-_AGAIN = -3  # says that it failed, and nothing more
+_AGAIN = -3  # carries no reason
 
 
 def in_words(state: JobState, job: PbsJob) -> str:
-    """A sentence on a job in `state`."""
+    """Return a sentence on a job in `state`."""
     where = f" on {', '.join(job.nodes)}" if job.nodes else ""
     exit = PbsExit.of(job.exit_status)
     match state:
@@ -99,7 +99,7 @@ def _waiting(state: JobState, job: PbsJob) -> str:
 
 
 def _tried(job: PbsJob) -> str:
-    """What came of the attempts to start a job that waits again."""
+    """Return the outcome of earlier attempts to start a job that waits again."""
     if not job.run_count or job.exit_status is None or job.exit_status >= 0:
         return ""
     tried = f"PBS has tried {'once' if job.run_count == 1 else f'{job.run_count} times'} to start it"

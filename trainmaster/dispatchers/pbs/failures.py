@@ -1,7 +1,7 @@
-"""What a failed PBS command means: the user's fault, a limit, an answer that never came, or no cluster at all.
+"""Maps failed PBS commands to dispatcher errors: rejected, a limit, an unknown outcome, or an unreachable cluster.
 
 PBS's commands end with the error number of src/include/pbs_error.h modulo 256 (15001 -> 153 unknown job, 15010 -> 162
-system error, 15139 -> 35 job in the history); the words decide where several errors share a number.
+system error, 15139 -> 35 job in the history); the messages decide where several errors share a number.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from trainmaster.dispatchers.base import Ambiguous, DispatcherError, Rejected, T
 from trainmaster.dispatchers.batch.failures import FailureWords
 from trainmaster.dispatchers.command_runner import CommandResult
 
-# The server answered, and another time it may say yes.
+# The server answered, and may accept a later attempt.
 _LATER = re.compile(
     r"Maximum number of jobs already in|limit on (the )?number of jobs|would exceed .*limit|"
     r"Resources temporarily unavailable|Try the request again|Queue is not enabled|No free connections|"
@@ -24,7 +24,7 @@ _NOISE = re.compile(r"^(qsub|qstat|qdel|qsig|qselect|qmgr|pbsnodes): (error: |fa
 
 
 def message(stderr: str) -> str:
-    """What a command complained of, without its prefix; what it prints of its usage is left out."""
+    """Return a command's error message, without its prefix and without usage lines."""
     lines: list[str] = []
     for line in stderr.splitlines():
         if line.startswith("usage:"):
@@ -55,17 +55,17 @@ WORDS = FailureWords(
 
 
 def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
-    """The error of a submit that gave no job id."""
+    """Return the error of a submit that printed no job id."""
     if error := WORDS.unanswered(outcome, token):
         return error
     text = outcome.stderr
-    if "Access from host not allowed" in text:  # PBSE_BADHOST, of which the words go on "or unknown host"
+    if "Access from host not allowed" in text:  # PBSE_BADHOST, whose message continues "or unknown host"
         return Rejected(
-            "PBS refuses the job: its queue, or its server, takes none from this machine (acl_hosts). Choose another "
+            "PBS refuses the job: its queue, or its server, accepts none from this machine (acl_hosts). Choose another "
             "pool, or ask an administrator of PBS to add the machine.",
             token=token,
         )
-    # qsub connects before it sends anything, so that what says "cannot connect" has sent nothing.
+    # qsub connects before it sends anything, so after "cannot connect" nothing was sent.
     if WORDS.no_cluster.search(text):
         return Unreachable(f"PBS cannot be reached: {message(text)}.", token=token)
     if WORDS.unknown_outcome.search(text):
@@ -73,11 +73,11 @@ def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
     if _LATER.search(text):
         return Transient(f"PBS accepts no jobs now: {message(text)}.", token=token)
     if outcome.returncode <= 0 or not text.strip():
-        # It ended well without an id, or was ended by a signal: something we do not know happened in between.
+        # It succeeded without an id, or was ended by a signal: the outcome is not known.
         return Ambiguous(f"qsub ended without a job id (status {outcome.returncode}): {message(text)}.", token=token)
     return Rejected(f"PBS refuses the job: {message(text)}.", token=token)
 
 
 def no_history(outcome: CommandResult) -> bool:
-    """True for the answer of a server that keeps no ended jobs (PBSE_JOBHISTNOTSET)."""
+    """Whether the server keeps no ended jobs (PBSE_JOBHISTNOTSET)."""
     return "not configured to maintain job history" in outcome.stderr

@@ -1,8 +1,8 @@
-"""Read the three forms in which PBS prints what it knows: `-F dsv`, plain `-f` and `-F json`. Pure.
+"""Parses PBS's three output formats: `-F dsv`, plain `-f` and `-F json`. Pure.
 
-Only `dsv` with a delimiter that is drawn anew for each query is proof against forgery: any user may put line ends into
+Only `dsv` with a new random delimiter for each query cannot be forged: any user may put line ends into
 a job's account name or variables, and plain `-f` prints them as they are: a whole record "Job Id: ..." can be forged.
-JSON up to release 23.06.06 is often not JSON at all (openpbs#2604 mended it; openpbs#2704 keeps names that look like
+JSON up to release 23.06.06 is often not JSON at all (openpbs#2604 fixed it; openpbs#2704 keeps names that look like
 numbers as text).
 """
 
@@ -17,14 +17,14 @@ from typing import Any
 
 
 class Format(enum.StrEnum):
-    """How PBS is asked to print."""
+    """Output formats of PBS."""
 
     DSV = "dsv"
     TEXT = "text"
     JSON = "json"
 
     def words(self, mark: str) -> list[str]:
-        """The options that ask for it; `mark` separates the fields of `dsv`."""
+        """Return the options that select it; `mark` separates the fields of `dsv`."""
         match self:
             case Format.DSV:
                 return ["-F", "dsv", "-D", mark]
@@ -50,7 +50,7 @@ _HEAD = re.compile(r"(?:Job Id: *|Queue: *|Server: *|Name=)(\S+)")
 
 
 def read(form: Format, stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
-    """Records of one answer, and the lines that are not understood."""
+    """Return the records of one answer, and the lines that cannot be parsed."""
     match form:
         case Format.DSV:
             return dsv(stdout, mark)
@@ -61,7 +61,7 @@ def read(form: Format, stdout: str, mark: str) -> tuple[list[PrintedRecord], lis
 
 
 def dsv(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
-    """One record a line; line ends in values arrive as a backslash and an n."""
+    """Parse one record per line; line ends in values arrive as a backslash and an n."""
     found: list[PrintedRecord] = []
     odd: list[str] = []
     for line in stdout.split("\n"):
@@ -69,7 +69,7 @@ def dsv(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
             continue
         head, *fields = line.split(mark)
         name = _HEAD.fullmatch(head.strip())
-        # A banner may look like anything, but it cannot know the mark.
+        # A banner may look like a record, but it cannot contain the mark.
         if name is None or not fields:
             odd.append(line.strip()[:200])
             continue
@@ -79,8 +79,8 @@ def dsv(stdout: str, mark: str) -> tuple[list[PrintedRecord], list[str]]:
 
 
 def text(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
-    """Plain `qstat -f`, `qstat -Bf`, `qstat -Qf` and `pbsnodes -a`: attributes are indented, long values go on behind a
-    tab on the next line."""
+    """Parse plain `qstat -f`, `qstat -Bf`, `qstat -Qf` and `pbsnodes -a`: attributes are indented, long values go on
+    behind a tab on the next line."""
     found: list[PrintedRecord] = []
     odd: list[str] = []
     name: str | None = None
@@ -111,7 +111,8 @@ def text(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
 
 
 def json_records(stdout: str) -> tuple[list[PrintedRecord], list[str]]:
-    """`-F json`, also where it is none. What cannot be saved of a broken answer is handed back as odd."""
+    """Parse `-F json`, also invalid JSON. Lines of a broken answer that cannot be recovered are returned as
+    unparsed."""
     start = stdout.find("{")
     if start < 0:
         return [], [line.strip()[:200] for line in stdout.splitlines() if line.strip()]

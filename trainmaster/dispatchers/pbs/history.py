@@ -1,4 +1,4 @@
-"""Ended jobs that PBS still lists, asked for once each."""
+"""Caches ended jobs that PBS still lists, so that each is queried only once."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from trainmaster.dispatchers.pbs.states import map_state
 
 
 class RecentlyEnded:
-    """Remembers what is known of the jobs that ended lately, so that each is asked about a single time: how a job ended
-    does not change any more. Not for several threads at once."""
+    """Cache of jobs that ended lately; how a job ended does not change any more. Not thread-safe."""
 
     def __init__(self, ours: Callable[[PbsJob], bool]) -> None:
         self._ours = ours
         self._known: dict[str, PbsJob | None] = {}
 
     def unknown(self, listed: Iterable[str]) -> list[str]:
-        """Ids of which it is not known yet how they ended. What is listed no more is forgotten."""
+        """Return listed ids whose end is not known yet; forget jobs that are no longer listed."""
         ids = dict.fromkeys(listed)
         self._known = {job_id: job for job_id, job in self._known.items() if job_id in ids}
         return [job_id for job_id in ids if job_id not in self._known or not _settled(self._known[job_id])]
 
     def learn(self, asked: Sequence[str], jobs: Iterable[PbsJob]) -> None:
-        """What came back of those that were asked for; of others' jobs only that they are. One that is listed and of
-        which nothing came back is asked for again."""
+        """Store the answers for the ids in `asked`; of other users' jobs only that they exist. An id without an answer
+        is queried again."""
         found = {job.job_id: job for job in jobs}
         for job_id in asked:
             if (job := found.get(job_id)) is not None:
@@ -37,6 +36,6 @@ class RecentlyEnded:
 
 
 def _settled(job: PbsJob | None) -> bool:
-    """Whether no later answer says anything else. A word that is not understood may be a slip; a job that was moved to
-    another server (M) stays so."""
+    """Whether the state is final. An unknown state may be an error in the output; a job that was moved to another
+    server (M) stays so."""
     return job is None or job.state == "M" or map_state(job).terminal

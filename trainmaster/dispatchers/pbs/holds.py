@@ -1,7 +1,7 @@
-"""Why a job is held and who can let it go on, in words for its owner. Pure.
+"""Explains why a PBS job is held and who can release it, in words for its owner. Pure.
 
-`qrls` takes away the owner's hold unless it is told otherwise (-h), so that the letters of Hold_Types say what has to
-be typed, and by whom: u its owner, o an operator, s a manager (qrls(1B)). PBS itself holds with s, and says why in the
+`qrls` releases the owner's hold unless -h names another one, so that the letters of Hold_Types show which command is
+needed, and from whom: u its owner, o an operator, s a manager (qrls(1B)). PBS itself holds with s, and says why in the
 comment (OpenPBS src/server/req_jobobit.c, req_runjob.c, svr_func.c).
 """
 
@@ -15,14 +15,14 @@ _PASSWORD = "p"  # noqa: S105 the letter of a hold
 
 
 def explain_hold(job: PbsJob) -> str:
-    """One or two sentences on a job that is held."""
+    """Return one or two sentences on a job that is held."""
     where = f" on {job.nodes[0]}" if job.nodes else ""
     comment = " ".join(job.comment.split())
     release = _release(job)
     if "security breach of job tmpdir" in comment:
         return (
             f"Held by PBS: where it makes the job's temporary folder{where}, pbs.{job.job_id} was there already and "
-            "belongs to somebody else: left by an older server that gave the same number, or put there. An "
+            "belongs to another account: left by an older server that gave the same number, or put there. An "
             "administrator has to remove it (from /var/tmp, unless PBS_TMPDIR in pbs.conf or $tmpdir in "
             f"mom_priv/config names another folder); {release}."
         )
@@ -47,7 +47,7 @@ def explain_hold(job: PbsJob) -> str:
 
 
 def _release(job: PbsJob) -> str:
-    """What lets it go on; every hold has to be taken away."""
+    """Return how to release the job; every hold must be released."""
     letters = "".join(letter for letter in "uosp" if letter in job.holds)
     if letters in ("", "u"):
         return f"`qrls {job.job_id}` lets it go on"

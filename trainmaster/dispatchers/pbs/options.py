@@ -1,6 +1,6 @@
-"""The user's `pbs.pbsbatch_args`: a typed allow-list.
+"""Validates the user's `pbs.pbsbatch_args` against a typed allow-list.
 
-Every argument is read as qsub's getopt would read it, checked, and written anew; nothing of the user's own spelling
+Every argument is read as qsub's getopt would read it, checked, and rebuilt, so that the user's own spelling never
 reaches the command. Determined allowed -A -a -f -l -m -M -N -p -P and refused the rest; so do we. Of these, -f is given
 always, and -N is read and left out: the job's name is the token by which the master finds its jobs again.
 """
@@ -26,7 +26,7 @@ ALLOWED: Mapping[str, ArgumentKind] = {
     "p": ArgumentKind(r"[+-]?\d{1,4}", "a whole number from -1024 to 1023"),
     "P": ArgumentKind(r"[A-Za-z0-9_.@-]{1,128}", "a project's name"),
 }
-# qsub's other options: ours, or harmful in a job that the master watches.
+# qsub's other options: set by trainmaster, or harmful in a job that the master follows.
 RESERVED = frozenset("cCeGhIjJkoqrRSuvVWXz")
 _INSTEAD = {
     "q": "; set resources.resource_pool",
@@ -45,7 +45,7 @@ _MEMORY = re.compile(r"\d{1,15}([kmgtp]?[bw])?", re.IGNORECASE)
 
 @dataclass
 class Given:
-    """What the user asked for, checked. `chunks` is the number of nodes that a select statement named."""
+    """The user's options, checked. `chunks` is the number of nodes that a select statement named."""
 
     options: dict[str, str] = field(default_factory=dict)  # qsub's letters
     resources: dict[str, str] = field(default_factory=dict)  # of the whole job
@@ -55,12 +55,12 @@ class Given:
 
     @property
     def walltime(self) -> int | None:
-        """The time limit that was asked for, in seconds; None when none was."""
+        """The requested time limit in seconds; None without one."""
         return duration(self.resources.get("walltime", ""))
 
     @property
     def shortest_walltime(self) -> int | None:
-        """The least that PBS may give to a job that fits itself into a gap; None for every other job."""
+        """The minimal time limit in seconds of a shrink-to-fit job; None for every other job."""
         return duration(self.resources.get("min_walltime", ""))
 
 
@@ -177,7 +177,7 @@ def _of_chunk(name: str, value: str, given: Given, gpu_resource: str) -> None:
 
 
 def _place(text: str, given: Given) -> None:
-    """`excl`, `exclhost`, `shared` and `group=NAME`; how the nodes lie is ours to say."""
+    """`excl`, `exclhost`, `shared` and `group=NAME`; trainmaster itself sets the placement of nodes."""
     for part in text.split(":"):
         if part == "scatter":
             continue

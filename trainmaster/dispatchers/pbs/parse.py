@@ -1,4 +1,4 @@
-"""What PBS says of jobs, queues and nodes, as typed values. Pure; nothing that PBS prints is an error here."""
+"""Converts PBS's records of jobs, queues and nodes into typed values. Pure; unexpected output is never an error."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class PbsJob:
 
     @property
     def restarts(self) -> int:
-        """How often PBS put it back into its queue after it had begun: of a job that waits every run was in vain. One
-        that is not to be run again (qsub -r n) comes back only when it could not be started at all."""
+        """How often PBS requeued it after it had begun; for a waiting job, the number of runs. A job that is not
+        rerunable (qsub -r n) is requeued only if it could not be started at all."""
         if not self.rerunable:
             return 0
         return self.run_count if self.state in ("Q", "H", "W") else max(0, self.run_count - 1)
 
     @property
     def ends_at(self) -> float | None:
-        """When its time limit strikes, if it runs and has one."""
+        """When its time limit ends it, in epoch seconds; None if it does not run or has no limit."""
         return None if self.started_at is None or self.walltime is None else self.started_at + self.walltime
 
     @property
@@ -58,7 +58,7 @@ class PbsJob:
 
 
 def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
-    """The job of a record; None when it lacks what every job has."""
+    """Convert a record to a job; None when it lacks attributes that every job has."""
     if not JOB_ID.fullmatch(record.name) or not record.get("job_state"):
         return None
     return PbsJob(
@@ -85,7 +85,7 @@ def job(record: PrintedRecord, gpu_resource: str) -> PbsJob | None:
 
 
 def submitted_id(stdout: str) -> str | None:
-    """The id that qsub prints. A site's hook may print before it, so the last fitting line counts."""
+    """The id that qsub prints. A site's hook may print before it, so the last matching line counts."""
     for line in reversed(stdout.splitlines()):
         if JOB_ID.fullmatch(line.strip()) and "." in line:
             return line.strip()

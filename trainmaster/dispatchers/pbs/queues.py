@@ -1,4 +1,4 @@
-"""Queues as resource pools, and what can be said of a job before it is submitted. Pure.
+"""Converts queues to resource pools, and checks jobs against them before the submit. Pure.
 
 The hosts of a queue are those whose virtual nodes serve it: nodes that are bound to a queue (attribute `queue`) serve
 no other, partitions must agree, and a node must have what a queue adds to every chunk (`default_chunk.Qlist = gpu`).
@@ -15,7 +15,7 @@ from trainmaster.dispatchers.pbs.formats import PrintedRecord
 from trainmaster.dispatchers.pbs.parse import duration, integer, truth
 from trainmaster.dispatchers.pbs.resources import ChunkRequest
 
-# States in which a node takes no jobs until somebody or something mends it (pbs_node_attributes(7B)).
+# States in which a node accepts no jobs until it is repaired (pbs_node_attributes(7B)).
 _AWAY = frozenset({"down", "offline", "stale", "state-unknown", "unresolvable", "maintenance", "sleep"})
 
 
@@ -29,7 +29,7 @@ class Host:
     cpus_used: int = 0
     gpus: int = 0
     gpus_used: int = 0
-    offline: bool = False  # an administrator has put some of it aside: what runs goes on
+    offline: bool = False  # an administrator has taken some of it offline; its jobs keep running
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,12 @@ class Queue:
         return PoolNode(host.name, total, min(total, used), enabled=up, draining=host.offline and used > 0)
 
     def complaints(self, spec: JobSpec, request: ChunkRequest, walltime: int | None, options: PbsOptions) -> list[str]:
-        """Why a job can never run in this queue."""
+        """Return why a job can never run in this queue."""
         found = []
         if self.routed_only:
             return [f"Queue {self.name} takes jobs only from another queue (from_route_only)."]
         kind = "CPUs" if self._cpus else "GPUs"
-        # A site that does not tell PBS of its GPUs shows none; then nothing is known.
+        # If a site does not configure GPUs in PBS, none are listed, and nothing is known of them.
         size = self.node_size
         each = request.cpus if self._cpus else request.gpus
         if size and each > size:
@@ -113,9 +113,9 @@ class Queue:
         return found
 
     def _places(self, place: NodePlacement) -> int:
-        """How many chunks can be placed at most."""
+        """Return how many chunks can be placed at most."""
         if place is NodePlacement.FREE:
-            # Where PBS does not know the slots, it knows the CPUs, of which every chunk takes one.
+            # If PBS does not know the slots, the CPUs count: every chunk needs one.
             return sum(self.slots_of(host) or host.cpus for host in self.all_hosts)
         if place is NodePlacement.VSCATTER:
             return sum(host.vnodes for host in self.all_hosts)
@@ -160,7 +160,7 @@ def _serves(node: PrintedRecord, queue: PrintedRecord, nodes: Sequence[PrintedRe
     return all(
         value in node.get(f"resources_available.{name}").split(",")
         for name, value in _resources(queue, "default_chunk.").items()
-        # Amounts are what a chunk takes from a node; a word is what a node must be.
+        # A number is an amount that a chunk takes from a node; a word is a property that a node must have.
         if not value[:1].isdigit()
     )
 
@@ -200,7 +200,7 @@ def _resources(record: PrintedRecord, prefix: str) -> dict[str, str]:
 
 
 def _limit(name: str, queue: PrintedRecord, server: PrintedRecord) -> int | None:
-    """Seconds; the queue's word counts before the server's."""
+    """Return a time limit in seconds; the queue's takes precedence over the server's."""
     found = (duration(record.get(name)) for record in (queue, server) if record.get(name))
     return next(found, None)
 

@@ -1,6 +1,7 @@
-"""Why a job waits: the scheduler's comment, in words for the job's owner (OpenPBS src/scheduler/job_info.cpp, fctt[]).
+"""Explains why a PBS job waits, from the scheduler's comment, in words for its owner (OpenPBS
+src/scheduler/job_info.cpp, fctt[]).
 
-Words that are not known are repeated as they are.
+Unknown comments are repeated as they are.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ _KNOWN: tuple[tuple[str, str], ...] = (
 
 
 def explain_reason(comment: str) -> PbsReason:
-    """The comment of a job that waits and is not held; "" gives an empty sentence."""
+    """Explain the comment of a job that waits and is not held; "" gives an empty sentence."""
     text = " ".join(comment.split())
     prefix, _, rest = text.partition(": ")
     never = prefix == NEVER
     if prefix not in (NEVER, "Not Running"):
         rest = text
-    # A job that was put back into its queue keeps the comment of its start for a while.
+    # A requeued job keeps the comment of its start for a while.
     if not text or text.startswith("Job run at "):
         return PbsReason("")
     for pattern, sentence in _KNOWN:

@@ -1,4 +1,4 @@
-"""From a number of slots to what PBS is asked for: `-l select=N:ncpus=...:ngpus=...` and `-l place=scatter`. Pure.
+"""Converts a number of slots into a request to PBS: `-l select=N:ncpus=...:ngpus=...` and `-l place=scatter`. Pure.
 
 The PBS rows of Determined 0.38's table hold: with N slots and `slots_per_node` = spn, the number of chunks is
 ceil(N / spn), or N when spn is not given. Fewer GPUs than spn are not rounded up to it. Where the size of a queue's
@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from trainmaster.dispatchers.base import SlotType
 from trainmaster.dispatchers.batch.resources import even_share
 
-# Of Resource_List and not of a chunk (pbs_resources(7B)).
+# Resources of the whole job, not of a chunk (pbs_resources(7B)).
 JOB_WIDE = ("walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput", "pmem", "pvmem", "file",
             "nice", "software", "max_run_subjobs", "preempt_targets", "site", "exec_vnode")  # fmt: skip
-# Of a node: in every chunk (pbs_resources(7B)).
+# Resources of a node, given in every chunk (pbs_resources(7B)).
 PER_CHUNK = ("ncpus", "mem", "vmem", "ompthreads", "arch", "host", "vnode", "aoe", "eoe", "accelerator",
              "accelerator_model", "accelerator_memory", "naccelerators", "hbmem")  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ChunkRequest:
-    """What a job asks for: so many equal chunks. 0 slots in a chunk: PBS does not know of them, or none are wanted."""
+    """Equal chunks that a job requests. 0 slots in a chunk: PBS does not know the slots, or the job needs none."""
 
     chunks: int
     cpus: int = 1
@@ -35,7 +35,7 @@ class ChunkRequest:
 
     @property
     def multi_node(self) -> bool:
-        """True when the script has to start a process on other hosts."""
+        """Whether the script has to start processes on other hosts."""
         return self.chunks > 1
 
 

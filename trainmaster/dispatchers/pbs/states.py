@@ -1,4 +1,4 @@
-"""PBS's state letters and exit statuses as states that the master knows. Pure.
+"""Maps PBS's state letters and exit statuses to job states of the master. Pure.
 
 Sources: OpenPBS src/include/job.h (JOB_SUBSTATE_*, JOB_EXEC_*), src/resmom/mom_start.c (a script that a signal ended
 has 256 plus the signal's number); pbs_job_attributes(7B) for the letters. A letter that is not known maps to UNKNOWN.
@@ -15,7 +15,7 @@ from trainmaster.dispatchers.pbs.parse import PbsJob
 _LETTERS = {
     "Q": JobState.QUEUED,
     "H": JobState.HELD,
-    "W": JobState.QUEUED,  # waits for the time it asked for
+    "W": JobState.QUEUED,  # waits for its requested start time
     "T": JobState.QUEUED,  # on its way to another queue or server
     "R": JobState.RUNNING,
     "B": JobState.RUNNING,  # an array of which something runs

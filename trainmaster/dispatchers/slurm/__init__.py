@@ -1,4 +1,4 @@
-"""The Slurm dispatcher: batch jobs through Slurm's own commands (20.02 to 26.05)."""
+"""Dispatcher for Slurm: batch jobs through Slurm's own commands (20.02 to 26.05)."""
 
 from trainmaster.dispatchers.slurm.dispatcher import SlurmDispatcher
 

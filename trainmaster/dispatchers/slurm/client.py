@@ -1,4 +1,4 @@
-"""Slurm through its commands: the only module of this dispatcher that does I/O with the cluster."""
+"""Runs Slurm's commands and parses their output; the only module of this dispatcher that talks to the cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
 
 log = logging.getLogger(__name__)
 
-ACCOUNTS_DEADLINE = 15.0  # seconds for sacct, which a database may keep waiting
-READER_REST = 600.0  # seconds for which pyslurm is left alone after it failed
-ACCOUNTS_REST = 30.0  # seconds for which accounting is left alone after it failed to answer
+ACCOUNTS_DEADLINE = 15.0  # seconds for sacct, whose database may be slow
+READER_REST = 600.0  # seconds until pyslurm is used again after a failure
+ACCOUNTS_REST = 30.0  # seconds until accounting is queried again after it failed to answer
 
 
 class SlurmClient(BatchClient):
-    """Each method is one command. They raise only the dispatcher errors."""
+    """One method per command. They raise only dispatcher errors."""
 
     def __init__(self, options: SlurmOptions, access: Access) -> None:
         super().__init__(options, access, failures.WORDS)
@@ -36,7 +36,8 @@ class SlurmClient(BatchClient):
         self._closing = threading.Lock()
 
     def submit(self, job: commands.SbatchRequest, script: str, user: str | None = None) -> tuple[str, str]:
-        """Job id and cluster name of a job of `user`. Raises Rejected, Transient, Ambiguous, Unreachable."""
+        """Submit a job as `user`; return its id and cluster name. Raises Rejected, Transient, Ambiguous,
+        Unreachable."""
         outcome = self._submit(commands.submit(self._programs, job), job.token, user, stdin=script)
         found = parse.submitted_id(outcome.stdout)
         if found is None:
@@ -44,11 +45,11 @@ class SlurmClient(BatchClient):
         return found
 
     def queue(self, *, oldest_first: bool = False) -> list[parse.QueueLine]:
-        """All jobs that Slurm knows: everybody's, where jobs run as their users or other people's are shown; else those
-        of this account. Raises Unreachable, Transient; the latter also for an answer that is seen to be cut."""
+        """List all jobs that Slurm knows: of all users, if jobs run as their users or other users' jobs are shown; else
+        of this account. Raises Unreachable, Transient; the latter also for a truncated answer."""
         mark = new_mark()
         everybody = self._access.impersonates or self._options.external_jobs
-        # A second look at an answer that seems cut goes to squeue: two witnesses are better than one asked twice.
+        # An answer that seems truncated is checked with squeue, because a second source is better proof.
         if not oldest_first and (listed := self._by_pyslurm(everybody=everybody)) is not None:
             return listed
         argv = commands.queue(self._programs, mark, everybody=everybody, oldest_first=oldest_first)
@@ -60,7 +61,7 @@ class SlurmClient(BatchClient):
         return jobs
 
     def _by_pyslurm(self, *, everybody: bool) -> list[parse.QueueLine] | None:
-        """The listing, where the configuration wants pyslurm and it works; None: ask squeue."""
+        """Return the listing, if pyslurm is configured and works; None: use squeue."""
         if self._options.reader == "commands" or not self._access.here or time.monotonic() < self._reader_rests_until:
             return None
         try:
@@ -87,7 +88,7 @@ class SlurmClient(BatchClient):
         raise NoReader("the client was closed")
 
     def close(self) -> None:
-        """End the process that holds pyslurm, where there is one."""
+        """End pyslurm's process, if there is one."""
         with self._closing:
             self._closed = True
             reader, self._reader = self._reader, None
@@ -95,7 +96,7 @@ class SlurmClient(BatchClient):
             reader.close()
 
     def nodes(self, *, backwards: bool = False) -> list[parse.NodeLine]:
-        """Every node in every partition. Raises Unreachable, Transient as `queue`."""
+        """List every node in every partition. Raises Unreachable, Transient as `queue`."""
         mark = new_mark()
         printed = self._ask(commands.nodes(self._programs, mark, backwards=backwards)).stdout
         found, odd = parse.nodes(printed, mark)
@@ -105,15 +106,15 @@ class SlurmClient(BatchClient):
         return found
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
-        """Each job as its user."""
+        """Cancel jobs, each as its user."""
         self._order(refs, lambda job_ids: commands.cancel(self._programs, job_ids))
 
     def signal(self, refs: Sequence[JobRef], name: str) -> None:
-        """Each job as its user."""
+        """Send a signal to jobs, each as its user."""
         self._order(refs, lambda job_ids: commands.signal(self._programs, job_ids, name))
 
     def show_job(self, job_id: str) -> dict[str, str]:
-        """What the controller remembers of a job; empty when it has forgotten it."""
+        """Return what the controller knows of a job; empty when it has forgotten it."""
         outcome = self._run(commands.show_job(self._programs, job_id))
         if "Invalid job id" in outcome.stderr:
             return {}
@@ -121,10 +122,10 @@ class SlurmClient(BatchClient):
         return parse.key_values(outcome.stdout)
 
     def account(self, ref: JobRef) -> dict[str, str] | None:
-        """How accounting recorded a job's end; None when it has nothing (yet), or when the site keeps none.
+        """Return accounting's record of a job's end; None when it has none (yet), or when the site keeps no accounting.
 
-        sacct tries for 45 s to reach a slurmdbd that hangs, and whoever asks has other jobs to care for: it gets less
-        time, and after a failure nobody asks for a while. Raises Unreachable, Transient."""
+        sacct tries for 45 s to reach a slurmdbd that hangs, and meanwhile the caller's other jobs would wait: so it
+        gets less time, and after a failure it is not run for a while. Raises Unreachable, Transient."""
         if time.monotonic() < self._accounts_rest_until:
             raise Unreachable("Slurm's accounting did not answer a moment ago.")
         deadline = min(ACCOUNTS_DEADLINE, self._options.query_deadline)
@@ -142,6 +143,6 @@ class SlurmClient(BatchClient):
         return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)
 
     def version(self) -> str:
-        """For example "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""
+        """Return, for example, "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""
         words = self._ask(commands.version(self._programs)).stdout.split()
         return words[-1] if words else ""

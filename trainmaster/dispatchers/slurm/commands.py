@@ -1,4 +1,4 @@
-"""Argument vectors of Slurm's commands. Pure: nothing is run here, and nothing passes a shell."""
+"""Builds argument vectors of Slurm's commands. Pure: runs nothing and uses no shell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainmaster.dispatchers.batch.commands import chunks
 
-# The order matters to parse.queue: the name, which may hold anything, stands last.
+# The order matters to parse.queue: the name, which may contain anything, comes last.
 QUEUE_FIELDS = (
     "JobID",
     "State",
@@ -24,7 +24,7 @@ QUEUE_FIELDS = (
     "Cluster",
     "Name",
 )
-# What is asked as well when the answer holds everybody's jobs.
+# Further fields if the answer contains all users' jobs.
 OWNER_FIELDS = ("UserName", "Partition", "NumNodes", "NumCPUs", "tres-alloc", "tres-per-job", "tres-per-node")
 NODE_FIELDS = (
     "Partition",
@@ -38,13 +38,13 @@ NODE_FIELDS = (
     "Available",
     "Memory",
 )
-# The name, which may hold anything, stands last here too.
+# The name, which may contain anything, comes last here too.
 ACCOUNT_FIELDS = ("JobIDRaw", "State", "ExitCode", "DerivedExitCode", "Reason", "NodeList", "JobName")
 
 
 @dataclass(frozen=True)
 class SlurmPrograms:
-    """Where Slurm's commands stand."""
+    """Paths of Slurm's commands."""
 
     sbatch: str = "sbatch"
     squeue: str = "squeue"
@@ -56,7 +56,7 @@ class SlurmPrograms:
 
 @dataclass(frozen=True)
 class SbatchRequest:
-    """What sbatch is asked for, beside the resources."""
+    """One submit: the arguments of sbatch."""
 
     token: str
     partition: str
@@ -70,7 +70,7 @@ class SbatchRequest:
 
 
 def submit(programs: SlurmPrograms, job: SbatchRequest) -> list[str]:
-    """sbatch with the script on standard input.
+    """Build the sbatch call; the script comes on standard input.
 
     `--export=ALL` exports the scrubbed environment that sbatch itself is given. NONE would run the user's login
     profile on the node (up to two minutes, and a failure holds the job); NIL exists only from 23.02 on and takes
@@ -100,17 +100,17 @@ def submit(programs: SlurmPrograms, job: SbatchRequest) -> list[str]:
 
 
 def end_mark(mark: str) -> str:
-    """What ends a job in squeue's output. It differs from what separates fields, because a name may begin with a line
-    end."""
+    """Return the mark that ends a job in squeue's output. It differs from the field separator, because a name may begin
+    with a line end."""
     return mark.replace("\x1f", "\x1e")
 
 
 def queue(programs: SlurmPrograms, mark: str, *, everybody: bool = False, oldest_first: bool = False) -> list[str]:
-    """One bulk question for all jobs of this account, or of everybody, ended ones that Slurm still remembers included.
+    """Build one bulk query for all jobs of this account, or of all users, with ended ones that Slurm still remembers.
     It costs the controller two requests either way.
 
-    With its heading, which tells an answer from none at all. The newest job first: an answer that is cut loses jobs
-    that were listed before, and their absence can be noticed.
+    The heading shows that there is an answer. The newest job comes first: a truncated answer then lacks jobs that were
+    listed before, and their absence can be noticed.
     """
     whose = () if everybody else ("--me",)
     names = (*QUEUE_FIELDS[:-1], *(OWNER_FIELDS if everybody else ()), QUEUE_FIELDS[-1])
@@ -119,18 +119,18 @@ def queue(programs: SlurmPrograms, mark: str, *, everybody: bool = False, oldest
 
 
 def nodes(programs: SlurmPrograms, mark: str, *, backwards: bool = False) -> list[str]:
-    """Every node in every partition, under a heading."""
+    """Build the query for every node in every partition, with a heading."""
     fields = ",".join(f"{name}:{mark}" for name in NODE_FIELDS)
     return [programs.sinfo, "--Node", f"--sort={'-' if backwards else ''}N", f"--Format={fields}"]
 
 
 def cancel(programs: SlurmPrograms, job_ids: Sequence[str]) -> list[list[str]]:
-    """scancel in chunks."""
+    """Build scancel calls, in chunks of job ids."""
     return [[programs.scancel, *chunk] for chunk in chunks(job_ids)]
 
 
 def signal(programs: SlurmPrograms, job_ids: Sequence[str], name: str) -> list[list[str]]:
-    """A signal to the batch script only, which hands it on; without `--batch` only the steps would get it."""
+    """Send a signal to the batch script only, which forwards it; without `--batch` only the steps would get it."""
     return [[programs.scancel, "--batch", f"--signal={name}", *chunk] for chunk in chunks(job_ids)]
 
 
@@ -148,6 +148,6 @@ def version(programs: SlurmPrograms) -> list[str]:
 
 
 def account(programs: SlurmPrograms, job_id: str) -> list[str]:
-    """How a job ended, from accounting; `-D` shows every run of a requeued one, the newest last."""
+    """Build the accounting query for a job; `-D` shows every run of a requeued one, the newest last."""
     fields = ",".join(ACCOUNT_FIELDS)
     return [programs.sacct, "-X", "-D", "-P", "-n", "-S", "now-30days", "-j", job_id, "-o", fields]

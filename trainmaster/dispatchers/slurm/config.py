@@ -31,7 +31,7 @@ class SlurmOptions(BatchOptions):
 
     commands: SlurmCommands = SlurmCommands()
     reader: Literal["auto", "commands", "pyslurm"] = "commands"
-    """What lists jobs: squeue, or pyslurm, where one is installed that fits the cluster's release."""
+    """How jobs are listed: by squeue, or by pyslurm, if one is installed that fits the cluster's release."""
     # sbatch itself tries for 120 s when the queue is full; ending it earlier would leave its outcome unknown.
     submit_deadline: float = Field(default=150.0, ge=150.0)
 
@@ -40,13 +40,13 @@ class SlurmOptions(BatchOptions):
             yield "gres_supported", "false makes tres_supported false too"
 
     def programs(self) -> SlurmPrograms:
-        """Slurm's commands, looked for on the master's own PATH and on the jobs'."""
+        """Return Slurm's commands, searched on the master's own PATH and on that of jobs."""
         return SlurmPrograms(
             **self.commands.found(None if self.ssh else f"{os.environ.get('PATH', '')}:{self.job_path}")
         )
 
     def dialect(self, partition: str) -> GpuDialect:
-        """How GPUs are asked for in a partition."""
+        """Return how GPUs are requested in a partition."""
         own = self.pool(partition).tres_supported
         # GPU counts can only be tracked where generic resources are configured at all.
         tres = self.tres_supported and self.gres_supported if own is None else own

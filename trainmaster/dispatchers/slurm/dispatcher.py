@@ -1,4 +1,4 @@
-"""The dispatcher for Slurm: the contract's verbs, on the pure modules of this folder and one client."""
+"""Dispatcher for Slurm: implements the dispatcher contract on the pure modules of this package and one client."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _BROKEN_RELEASES = ("22.05.5", "22.05.6", "22.05.7", "22.05.8")
 
 
 class SlurmDispatcher(BatchDispatcher):
-    """Jobs on a Slurm cluster, on this machine or behind SSH, as the master's account or as each job's user."""
+    """Runs jobs on a Slurm cluster, locally or over SSH, as the master's account or as each job's user."""
 
     contract_version = 2
     kind = "slurm"
@@ -59,14 +59,14 @@ class SlurmDispatcher(BatchDispatcher):
     def __init__(self, setup: Setup) -> None:
         """Raises Rejected for a wrong configuration."""
         options = SlurmOptions.read(setup.options)
-        # SLURM_TIME_FORMAT makes times epoch seconds, whatever the site's and this machine's zones are.
+        # SLURM_TIME_FORMAT makes times epoch seconds, in whatever time zone the site and this machine are.
         environment = {**options.client_environment, "SLURM_TIME_FORMAT": "%s"}
         access = make_access(options, setup.job_root, environment=environment, path=options.job_path)
         super().__init__(setup, options, access)
         self._client = SlurmClient(options, access)
         self._partitions = KnownPools(self._ask_partitions, options.pools_cached_for)
-        self._names: dict[str, str] = {}  # what was listed under each number when we last looked
-        self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended when they were last listed
+        self._names: dict[str, str] = {}  # job names by job id in the last listing
+        self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended in the last listing
 
     # -- the cluster -----------------------------------------------------------------------------------
 
@@ -87,7 +87,8 @@ class SlurmDispatcher(BatchDispatcher):
         )
 
     def _poll_interval(self, min_age: int | None) -> float:
-        """Three looks at every ended job before Slurm forgets it; 0 means that it never forgets."""
+        """Return an interval that allows three queries before Slurm forgets an ended job; 0 means that it never
+        forgets."""
         return min(self._options.poll_interval, max(1.0, min_age / 3)) if min_age else self._options.poll_interval
 
     def _problems(self, version: str, accounting: bool, min_age: int | None) -> list[Problem]:
@@ -122,7 +123,7 @@ class SlurmDispatcher(BatchDispatcher):
     def _ask_partitions(self, before: Mapping[str, Partition]) -> dict[str, Partition]:
         """Raises Unreachable, Transient."""
         found = partitions(self._client.nodes(), self._options)
-        # A trial whose pool is not there is refused for good: two answers must agree.
+        # A trial whose pool does not exist is refused for good, so two answers must agree.
         gone = before.keys() - found.keys()
         if gone and (hidden := gone & partitions(self._client.nodes(backwards=True), self._options).keys()):
             raise Transient(f"sinfo's answers contradict each other: partition {min(hidden)} is in one of two.")
@@ -141,7 +142,7 @@ class SlurmDispatcher(BatchDispatcher):
         try:
             known = self._partitions.all()
         except DispatcherError:
-            return found  # the cluster is away; nothing can be said about its partitions
+            return found  # the cluster does not answer, so its partitions are not known
         partition = known.get(spec.pool)
         if partition is None:
             found.append(f"Slurm has no partition {spec.pool!r}; there are {', '.join(known) or 'none'}.")
@@ -180,7 +181,7 @@ class SlurmDispatcher(BatchDispatcher):
     def _prepare(
         self, spec: JobSpec, folder: JobFolderAccess, given: dict[str, str | None]
     ) -> tuple[commands.SbatchRequest, str]:
-        """The sbatch call and the job script of a job."""
+        """Return the sbatch call and the job script of a job."""
         partition = self._partitions.find(spec.pool)
         request = self._request(spec, partition)
         resources.check_gpus(given, request, spec.slots, spec.slot_type)
@@ -227,10 +228,11 @@ class SlurmDispatcher(BatchDispatcher):
         return Snapshot(taken_at, tuple(ours), tuple(self._external(others)) if self._options.external_jobs else ())
 
     def _whole_queue(self) -> list[QueueLine]:
-        """Slurm remembers ended jobs for longer than we look away, so that a job of ours that lived and is now unlisted
-        is a sign of an answer that was cut. The same question with the jobs in the other order tells.
+        """List all jobs, and detect truncated answers.
 
-        Raises Unreachable, Transient."""
+        Slurm remembers ended jobs for longer than the polling interval, so that a live job of ours that is no longer
+        listed suggests a truncated answer. The same query in the other order decides. Raises Unreachable, Transient.
+        """
         jobs = self._client.queue()
         alive = [job for job in jobs if not _state(job).terminal]
         if missing := self._lived - {job.job_id for job in jobs}:
@@ -242,7 +244,7 @@ class SlurmDispatcher(BatchDispatcher):
         return jobs
 
     def _external(self, jobs: Sequence[QueueLine]) -> Iterator[ExternalJob]:
-        """Jobs of others that wait or run."""
+        """Yield other users' jobs that wait or run."""
         cpus = self._partitions.of_cpus()
         for job in jobs:
             state = _state(job)
@@ -262,13 +264,13 @@ class SlurmDispatcher(BatchDispatcher):
             self._client.signal(ours, SIGNALS[signal])
 
     def _still_ours(self, refs: Sequence[JobRef]) -> list[JobRef]:
-        """Numbers start again when a cluster loses its state: one may have become another job's by now."""
+        """Drop jobs whose id belongs to another job now: job ids start again when a cluster loses its state."""
         return [ref for ref in refs if self._names.get(ref.job_id, ref.token) == ref.token]
 
     def explain(self, ref: JobRef) -> Explanation:
-        """From the controller while it remembers, then from accounting; the controller does not know who cancelled
-        a job, accounting does. Neither is sure of a job of several tasks that ran out of memory, or says of one that
-        slurmd refused to start ("Killing non-startable batch job") more than status 1; its output does."""
+        """Explain from the controller while it remembers the job, then from accounting, which also knows who cancelled
+        it. Only the job's output shows that a task of several ran out of memory, or that slurmd refused to start the
+        job ("Killing non-startable batch job"): both sources report no more than status 1."""
         shown = self._client.show_job(ref.job_id)
         if shown.get("JobName") not in (None, ref.token):
             shown = {}  # job ids start again when a cluster loses its state
@@ -276,9 +278,9 @@ class SlurmDispatcher(BatchDispatcher):
         if facts is None:
             facts = self._from_accounting(ref)
         elif facts.state.terminal:
-            with contextlib.suppress(DispatcherError):  # accounting is away; what the controller said stands
+            with contextlib.suppress(DispatcherError):  # accounting does not answer; the controller's answer is used
                 told = self._from_accounting(ref)
-                facts = told if told and told.state.terminal else facts  # it hears of ends a little later
+                facts = told if told and told.state.terminal else facts  # it gets ends a little later
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
         if facts.state is JobState.FAILED and facts.nodes:
@@ -294,14 +296,14 @@ class SlurmDispatcher(BatchDispatcher):
         return _Facts.of_accounting(row) if row else None
 
     def close(self) -> None:
-        """Let go of connections and of the process that holds pyslurm; jobs go on."""
+        """Close connections and end pyslurm's process; jobs keep running."""
         self._client.close()
         super().close()
 
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of one job, from whichever source."""
+    """Facts about one job, from the controller or from accounting."""
 
     raw: str
     reason: str
@@ -337,7 +339,7 @@ class _Facts:
         text = in_words(self.state, self.raw, reason=self.reason, exit=self.exit, nodes=self.nodes)
         ended = self.state.terminal
         return Explanation(
-            text=text or f"Slurm says {self.raw}.",
+            text=text or f"Slurm reports {self.raw}.",
             state=self.state,
             raw_state=self.raw,
             exit_code=self.exit.code if self.exit and ended and not self.exit.signal else None,
@@ -354,7 +356,7 @@ def _state(job: QueueLine) -> JobState:
 def _observation(job: QueueLine, user: str | None) -> Observation:
     state = _state(job)
     begun = state not in (JobState.QUEUED, JobState.HELD)
-    # For a job that waits, Slurm prints when it may start; that is a guess, not a fact.
+    # For a job that waits, Slurm prints an estimate of its start, not a fact.
     ended = state.terminal
     reason = explain_reason(job.reason)
     refused = state is JobState.FAILED and reason.never and not job.nodes
@@ -380,12 +382,12 @@ def _observation(job: QueueLine, user: str | None) -> Observation:
 
 
 def _is_of_this_run(job: QueueLine) -> bool:
-    """A job that was requeued keeps the time at which its last run was preempted."""
+    """Whether the preemption time is of this run: a requeued job keeps the time of its last preemption."""
     return bool(job.preempted_at and job.started_at and job.preempted_at >= job.started_at)
 
 
 def _asked(spec: JobSpec) -> Slurm:
-    """What the user says to Slurm."""
+    """Return the user's options for Slurm."""
     return Slurm.model_validate(dict(spec.options))
 
 
@@ -397,6 +399,6 @@ def _checked_gpu_type(spec: JobSpec) -> str | None:
 
 
 def _seconds(text: str) -> int | None:
-    """The number in "30 sec" of `scontrol show config`."""
+    """Return the number in "30 sec" of `scontrol show config`."""
     word = text.split(" ", 1)[0]
     return int(word) if word.isdigit() else duration(word)

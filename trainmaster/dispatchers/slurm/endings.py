@@ -1,4 +1,4 @@
-"""How a job ended, in words for its owner. Pure."""
+"""Explains how a Slurm job ended, in words for its owner. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainmaster.dispatchers.slurm.states import SlurmExit
 def in_words(
     state: JobState, raw: str, *, reason: str = "", exit: SlurmExit | None = None, nodes: Sequence[str] = ()
 ) -> str:
-    """A sentence on a job in `state`; `raw` is Slurm's word, which names who cancelled it where accounting knows."""
+    """Return a sentence on a job in `state`; `raw` is Slurm's word, which from accounting names who cancelled it."""
     where = f" on {', '.join(nodes)}" if nodes else ""
     match state:
         case JobState.QUEUED | JobState.HELD:
@@ -46,8 +46,8 @@ def in_words(
 
 
 def memory_ran_out(output: str) -> bool:
-    """Whether Slurm's own words in a job's output say so. When srun ends other tasks of a job because one ran out of
-    memory, the job's status is that of whichever ended with the higher number, and this is all that still tells."""
+    """Whether Slurm's own messages in a job's output report it. When srun ends other tasks because one ran out of
+    memory, the job's status is the highest of all tasks, and only the output still shows the cause."""
     return _OUT_OF_MEMORY.search(output) is not None
 
 

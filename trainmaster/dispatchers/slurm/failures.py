@@ -1,6 +1,6 @@
-"""What a failed Slurm command means: the user's fault, a limit, an answer that never came, or no cluster at all.
+"""Maps failed Slurm commands to dispatcher errors: rejected, a limit, an unknown outcome, or an unreachable cluster.
 
-Slurm's own words decide (src/common/slurm_errno.c), even when the status is 0: commands for several clusters end with 0
+Slurm's messages decide (src/common/slurm_errno.c), even when the status is 0: commands for several clusters end with 0
 whatever happened.
 """
 
@@ -13,7 +13,7 @@ from trainmaster.dispatchers.batch.failures import FailureWords
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm.reasons import SlurmReason, explain_reason
 
-# The controller answered, and another time it may say yes.
+# The controller answered, and may accept a later attempt.
 _LATER = re.compile(
     r"Rate limit exceeded|Slurm temporarily unable to accept job|Resource temporarily unavailable|"
     r"temporarily disabled|Job violates accounting/QOS policy|QOSMaxSubmitJob|AssocMaxSubmitJob|"
@@ -26,7 +26,7 @@ _NOISE = re.compile(r"^(sbatch|srun|scancel|squeue|sinfo|scontrol|sacct): (error
 
 
 def message(stderr: str) -> str:
-    """The last thing that a command complained of, without its prefix; earlier lines often only lead up to it."""
+    """Return the last error message of a command, without its prefix; earlier lines are often only its context."""
     lines = [_NOISE.sub("", line.strip()) for line in stderr.splitlines() if line.strip()]
     if not lines:
         return "no message"
@@ -55,11 +55,11 @@ WORDS = FailureWords(
 )
 
 
-_SIGNALLED = range(129, 193)  # how a shell in between, a site's wrapper of sbatch, tells of a signal
+_SIGNALLED = range(129, 193)  # how a shell, such as a site's wrapper of sbatch, reports a signal
 
 
 def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
-    """The error of a submit that gave no job id."""
+    """Return the error of a submit that printed no job id."""
     if error := WORDS.unanswered(outcome, token):
         return error
     text = outcome.stderr
@@ -75,14 +75,14 @@ def submit_failure(outcome: CommandResult, token: str) -> DispatcherError:
     if _LATER.search(text):
         return Transient(f"Slurm accepts no jobs now: {message(text)}.", token=token)
     if outcome.returncode <= 0 or outcome.returncode in _SIGNALLED or not text.strip():
-        # It ended well without an id, was ended by a signal, or says nothing: what happened in between is not known.
+        # It succeeded without an id, was ended by a signal, or printed nothing: the outcome is not known.
         return Ambiguous(f"sbatch ended without a job id: {message(text)}.", token=token)
     return Rejected(f"Slurm refuses the job: {message(text)}.", token=token)
 
 
 def _limit(stderr: str) -> SlurmReason | None:
-    """The limit that sbatch names on a line of its own, before the summary that stands for all limits. Some go away
-    when other jobs end; what one job alone is too large for never does."""
+    """Return the limit that sbatch names on a line of its own, before the summary that is the same for all limits. Some
+    limits allow the job when others end; one that a single job exceeds never does."""
     for line in stderr.splitlines():
         word = _NOISE.sub("", line.strip())
         if re.fullmatch(r"(QOS|Assoc)[A-Z]\w+", word):

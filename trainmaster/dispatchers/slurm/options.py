@@ -1,7 +1,7 @@
-"""The user's `slurm.sbatch_args`: a typed allow-list.
+"""Validates the user's `slurm.sbatch_args` against a typed allow-list.
 
-Every argument is read as sbatch would read it, checked, and written anew as `--key=value`; nothing of the user's own
-spelling reaches the command. sbatch accepts any unique beginning of a long option (`--part=x`), so a list of forbidden
+Every argument is read as sbatch would read it, checked, and rebuilt as `--key=value`, so that the user's own spelling
+never reaches the command. sbatch accepts any unique beginning of a long option (`--part=x`), so a list of forbidden
 prefixes would not hold: a name that is not exactly on the list is refused.
 """
 
@@ -80,7 +80,7 @@ ALLOWED: Mapping[str, ArgumentKind] = {
     "tmp": SIZE,
     "use-min-nodes": FLAG,
     "verbose": FLAG,
-    # The name that Slurm knows belongs to the master, so a user's own goes into the comment.
+    # The job name belongs to the master, so a user's own name goes into the comment.
     "job-name": TEXT,
 }
 SHORT: Mapping[str, str] = {
@@ -118,7 +118,7 @@ SHORT: Mapping[str, str] = {
     "h": "help",
     "V": "version",
 }
-# Ours, or harmful in a job that the master watches. Named here for the message; whatever is on neither list is
+# Set by trainmaster, or harmful in a job that the master follows. Listed for the message; an option on neither list is
 # refused as unknown.
 RESERVED = frozenset(
     {
@@ -131,11 +131,11 @@ RESERVED = frozenset(
         "prefer", "tres-per-task", "mcs-label",
     }
 )  # fmt: skip
-_SILENT = frozenset({"verbose"})  # accepted, and left out: they would only change what sbatch prints
+_SILENT = frozenset({"verbose"})  # accepted and dropped: they would only change what sbatch prints
 
 
 def check(arguments: Sequence[str]) -> dict[str, str | None]:
-    """Canonical options of the user's `sbatch_args`, each with its checked value (None: a flag).
+    """Return canonical options of the user's `sbatch_args`, each with its checked value (None: a flag).
 
     The last of several wins, as with sbatch, but generic resources and excluded nodes add up. Raises BadOption.
     """
@@ -155,7 +155,7 @@ def check(arguments: Sequence[str]) -> dict[str, str | None]:
 
 
 def walltime(options: Mapping[str, str | None]) -> int | None:
-    """The time limit that was asked for, in seconds; None when none was."""
+    """Return the requested time limit in seconds; None without one."""
     text = options.get("time")
     if text is None or not text[0].isdigit():
         return None
@@ -169,7 +169,7 @@ def walltime(options: Mapping[str, str | None]) -> int | None:
 
 
 def _read(argument: str) -> list[tuple[str, str | None]]:
-    """One entry of the list as keys and raw values."""
+    """Parse one entry of the list into keys and raw values."""
     words = split(argument, "slurm")
     found: list[tuple[str, str | None]] = []
     while words:

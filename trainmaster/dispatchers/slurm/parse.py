@@ -1,7 +1,7 @@
-"""Read what Slurm's commands print. Pure; a line that is not understood is skipped and handed back, never an error.
+"""Parses the output of Slurm's commands. Pure; a line that cannot be parsed is returned as such, never an error.
 
-Fields are separated by a mark that is drawn anew for every query. Job names may hold any character, line ends included,
-so that a fixed separator could be forged by a job's owner.
+A random mark separates the fields, a new one for each query. Job names may contain any character, line ends included,
+so that a job's owner could forge a fixed separator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainmaster.dispatchers.slurm.states import REMEMBERED, SlurmExit
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"
 _FIXED_MARK = "\x1f"
-LISTED = 10_000  # jobs whose last line is remembered
+LISTED = 10_000  # jobs whose last line is cached
 ABSENT = frozenset({"", "None assigned", "N/A", "None", "(null)", "Unknown", "NONE", "n/a"})
 
 
@@ -38,7 +38,7 @@ class QueueLine:
     nodes: tuple[str, ...]
     cluster: str
     name: str
-    # Of a listing of everybody's jobs only.
+    # Only in a listing of all users' jobs.
     user: str = ""
     partition: str = ""
     num_nodes: int = 0
@@ -46,7 +46,7 @@ class QueueLine:
     gpus: int = 0
 
     def __hash__(self) -> int:
-        """Of thousands of jobs in every look: the number alone tells nearly all apart."""
+        """Hash the job id only: cheap for thousands of jobs in each listing, and nearly unique."""
         return hash(self.job_id)
 
 
@@ -70,8 +70,8 @@ class NodeLine:
 
 
 def submitted_id(stdout: str) -> tuple[str, str] | None:
-    """Job id and cluster from `sbatch --parsable`. A site's submit plugin may print before it, so the last fitting
-    line counts. None when there is none."""
+    """Return job id and cluster from `sbatch --parsable`; None when there is none. A site's submit plugin may print
+    before it, so the last matching line counts."""
     for line in reversed(stdout.splitlines()):
         found = re.fullmatch(r"(\d+)(?:;(\S+))?", line.strip())
         if found:
@@ -80,13 +80,13 @@ def submitted_id(stdout: str) -> tuple[str, str] | None:
 
 
 def cut_queue(stdout: str, mark: str) -> str:
-    """What shows that this is not the whole answer to our question; empty when nothing does. An answer to an older
-    question bears another mark, and squeue prints its heading even when there is no job."""
+    """Return why this is not the whole answer to our query; empty when it is. An answer to an older query has another
+    mark, and squeue prints its heading even when there is no job."""
     return _cut(stdout, f"{end_mark(mark)}\n", _QUEUE_HEADING + mark, mark)
 
 
 def cut_nodes(stdout: str, mark: str) -> str:
-    """The same for sinfo."""
+    """The same as `cut_queue`, for sinfo."""
     return _cut(stdout, f"{mark}\n", _NODES_HEADING + mark, mark)
 
 
@@ -106,7 +106,7 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
     jobs: list[QueueLine] = []
     odd: list[str] = []
     for text in f"{stdout}\n".split(end_mark(mark) + "\n"):
-        # With a fixed mark, and how many there are: a job's name, which comes last, may hold that one too.
+        # The cache needs a fixed mark and its count: a job's name, which comes last, may contain that mark too.
         job, lines = _record(text.replace(mark, _FIXED_MARK), text.count(mark))
         odd += lines
         if job is not None:
@@ -116,12 +116,12 @@ def queue(stdout: str, mark: str) -> tuple[list[QueueLine], list[str]]:
 
 @lru_cache(LISTED)
 def _record(text: str, marks: int) -> tuple[QueueLine | None, Sequence[str]]:
-    """The job of one record, and lines that are none. Remembered: of thousands of jobs that wait, most are printed as
-    they were the time before."""
+    """Parse one record: its job, and lines that are not part of it. Cached, because most of thousands of waiting jobs
+    are printed as in the last listing."""
     if not text.strip():
         return None, ()
     fields = text.split(_FIXED_MARK, marks)
-    # A banner of the login shell stands before the first record, on lines of its own.
+    # A banner of the login shell comes before the first record, on lines of its own.
     lead, _, job_id = fields[0].rpartition("\n")
     odd = tuple(line for line in lead.splitlines() if line.strip())
     if job_id == _QUEUE_HEADING and len(fields) in _QUEUE_LENGTHS:
@@ -158,7 +158,7 @@ def _queue_line(job_id: str, *fields: str) -> QueueLine:
 
 @lru_cache(REMEMBERED)
 def epoch(text: str) -> float | None:
-    """Epoch seconds as printed under SLURM_TIME_FORMAT=%s; None for "N/A" and zero."""
+    """Return epoch seconds as printed under SLURM_TIME_FORMAT=%s; None for "N/A" and zero."""
     return float(text) if re.fullmatch(r"\d{1,12}", text) and int(text) > 0 else None
 
 
@@ -173,7 +173,7 @@ def duration(text: str) -> int | None:
 
 @lru_cache(REMEMBERED)
 def expand_hosts(text: str) -> tuple[str, ...]:
-    """Host names behind "n[1-3,07],gpu4". What is not understood stays as it is."""
+    """Expand "n[1-3,07],gpu4" into host names. A part that cannot be parsed stays as it is."""
     if text in ABSENT:
         return ()
     parts = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text)
@@ -199,7 +199,7 @@ def _expand_one(part: str) -> list[str]:
 
 
 def gpus(text: str) -> tuple[int, tuple[str, ...]]:
-    """Number and types of GPUs in a Gres text such as "gpu:a100:4(S:0-1),gpu:2,shard:8"."""
+    """Return number and types of GPUs in a Gres text such as "gpu:a100:4(S:0-1),gpu:2,shard:8"."""
     total = 0
     types: list[str] = []
     for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text):
@@ -213,7 +213,8 @@ def gpus(text: str) -> tuple[int, tuple[str, ...]]:
 
 @lru_cache(REMEMBERED)
 def job_gpus(allocated: str, per_job: str, per_node: str, *, nodes: int) -> int:
-    """GPUs of a job: "cpu=4,node=1,gres/gpu=2" where the site tracks them, else what "gres:gpu:2" asks for."""
+    """Return the GPUs of a job: from "cpu=4,node=1,gres/gpu=2" if the site tracks them, else as requested:
+    "gres:gpu:2"."""
     if found := re.search(r"(?:^|,)gres/gpu=(\d+)", allocated):
         return int(found[1])
     wanted, each = (gpus(re.sub(r"(^|,)gres[:/]", r"\1", text))[0] for text in (per_job, per_node))

@@ -1,4 +1,4 @@
-"""Partitions as resource pools, and what can be said of a job before it is submitted. Pure."""
+"""Converts partitions to resource pools, and checks jobs against them before the submit. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.parse import NodeLine
 from trainmaster.dispatchers.slurm.resources import NodeRequest
 
-# States in which a node may take jobs sooner or later without anybody's doing.
+# States in which a node accepts jobs sooner or later without an administrator.
 _USABLE = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "resv", "maint", "power", "reboot")
 
 
@@ -42,7 +42,7 @@ class Partition:
 
     @property
     def default_walltime(self) -> int | None:
-        """The limit of a job that names none."""
+        """Time limit in seconds of a job that requests none."""
         return self.nodes[0].default_walltime or self.max_walltime
 
     def pool(self, options: SlurmOptions) -> Pool:
@@ -74,7 +74,7 @@ class Partition:
         )
 
     def complaints(self, spec: JobSpec, gpu_type: str | None, request: NodeRequest, walltime: int | None) -> list[str]:
-        """Why a job can never run in this partition."""
+        """Return why a job can never run in this partition."""
         found = []
         size = self.node_size(gpu_type)
         kind = "CPUs" if self.slot_type is SlotType.CPU else "GPUs"
@@ -83,7 +83,7 @@ class Partition:
             has = f"has {', '.join(types)}" if types else "names no GPU types"
             return [f"Pool {self.name} has no GPU of type {gpu_type!r}; it {has}."]
         each = request.slots_each or request.cores_each
-        # A site that does not tell Slurm of its GPUs shows none; then nothing is known.
+        # If a site does not configure GPUs in Slurm, none are listed, and nothing is known of them.
         if size and each > size:
             found.append(f"Pool {self.name} has no node with {each} {kind}; its largest has {size}.")
         elif not request.spread and request.nodes > len(self._fitting(gpu_type)):
@@ -100,7 +100,7 @@ class Partition:
 
 
 def partitions(nodes: Sequence[NodeLine], options: SlurmOptions) -> dict[str, Partition]:
-    """Nodes grouped by partition, in the order in which Slurm lists them."""
+    """Group nodes by partition, in the order in which Slurm lists them."""
     groups: dict[str, list[NodeLine]] = {}
     for node in nodes:
         groups.setdefault(node.partition, []).append(node)

@@ -1,14 +1,14 @@
-"""The bulk listing through pyslurm, for sites that have one which matches their Slurm.
+"""Lists all jobs through pyslurm, for sites with a pyslurm that matches their Slurm.
 
 pyslurm is a binding to libslurm (https://github.com/PySlurm/pyslurm, GPL-2.0): the import of a wrong one, or a bug in
-its C code, ends the process, and its calls have no deadline. So it lives in a process of its own, which answers one
-line of JSON for each line it reads; this module is both ends, and only that process ever imports pyslurm. Whatever
-goes wrong, `squeue` is asked instead.
+its C code, ends the process, and its calls have no deadline. So it runs in a process of its own, which answers each
+line that it reads with one line of JSON. This module is both ends, and only that process imports pyslurm. After any
+failure, `squeue` is used instead.
 
-Debian has no pyslurm, and PyPI none for its releases of Slurm, so the tests stand a module in its place that has the
+Debian has no pyslurm, and PyPI none for its releases of Slurm, so the tests use a module in its place that has the
 attributes of pyslurm's class `Job` from 22.5 to 25.11, and use a real one where one is found. pyslurm 22.5.3 and the
-squeue of Slurm 22.05.8 say the same, but for waiting jobs that ask for GPUs in all (`--gpus`): before 25.11 pyslurm
-does not tell how many. It is not faster than squeue, which is why `reader: commands` is the default.
+squeue of Slurm 22.05.8 agree, except on waiting jobs that request a total of GPUs (`--gpus`): before 25.11 pyslurm
+does not report how many. It is not faster than squeue, which is why `reader: commands` is the default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from trainmaster.dispatchers.slurm.parse import ABSENT, QueueLine, expand_hosts
 from trainmaster.dispatchers.slurm.states import SlurmExit
 
-START_DEADLINE = 20.0  # seconds for the first word of the process: imports from a shared file system are slow
+START_DEADLINE = 20.0  # seconds for the first answer of the process: imports from a shared file system are slow
 
 
 class NoReader(Exception):
@@ -69,7 +69,7 @@ class PyslurmReader:
                 raise NoReader(f"pyslurm {self.version} does not fit Slurm {slurm_version}")
 
     def jobs(self, *, deadline: float, user: int | None = None) -> list[QueueLine]:
-        """All jobs, or those of one uid, as `squeue` would have them. Raises NoReader; then the process is gone."""
+        """List all jobs, or those of one uid, as `squeue` does. Raises NoReader, and then the process has ended."""
         with self._lock:
             if self._process is None or self._process.stdin is None:
                 raise NoReader("its process has ended")
@@ -95,7 +95,7 @@ class PyslurmReader:
         process, until = self._process, time.monotonic() + deadline
         assert process is not None
         assert process.stdout is not None
-        poll = select.poll()  # not select(), which knows no descriptor above 1023
+        poll = select.poll()  # not select(), which supports no descriptor above 1023
         poll.register(process.stdout, select.POLLIN)
         while b"\n" not in self._pending:
             ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
@@ -196,7 +196,7 @@ def _load(pyslurm: Any) -> dict[str, Any]:
 
 
 def _gpus(job: Any) -> int:
-    """GPUs of a job on all its nodes. From 25.11 on pyslurm tells them all; `gres_per_node` goes after it."""
+    """GPUs of a job on all its nodes. From 25.11 on pyslurm reports the total; `gres_per_node` goes after it."""
     if found := getattr(job, "gpus", None):
         return sum(gpu.count for gpu in found.values())
     if each := getattr(job, "gres_per_node", None):

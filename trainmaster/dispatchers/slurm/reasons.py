@@ -1,4 +1,5 @@
-"""Slurm's reasons for waiting and failing, in words for the job's owner (job_reason_string(), 20.02 to 26.05)."""
+"""Explains Slurm's reasons for waiting and failing, in words for the job's owner (job_reason_string(), 20.02 to
+26.05)."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ _FAMILIES = (
     ("QOSGrp", "Waits until the group that shares its quality of service (QOS) uses less"),
     ("QOSMaxWall", "It asks for more time than its quality of service (QOS) allows"),
     ("QOSMax", "Waits because of a limit of its quality of service (QOS)"),
-    ("QOSMin", "It asks for less than its quality of service (QOS) wants"),
+    ("QOSMin", "It asks for less than its quality of service (QOS) requires"),
     ("QOS", "Waits because of its quality of service (QOS)"),
     ("AssocGrp", "Waits until the group that shares its account uses less"),
     ("AssocMaxWall", "It asks for more time than its account allows"),
@@ -82,13 +83,13 @@ _FAMILIES = (
     ("Federation", "Another cluster of the federation handles it"),
 )
 _FAMILY_NEVER = ("QOSMin", "QOSMaxWall", "AssocMaxWall", "MaxMemPer")
-# One job alone is over the limit, so that waiting does not help.
+# A single job exceeds the limit, so waiting does not help.
 _PER_JOB = ("PerJobLimit", "PerJob")
 
 
 @lru_cache(REMEMBERED)
 def explain_reason(word: str) -> SlurmReason:
-    """Slurm's reason word in a sentence; an unknown word is repeated, "None" and "" give an empty sentence."""
+    """Return Slurm's reason word as a sentence; an unknown word is repeated, "None" and "" give an empty sentence."""
     key = word.strip().strip("()").split(",", 1)[0].strip()
     if key in ("", "None", "N/A"):
         return SlurmReason("")

@@ -1,4 +1,4 @@
-"""From a number of slots to what Slurm is asked for: nodes, GPUs, CPUs. Pure arithmetic.
+"""Converts a number of slots into a request to Slurm for nodes, GPUs and CPUs. Pure arithmetic.
 
 The rows of Determined 0.38's table (its HPC launching documentation) hold: with N slots and `slots_per_node` = spn,
 the number of nodes is ceil(N / spn), or N when spn is not given. Fewer GPUs than spn are not rounded up to it. Where
@@ -19,11 +19,11 @@ from trainmaster.dispatchers.batch.resources import even_share
 
 
 class GpuDialect(enum.Enum):
-    """How GPUs are asked for at a site."""
+    """How GPUs are requested at a site."""
 
     TRES = "tres"  # select/cons_tres: --gpus-per-node, --gpus
     GRES = "gres"  # --gres=gpu:N on every node; works everywhere that has GresTypes=gpu
-    NONE = "none"  # Slurm knows no GPUs: whole nodes
+    NONE = "none"  # Slurm does not know the GPUs: whole nodes
 
     @classmethod
     def of(cls, *, tres_supported: bool, gres_supported: bool) -> GpuDialect:
@@ -35,7 +35,7 @@ class GpuDialect(enum.Enum):
 
 @dataclass(frozen=True)
 class NodeRequest:
-    """What a job asks for. `nodes` is the number of nodes; with `spread` it is only the most it may use.
+    """Nodes and GPUs that a job requests. `nodes` is the number of nodes; with `spread` it is only the most it may use.
 
     `gpus_total` is for all nodes together, `slots_each` for one node (GPUs or CPU cores), 0 when it is left open.
     """
@@ -48,7 +48,7 @@ class NodeRequest:
 
     @property
     def multi_node(self) -> bool:
-        """True when the script has to start a process on other nodes, or may have to."""
+        """Whether the script may have to start processes on other nodes."""
         return self.nodes > 1
 
 
@@ -61,7 +61,7 @@ def plan(
     single_node: bool = False,
     node_size: int | None = None,
 ) -> NodeRequest:
-    """The request for `slots` slots. `node_size`: slots of the pool's largest node, None when not known."""
+    """Return the request for `slots` slots. `node_size`: slots of the pool's largest node, None when not known."""
     if slots == 0:
         return NodeRequest(nodes=1, cores_each=1)
     each = slots_per_node
@@ -85,7 +85,7 @@ def plan(
 def sbatch_words(
     request: NodeRequest, slot_type: SlotType, dialect: GpuDialect, gpu_type: str | None = None
 ) -> list[str]:
-    """The request as sbatch options: one task on each node, which starts the workers of that node."""
+    """Return the request as sbatch options: one task on each node, which starts the workers of that node."""
     kind = f"{gpu_type}:" if gpu_type else ""
     if request.spread:
         return [f"--nodes=1-{request.nodes}", "--ntasks-per-node=1", f"--gpus={kind}{request.gpus_total}"]
@@ -114,7 +114,7 @@ def check_gpus(options: Mapping[str, str | None], request: NodeRequest, slots: i
 
 
 def merge_gres(words: list[str], gres: str | None) -> list[str]:
-    """`words` with the user's other generic resources in the one `--gres` that sbatch takes."""
+    """Return `words` with the user's other generic resources merged into the only `--gres` that sbatch accepts."""
     if not gres:
         return words
     merged = [f"{word},{gres}" if word.startswith("--gres=") else word for word in words]

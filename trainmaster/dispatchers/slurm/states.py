@@ -1,7 +1,7 @@
-"""Slurm's state words, compact codes and flags (20.02 to 26.05) as states that the master knows.
+"""Maps Slurm's state words, compact codes and flags (20.02 to 26.05) to job states of the master.
 
 squeue shows a flag instead of the base state when a job has one, so that COMPLETING hides whether it failed; sacct adds
-words ("CANCELLED by 1000") and cuts ("CANCELLED+"). A word that is not known maps to UNKNOWN, never to an error.
+words ("CANCELLED by 1000") and truncates ("CANCELLED+"). An unknown word maps to UNKNOWN, never to an error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FLAGS = {
     "LAUNCH_FAILED": ("LF", JobState.INFRASTRUCTURE),
     "RECONFIG_FAIL": ("RC", JobState.INFRASTRUCTURE),
     "GETENV_FAILED": ("GE", JobState.INFRASTRUCTURE),
-    # The job lives on at a sibling cluster of the federation; what happens there is not seen from here.
+    # The job runs on a sibling cluster of the federation, which cannot be observed from here.
     "REVOKED": ("RV", JobState.UNKNOWN),
     # A bookkeeping flag beside the real state.
     "UPDATE_DB": ("UD", JobState.UNKNOWN),
@@ -55,7 +55,7 @@ _WORDS = {
 }
 LAUNCH_FAILURE_SIGNAL = 53  # exit "0:53": slurmstepd could not start the script (ESLURMD_* in a signal's place)
 OUT_OF_MEMORY_SIGNAL = 125  # exit "0:125": SIG_OOM, Slurm's own number
-REMEMBERED = 4096  # readings of a text: of thousands of jobs in a listing, most say the same
+REMEMBERED = 4096  # cached results: of thousands of jobs in a listing, most have the same text
 REQUEUED_HELD = "job requeued in held state"  # a description, not one of Slurm's reason words
 HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", REQUEUED_HELD})
 
@@ -90,7 +90,7 @@ class SlurmExit:
 def map_state(
     raw: str, *, reason: str = "", exit: SlurmExit | None = None, derived: SlurmExit | None = None
 ) -> JobState:
-    """The state behind Slurm's word.
+    """Return the state for Slurm's word.
 
     `exit` is the script's, `derived` the highest of its steps' (a script that only runs srun ends with srun's
     status, and the memory kill shows in the step's).
