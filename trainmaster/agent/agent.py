@@ -107,7 +107,7 @@ class Agent:
     def run(self) -> None:
         """Work until `stop`. Raises MustLeave."""
         threads = [
-            threading.Thread(target=self._wait_for_news, name="news", daemon=True),
+            threading.Thread(target=self._wait_for_orders, name="orders", daemon=True),
             threading.Thread(target=self._watch_engine, name="engine", daemon=True),
         ]
         for thread in threads:
@@ -136,15 +136,15 @@ class Agent:
     # -- deciding --------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
-        said = ""
+        logged = ""
         tries = 0
         while not self._stop.is_set():
             self._wake.clear()
             try:
                 self._turn()
-                if said:
+                if logged:
                     log.info("master and Docker engine answer again")
-                said, tries = "", 0
+                logged, tries = "", 0
                 pause = self._orders.heartbeat
             except NotEnrolled as fault:
                 if not self._key or not self._link.secret:
@@ -156,9 +156,9 @@ class Agent:
                 self._fault = fault
                 return
             except (MasterUnavailable, EngineAway, OSError) as error:
-                if str(error) != said:
+                if str(error) != logged:
                     log.warning("%s; trying again", error)
-                said = str(error)
+                logged = str(error)
                 pause = PAUSES[min(tries, len(PAUSES) - 1)]
                 tries += 1
             self._wake.wait(pause)
@@ -180,7 +180,7 @@ class Agent:
             known=orders.revision,
         )
         try:
-            local = self._look()
+            local = self._local_state()
         except EngineAway as error:
             # The report says that nothing is known of the containers, so that the master does not count us as lost.
             self._link.sync(report.model_copy(update={"problem": str(error)[:MAX_TEXT]}))
@@ -192,7 +192,7 @@ class Agent:
         for action in plan(self._orders, local):
             self._begin(action, local.get(action.token, Local(action.token)))
 
-    def _look(self) -> dict[str, Local]:
+    def _local_state(self) -> dict[str, Local]:
         """What this host knows of each job that has a container or files here, or an action under way."""
         # Read before the engine is asked: only this thread begins actions, so a job without one stays as the engine
         # then shows it. In the other order a container that has just been started would look as if it were gone.
@@ -218,7 +218,7 @@ class Agent:
 
     # -- waiting ---------------------------------------------------------------------------------------------
 
-    def _wait_for_news(self) -> None:
+    def _wait_for_orders(self) -> None:
         """Wake the loop when the orders change. The loop fetches them itself: with two readers an older answer could
         win."""
         tries = 0

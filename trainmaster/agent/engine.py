@@ -246,9 +246,9 @@ def split_image(image: str) -> tuple[str, str | None]:
 
 
 def _not_pulled(image: str, why: str) -> ContainerError:
-    said = why.lower()
+    lowered = why.lower()
     wrong = any(
-        word in said
+        word in lowered
         for word in (
             *("not found", "does not exist", "invalid reference", "manifest unknown"),
             *("denied", "unauthorized", "no basic auth credentials", "authentication required", "authorization failed"),
@@ -260,6 +260,6 @@ def _not_pulled(image: str, why: str) -> ContainerError:
 
 def _not_started(error: errors.APIError) -> ContainerError:
     why = str(error.explanation or error).strip()
-    said = why.lower()
-    wrong = "executable file not found" in said or "no such file or directory" in said or error.status_code == 400
+    lowered = why.lower()
+    wrong = "executable file not found" in lowered or "no such file or directory" in lowered or error.status_code == 400
     return ContainerError(f"The container cannot be started: {why.rstrip('.')}.", Blame.JOB if wrong else Blame.HOST)

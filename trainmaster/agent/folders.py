@@ -108,11 +108,11 @@ class Folders:
         """Give the job the address that works from this host, as an alternative to the one it was staged with."""
         path = job / "job.json"
         with contextlib.suppress(FileNotFoundError, ValueError):
-            told = json.loads(path.read_bytes())
-            if isinstance(told, dict):
+            contents = json.loads(path.read_bytes())
+            if isinstance(contents, dict):
                 (job / URL_FILE).write_text(f"{master_url}\n")
-                told["master_url_file"] = str(job / URL_FILE)
-                path.write_text(json.dumps(told, indent=1))
+                contents["master_url_file"] = str(job / URL_FILE)
+                path.write_text(json.dumps(contents, indent=1))
 
     def remains(self, token: str, node_rank: int, output: bytes, limit: int) -> list[Item]:
         """List what the container left, for an archive: exit records, then the end of its output, then report streams

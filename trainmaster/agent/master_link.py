@@ -151,15 +151,15 @@ def _orders(content: bytes) -> Orders:
 
 def _refusal(url: str, status: int, content: bytes) -> Exception:
     try:
-        said = json.loads(content)["message"]
+        message = json.loads(content)["message"]
     except (ValueError, KeyError, TypeError):
-        said = content[:200].decode(errors="replace")
+        message = content[:200].decode(errors="replace")
     if status == 401:
-        return NotEnrolled(f"The master at {url} does not accept this agent: {said}")
+        return NotEnrolled(f"The master at {url} does not accept this agent: {message}")
     if status == 403:
-        return MustLeave(f"The master at {url} does not accept this agent: {said}")
+        return MustLeave(f"The master at {url} does not accept this agent: {message}")
     if status == 409:
-        return MustLeave(str(said))
+        return MustLeave(str(message))
     if status in (400, 404, 413, 422):
-        return NotGiven(str(said))
-    return MasterUnavailable(f"the master at {url} answers with status {status}: {said}")
+        return NotGiven(str(message))
+    return MasterUnavailable(f"the master at {url} answers with status {status}: {message}")

@@ -274,9 +274,9 @@ class ImageCache:
         except OSError as error:
             raise ImageError(f"{words[0]} cannot be run: {error.strerror}. Install it, or name its path.") from None
         if process.returncode != 0:
-            said = next((line for line in last if _TELLING.match(line)), " ".join([*last][-2:]))
+            message = next((line for line in last if _TELLING.match(line)), " ".join([*last][-2:]))
             raise ImageError(
-                f"{os.path.basename(words[0])} {words[1]} failed: {said[:600].rstrip('.') or 'it printed nothing'}."
+                f"{os.path.basename(words[0])} {words[1]} failed: {message[:600].rstrip('.') or 'it printed nothing'}."
             )
 
 

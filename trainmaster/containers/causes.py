@@ -50,6 +50,6 @@ def explained(output: str, signs: Sequence[Sign]) -> Cause | None:
     for each in (*OWN[:1], *signs, *OWN[1:]):
         for line in lines:
             if each.pattern.search(line):
-                said = "".join(c if c.isprintable() else " " for c in line.removeprefix("trainmaster: "))
-                return Cause(f"{each.meaning}: {said[:LONGEST].rstrip('.')}", each.final)
+                shown = "".join(c if c.isprintable() else " " for c in line.removeprefix("trainmaster: "))
+                return Cause(f"{each.meaning}: {shown[:LONGEST].rstrip('.')}", each.final)
     return None

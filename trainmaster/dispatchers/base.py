@@ -167,8 +167,8 @@ class Dispatcher(Protocol):
 
     def submit(self, spec: JobSpec) -> JobRef:
         """Stage the job folder, render the script, hand it to the scheduler under `spec.token`. Staging is idempotent;
-        two jobs of one token never run at once, whoever submits twice. A job that the scheduler refused may still show
-        up in a snapshot, as FAILED with `never`.
+        two jobs of one token never run at the same time, even after two submits. A job that the scheduler refused may
+        still be in a snapshot, as FAILED with `never`.
 
         Args:
             spec: the job. `slots` and `slots_per_node` count accelerators, or CPU shares in a pool of CPUs;

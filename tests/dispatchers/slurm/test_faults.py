@@ -122,8 +122,8 @@ def test_a_script_that_cannot_start_is_infrastructure(bench: Bench, slurm_cluste
 
 
 def test_a_job_that_slurmd_refuses_to_start_is_infrastructure(bench: Bench) -> None:
-    """As of a number that it has just killed ("Killing non-startable batch job"): Slurm reports status 1, as of a script
-    that ended so. That cannot be provoked at will; what is different is that no output file is made."""
+    """As of a number that it has just killed ("Killing non-startable batch job"): Slurm reports status 1, as of a
+    script that ended so. That cannot be provoked at will; what is different is that no output file is made."""
     ref = bench.submit("raise SystemExit(1)")
     end = bench.ended(ref)
     assert (end.state, end.exit_code) == (JobState.FAILED, 1)

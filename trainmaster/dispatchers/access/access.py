@@ -162,8 +162,8 @@ class Access:
         ssh = options.ssh
 
         def explain(complaint: str) -> str | None:
-            told = explain_sudo(complaint, user or self.account, self.account, options.helper)
-            return told or (openssh_transport.explain(complaint, ssh, login) if ssh else None)
+            explained = explain_sudo(complaint, user or self.account, self.account, options.helper)
+            return explained or (openssh_transport.explain(complaint, ssh, login) if ssh else None)
 
         if user is not None and options.impersonation is Impersonation.SUDO:
             argv = [SUDO, "-n", "-H", "-u", user, "--", options.helper]

@@ -78,14 +78,14 @@ class HelperClient:
             if complaint is None:
                 wire.close()
         try:
-            said = json.loads(text)
+            reply = json.loads(text)
         except ValueError:
             raise ConnectionLost(f"The helper{self._line.place} printed an answer that is not JSON.") from None
-        if "ok" in said:
-            return dict(said["ok"])
-        if "refused" in said:
-            raise RefusedByHelper(str(said["refused"]))
-        raise FailedInHelper(str(said.get("failed")))
+        if "ok" in reply:
+            return dict(reply["ok"])
+        if "refused" in reply:
+            raise RefusedByHelper(str(reply["refused"]))
+        raise FailedInHelper(str(reply.get("failed")))
 
     def _greet(self, wire: Channel, until: float) -> None:
         """Wait for the greeting of the program. Raises _Ended, TimeoutError, ProgramNotStarted."""
@@ -134,13 +134,13 @@ class HelperClient:
             raise ConnectionLost(f"The connection{self._line.place} was lost: {error}.") from None
 
     def _failure(self, ended: _Ended, complaint: str) -> ProgramNotStarted | ConnectionLost:
-        told = self._explain(complaint)
+        explained = self._explain(complaint)
         last = next((line.strip() for line in reversed(complaint.splitlines()) if line.strip()), "no message")
         if ended.kind is ConnectionLost:
             return ConnectionLost(
                 f"The connection{self._line.place} was lost before the answer came ({last.rstrip('.')})."
             )
-        return ProgramNotStarted(told or f"The helper cannot be started{self._line.place}: {last.rstrip('.')}.")
+        return ProgramNotStarted(explained or f"The helper cannot be started{self._line.place}: {last.rstrip('.')}.")
 
 
 class _Ended(Exception):

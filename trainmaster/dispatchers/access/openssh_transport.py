@@ -83,8 +83,8 @@ class OpenSshTransport:
     def _through(self, settings: dict[str, str]) -> str:
         user, host, port = parse_jump(self._options.jump_host or "")
         same = ("BatchMode", "StrictHostKeyChecking", "ConnectTimeout", "UserKnownHostsFile", "IdentityFile")
-        told = [f"-o{name}={settings[name]}" for name in (*same, "IdentitiesOnly") if name in settings]
-        words = ["ssh", "-T", "-p", str(port), "-l", user or self._user, *told, "-W", "[%h]:%p", "--", host]
+        flags = [f"-o{name}={settings[name]}" for name in (*same, "IdentitiesOnly") if name in settings]
+        words = ["ssh", "-T", "-p", str(port), "-l", user or self._user, *flags, "-W", "[%h]:%p", "--", host]
         return " ".join(word if word == "[%h]:%p" else shquote(word).replace("%", "%%") for word in words)
 
     def invalidate(self) -> None:
@@ -152,8 +152,8 @@ def explain(complaint: str, options: SshOptions, user: str | None) -> str | None
             f"let {user or options.user or getpass.getuser()} in with the same key."
         )
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-    told = [line for line in lines if line.startswith(("ssh: ", "kex_", "Connection ", "mux_", "Control socket"))]
-    return f"SSH to {where} failed: {told[-1]}." if told else None
+    errors = [line for line in lines if line.startswith(("ssh: ", "kex_", "Connection ", "mux_", "Control socket"))]
+    return f"SSH to {where} failed: {errors[-1]}." if errors else None
 
 
 def host_key_changed(where: str, known: str) -> str:

@@ -36,20 +36,20 @@ class RemoteShell:
             return CommandResult(words, returncode, stdout, stderr, time.monotonic() - begun, **what)
 
         try:
-            said = self._there.ask("run", deadline, argv=words, environment=self.environment, stdin=stdin)
+            reply = self._there.ask("run", deadline, argv=words, environment=self.environment, stdin=stdin)
         except RefusedByHelper as error:
             return outcome(refused=sentence(error))
         except (ProgramNotStarted, FailedInHelper) as error:
             return outcome(unreached=sentence(error))
         except ConnectionLost as error:
             return outcome(cut=sentence(error))
-        if said.get("not_found"):
-            return outcome(127, stderr=str(said["stderr"]), not_found=True)
-        if not said.get("whole", True):
+        if reply.get("not_found"):
+            return outcome(127, stderr=str(reply["stderr"]), not_found=True)
+        if not reply.get("whole", True):
             too_much = f"{helper.MAX_OUTPUT >> 20} MiB"
             return outcome(cut=f"`{' '.join(words[:3])} ...` printed more than {too_much}, which is more than is read.")
-        stdout = helper.unpack(said["stdout"]).decode(errors="replace")
-        return outcome(int(said["returncode"]), stdout, str(said["stderr"]), timed_out=bool(said["timed_out"]))
+        stdout = helper.unpack(reply["stdout"]).decode(errors="replace")
+        return outcome(int(reply["returncode"]), stdout, str(reply["stderr"]), timed_out=bool(reply["timed_out"]))
 
 
 class RemoteFolder:
@@ -70,14 +70,14 @@ class RemoteFolder:
     def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains:
         """As JobFolder.collect; also raises Unreachable."""
         known = None if places is None else {name: (place.line, place.offset) for name, place in places.items()}
-        said = self._ask("collect", "cannot be read", places=known, most=most)
-        output = said["output_tail"]
+        reply = self._ask("collect", "cannot be read", places=known, most=most)
+        output = reply["output_tail"]
         try:
             return Remains(
-                exits={int(rank): helper.unpack(text, job_files.MAX_RECORD) for rank, text in said["exits"].items()},
+                exits={int(rank): helper.unpack(text, job_files.MAX_RECORD) for rank, text in reply["exits"].items()},
                 streams={
                     name: piece_of(helper.unpack(piece[0], job_files.PIECE), *piece[1:])
-                    for name, piece in said["streams"].items()
+                    for name, piece in reply["streams"].items()
                 },
                 output_tail=None if output is None else helper.unpack(output, job_files.TAIL).decode(errors="replace"),
             )
@@ -107,12 +107,12 @@ class RemoteFiles:
 
     def remove(self, folder: str, patterns: Sequence[str], since: float | None) -> Mapping[str, int]:
         with _in_words(f"{folder} cannot be removed"):
-            said = self._there.ask("clear", FOLDER_DEADLINE, folder=folder, patterns=list(patterns), since=since)
-        if "untouched" in said:
-            raise trees.Untouched(str(said["untouched"]))
-        if "unfinished" in said:
-            raise trees.Unfinished(str(said["unfinished"]))
-        return {str(path): int(size) for path, size in said["left"].items()}
+            reply = self._there.ask("clear", FOLDER_DEADLINE, folder=folder, patterns=list(patterns), since=since)
+        if "untouched" in reply:
+            raise trees.Untouched(str(reply["untouched"]))
+        if "unfinished" in reply:
+            raise trees.Unfinished(str(reply["unfinished"]))
+        return {str(path): int(size) for path, size in reply["left"].items()}
 
 
 def announce(there: HelperClient, root: Path, url: str) -> int:

@@ -55,8 +55,8 @@ To run jobs as the users who submit them, root installs this on the machine that
    the master, {group} a group of all users whose jobs it may run; no SETENV, no wildcards, never root:
    {sudoers_line(account, program, group)}
 
-4. The folder of jobs, in which each user makes folders that nobody else can enter (sticky, like /tmp), on a file system
-   that all nodes see:
+4. The folder of jobs, in which each user makes folders that no other user can enter (sticky, like /tmp), on a file
+   system that all nodes see:
 {folders}
 
 5. In the master's configuration, in the section of the resource manager:

@@ -113,7 +113,7 @@ class DockerDispatcher:
                     self._wake.clear()
                     try:
                         pause = self._foreman.reconcile()
-                    except Exception:  # the loop must outlive any bug; the next pass compares anew
+                    except Exception:  # the loop must outlive any bug; the next pass compares again
                         log.exception("reconciling the agents of %s failed; trying again", self.name)
                         pause = 1.0
                     self._wake.wait(pause)

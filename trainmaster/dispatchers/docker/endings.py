@@ -64,17 +64,19 @@ def conclude(record: JobRecord, now: float) -> JobEnd | None:
 
 
 def _from_end(end: NodePartEnd, where: str, now: float) -> JobEnd:
-    said = end.message.rstrip(".")
+    message = end.message.rstrip(".")
     match end.kind:
         case EndKind.LOST:
-            text = f"The agent of the job was lost{where}: {said}." if said else f"The job's agent was lost{where}."
+            text = (
+                f"The agent of the job was lost{where}: {message}." if message else f"The job's agent was lost{where}."
+            )
             return _ended(JobState.INFRASTRUCTURE, "agent lost", text, now)
         case EndKind.GONE:
             text = f"The job's container was removed by someone else{where}."
             return _ended(JobState.INFRASTRUCTURE, "removed", text, now)
         case EndKind.FAILED:
             state = JobState.FAILED if end.blame is Blame.JOB else JobState.INFRASTRUCTURE
-            return _ended(state, "cannot start", f"The job could not be started{where}: {said}.", now)
+            return _ended(state, "cannot start", f"The job could not be started{where}: {message}.", now)
         case _:
             return _from_exit(end, where, now)
 

@@ -48,14 +48,14 @@ class Enrolment:
     def accepts(self, agent_id: str, secret: str) -> bool:
         """Whether `secret` is that of the agent."""
         with self._lock:
-            self._look()
+            self._refresh()
             known = self._hashes.get(agent_id, "")
         return hmac.compare_digest(known.encode(), _hash(secret).encode())
 
     def enrol(self, agent_id: str, key: str) -> str:
         """Return a new secret for a new agent. Raises WrongKey, AlreadyEnrolled, Transient."""
         with self._lock:
-            self._look()
+            self._refresh()
             found = self._key()
             if found is None or not hmac.compare_digest(found.encode(), key.encode(errors="replace")):
                 raise WrongKey(
@@ -82,7 +82,7 @@ class Enrolment:
         """Invalidate an agent's secret, and the enrolment key. Raises Rejected for one that is not enrolled,
         Transient."""
         with self._lock:
-            self._look()
+            self._refresh()
             if agent_id not in self._hashes:
                 raise Rejected(f"There is no agent {agent_id!r} that is enrolled.")
             left = {name: known for name, known in self._hashes.items() if name != agent_id}
@@ -111,7 +111,7 @@ class Enrolment:
         except Transient as error:
             raise Rejected(str(error)) from None
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Read the file again if another master has changed it."""
         try:
             facts = os.stat(self._path)
@@ -125,7 +125,7 @@ class Enrolment:
 
     def _write(self, hashes: dict[str, str], used_up: set[str]) -> None:
         write_whole(self._path, json.dumps({"agents": hashes, "revoked_keys": sorted(used_up)}))
-        self._look()
+        self._refresh()
 
 
 def _hash(secret: str) -> str:

@@ -167,16 +167,16 @@ class Reconciler:
         with self.lock:
             return self._orders(self.fleet.get(agent_id), time.time())
 
-    def _take(self, agent: FleetAgent, said: ContainerReport, now: float) -> None:
-        record = self.jobs.get(said.token)
+    def _take(self, agent: FleetAgent, report: ContainerReport, now: float) -> None:
+        record = self.jobs.get(report.token)
         if record is None:
-            if said.state is ContainerState.RUNNING:
-                self._adopt(agent, said, now)
+            if report.state is ContainerState.RUNNING:
+                self._adopt(agent, report, now)
             return
-        if record.ended is not None or record.job_id != said.job_id:
+        if record.ended is not None or record.job_id != report.job_id:
             return
-        if record.adopted and said.node_rank < len(record.ranks) and not record.ranks[said.node_rank].agent_id:
-            record = record.with_part(said.node_rank, NodePart(agent_id=agent.id, slot_ids=said.slot_ids))
+        if record.adopted and report.node_rank < len(record.ranks) and not record.ranks[report.node_rank].agent_id:
+            record = record.with_part(report.node_rank, NodePart(agent_id=agent.id, slot_ids=report.slot_ids))
             self._save(record)
             agent.here.add(record.token)
         number = _rank_on(record, agent.id)
@@ -185,37 +185,39 @@ class Reconciler:
         rank = record.ranks[number]
         if rank.end is not None:
             return
-        if rank.started_at is None and said.state in (ContainerState.RUNNING, ContainerState.EXITED):
-            rank = rank.model_copy(update={"started_at": said.started_at or now})
+        if rank.started_at is None and report.state in (ContainerState.RUNNING, ContainerState.EXITED):
+            rank = rank.model_copy(update={"started_at": report.started_at or now})
             record = record.with_part(number, rank)
             self._save(record)
-        kind = _ENDS.get(said.state)
-        if kind is not None and said.handed_in:
+        kind = _ENDS.get(report.state)
+        if kind is not None and report.handed_in:
             end = NodePartEnd(
                 kind=kind,
-                at=said.finished_at or now,
-                exit_code=said.exit_code,
-                oom=said.oom,
-                message=said.message,
-                blame=said.blame,
+                at=report.finished_at or now,
+                exit_code=report.exit_code,
+                oom=report.oom,
+                message=report.message,
+                blame=report.blame,
             )
             self._end_rank(record, number, end, now)
 
-    def _adopt(self, agent: FleetAgent, said: ContainerReport, now: float) -> None:
+    def _adopt(self, agent: FleetAgent, report: ContainerReport, now: float) -> None:
         """Record a container that only its agent knows, because the master's folder was lost. The controller decides
         whether its job should run."""
-        log.warning("agent %s runs %s, which is not on record; it is adopted", agent.id, said.token)
-        if said.node_rank >= said.num_nodes:
+        log.warning("agent %s runs %s, which is not on record; it is adopted", agent.id, report.token)
+        if report.node_rank >= report.num_nodes:
             return
-        ranks = [NodePart(agent_id="")] * said.num_nodes  # nothing is known of the others yet
-        ranks[said.node_rank] = NodePart(agent_id=agent.id, slot_ids=said.slot_ids, started_at=said.started_at or now)
+        ranks = [NodePart(agent_id="")] * report.num_nodes  # nothing is known of the others yet
+        ranks[report.node_rank] = NodePart(
+            agent_id=agent.id, slot_ids=report.slot_ids, started_at=report.started_at or now
+        )
         record = JobRecord(
-            token=said.token,
-            job_id=said.job_id,
-            submitted_at=said.started_at or now,
+            token=report.token,
+            job_id=report.job_id,
+            submitted_at=report.started_at or now,
             order=time.time_ns(),
             position=now,
-            wanted=JobRequest(pool=agent.standing.pool, slots=len(said.slot_ids) * said.num_nodes),
+            wanted=JobRequest(pool=agent.standing.pool, slots=len(report.slot_ids) * report.num_nodes),
             ranks=tuple(ranks),
             adopted=True,
         )
@@ -251,8 +253,8 @@ class Reconciler:
         ]
         forget = [
             token
-            for token, said in sorted(agent.containers.items())
-            if token not in agent.here and self._is_over(token, said)
+            for token, report in sorted(agent.containers.items())
+            if token not in agent.here and self._is_over(token, report)
         ]
         body = json.dumps([[one.model_dump(mode="json") for one in containers], forget], sort_keys=True)
         revision = hashlib.sha256(body.encode()).hexdigest()[:16]
@@ -263,7 +265,7 @@ class Reconciler:
             forget=tuple(forget),
         )
 
-    def _is_over(self, token: str, said: ContainerReport) -> bool:
+    def _is_over(self, token: str, report: ContainerReport) -> bool:
         """Whether a container that is not in the agent's orders may be removed.
 
         One that does not run may be, if its job is forgotten; one that runs, if its job is known to run elsewhere or to
@@ -271,10 +273,10 @@ class Reconciler:
         its job may have been cancelled before its start, and forgotten since."""
         record = self.jobs.get(token)
         if record is None:
-            return said.state is not ContainerState.RUNNING
-        if record.job_id != said.job_id:
+            return report.state is not ContainerState.RUNNING
+        if record.job_id != report.job_id:
             return True
-        runs = said.state in (ContainerState.PREPARING, ContainerState.RUNNING)
+        runs = report.state in (ContainerState.PREPARING, ContainerState.RUNNING)
         return runs and (record.ended is not None or record.placed)
 
     # -- time ------------------------------------------------------------------------------------------------

@@ -99,8 +99,10 @@ def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) 
         elif agent is None or agent.lost:
             lost.append(rank.agent_id or "?")
         else:
-            said = agent.containers.get(record.token)
-            states.append(said.state if said is not None and said.job_id == record.job_id else ContainerState.PREPARING)
+            report = agent.containers.get(record.token)
+            states.append(
+                report.state if report is not None and report.job_id == record.job_id else ContainerState.PREPARING
+            )
     if lost:
         return JobStatus(JobState.UNKNOWN, "agent lost", f"No reports arrive from agent {', '.join(lost)}.")
     if any(rank.end is not None for rank in record.ranks) or ContainerState.EXITED in states:

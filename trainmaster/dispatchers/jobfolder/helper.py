@@ -281,23 +281,23 @@ def main() -> int:
     sys.stdout.write("trainmaster-helper %d ready\n" % VERSION)
     sys.stdout.flush()
     mark = ""
-    said: Dict[str, Any]
+    reply: Dict[str, Any]
     try:
         request = json.loads(sys.stdin.buffer.readline(MAX_REQUEST))
         if not re.fullmatch(r"[0-9a-f]{32}", request["mark"]):
             raise ValueError("mark must be 32 hexadecimal digits")
         mark = request["mark"]
         signal.alarm(int(float(request["deadline"])) + 5)
-        said = {"ok": answer(read_policy() if installed else HelperPolicy(), request)}
+        reply = {"ok": answer(read_policy() if installed else HelperPolicy(), request)}
     except Refused as error:
-        said = {"refused": str(error)}
+        reply = {"refused": str(error)}
     except Failed as error:
-        said = {"failed": str(error)}
+        reply = {"failed": str(error)}
     except OSError as error:
-        said = {"failed": ": ".join(filter(None, [error.strerror or str(error), str(error.filename or "")]))}
+        reply = {"failed": ": ".join(filter(None, [error.strerror or str(error), str(error.filename or "")]))}
     except (ValueError, KeyError, TypeError, zlib.error) as error:
-        said = {"refused": "the request cannot be understood: %r" % error}
-    sys.stdout.write("%s%s%s\n" % (mark, json.dumps(said), mark))
+        reply = {"refused": "the request cannot be understood: %r" % error}
+    sys.stdout.write("%s%s%s\n" % (mark, json.dumps(reply), mark))
     sys.stdout.flush()
     return 0
 

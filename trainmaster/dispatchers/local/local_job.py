@@ -190,7 +190,7 @@ def _after(ended: LocalJobEnd, cancelled: bool) -> LocalJobStatus:
     if ended.status == 0:
         return LocalJobStatus(JobState.COMPLETED, "ended", "The job ended with status 0.", 0)
     if signal == 9:
-        text = "The job was ended by SIGKILL: this machine may have run out of memory, or somebody ended it."
+        text = "The job was ended by SIGKILL: this machine may have run out of memory, or someone ended it."
         return LocalJobStatus(JobState.FAILED, "ended", text, None, signal)
     how = f"was ended by signal {signal}" if signal else f"ended with status {code}"
     return LocalJobStatus(JobState.FAILED, "ended", f"The job {how}.", code, signal)

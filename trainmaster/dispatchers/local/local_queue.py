@@ -106,7 +106,7 @@ class LocalQueue:
             self._wake.clear()
             try:
                 busy = self._pass()
-            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares anew
+            except Exception:  # the loop must outlive any bug or lost connection; the next pass compares again
                 log.exception("the local queue could not be processed; trying again")
                 busy = True
             self._wake.wait(BUSY_PAUSE if busy else IDLE_PAUSE)

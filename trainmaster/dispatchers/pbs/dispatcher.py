@@ -70,10 +70,10 @@ class PbsDispatcher(BatchDispatcher):
     # -- the cluster -----------------------------------------------------------------------------------
 
     def probe(self) -> Capabilities:
-        said = self._client.version()
-        found = _VERSION.search(said)
+        printed = self._client.version()
+        found = _VERSION.search(printed)
         if found is None:
-            return Capabilities(scheduler="pbs", version="none", problems=(_look_alike(said),))
+            return Capabilities(scheduler="pbs", version="none", problems=(_look_alike(printed),))
         server = self._client.server()
         history = server is not None and truth(server.get("job_history_enable"))
         return Capabilities(
@@ -302,8 +302,8 @@ def _count_complaints(given: options.Given, request: resources.ChunkRequest) -> 
     ]
 
 
-def _look_alike(said: str) -> Problem:
-    first = next((line.strip() for line in said.splitlines() if line.strip()), "nothing")
+def _look_alike(printed: str) -> Problem:
+    first = next((line.strip() for line in printed.splitlines() if line.strip()), "nothing")
     return Problem(
         f"qsub here is not PBS's; `qsub --version` prints {first[:120]!r}. Slurm's package slurm-wlm-torque brings "
         "programs of the same names that only translate for Slurm, and Torque is another scheduler.",

@@ -73,7 +73,7 @@ def in_words(state: JobState, job: PbsJob) -> str:
         case JobState.FAILED if exit.signal == int(signal.SIGKILL):
             return (
                 f"The job was ended by {named_signal(exit.signal)}{where}: it may have used more memory than it had "
-                "asked for, or somebody ended it."
+                "asked for, or someone ended it."
             )
         case JobState.FAILED if exit.signal:
             return f"The job was ended by {named_signal(exit.signal)}{where}."
@@ -123,5 +123,5 @@ def _infrastructure(job: PbsJob, where: str) -> str:
 
 
 def _comment(job: PbsJob) -> str:
-    told = re.sub(r"^Job run at .*? on \(.*?\)(\+\(.*?\))*( and failed)?", "", job.comment).strip(" .")
-    return f" (PBS says: {told})" if told else ""
+    comment = re.sub(r"^Job run at .*? on \(.*?\)(\+\(.*?\))*( and failed)?", "", job.comment).strip(" .")
+    return f" (PBS says: {comment})" if comment else ""

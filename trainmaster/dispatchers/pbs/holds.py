@@ -42,8 +42,8 @@ def explain_hold(job: PbsJob) -> str:
     if person := re.search(r"Job held by (\S+) on ", comment):
         return f"Held by {person[1]}; {release}."
     who = "an administrator" if set(job.holds) & set("os") else "its owner"
-    said = f" PBS says: {comment.rstrip('.')}." if comment else ""
-    return f"Held by {who}; {release}.{said}"
+    suffix = f" PBS says: {comment.rstrip('.')}." if comment else ""
+    return f"Held by {who}; {release}.{suffix}"
 
 
 def _release(job: PbsJob) -> str:

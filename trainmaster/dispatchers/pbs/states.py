@@ -20,7 +20,7 @@ _LETTERS = {
     "R": JobState.RUNNING,
     "B": JobState.RUNNING,  # an array of which something runs
     "S": JobState.SUSPENDED,
-    "U": JobState.SUSPENDED,  # by somebody at the keyboard of a workstation
+    "U": JobState.SUSPENDED,  # because a user works at the workstation
     "E": JobState.FINISHING,  # the script has ended, or is being ended
     # What becomes of it is known to another server only.
     "M": JobState.UNKNOWN,
@@ -92,7 +92,7 @@ def _ended(job: PbsJob) -> JobState:
 
 
 def terminated_by(job: PbsJob) -> str:
-    """Who deleted it, "alice@host"; empty when nobody did or nobody knows."""
+    """Return who deleted it, "alice@host"; empty when it was not deleted, or by an unknown user."""
     found = re.search(r"\bterminated by (\S+)", job.comment)
     return found[1] if found else ""
 

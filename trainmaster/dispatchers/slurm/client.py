@@ -76,7 +76,7 @@ class SlurmClient(BatchClient):
             return None
 
     def _start_reader(self) -> PyslurmReader:
-        """Raises NoReader, also when the client was closed meanwhile: nobody would end the process."""
+        """Start pyslurm's process. Raises NoReader, also after `close`, because nothing would end the process."""
         reader = PyslurmReader(self._shell.environment)
         reader.start(self.version())
         with self._closing:

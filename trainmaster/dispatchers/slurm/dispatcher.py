@@ -279,8 +279,8 @@ class SlurmDispatcher(BatchDispatcher):
             facts = self._from_accounting(ref)
         elif facts.state.terminal:
             with contextlib.suppress(DispatcherError):  # accounting does not answer; the controller's answer is used
-                told = self._from_accounting(ref)
-                facts = told if told and told.state.terminal else facts  # it gets ends a little later
+                recorded = self._from_accounting(ref)
+                facts = recorded if recorded and recorded.state.terminal else facts  # it gets ends a little later
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
         if facts.state is JobState.FAILED and facts.nodes:

@@ -11,7 +11,7 @@ from trainmaster.dispatchers.slurm.states import REMEMBERED
 
 @dataclass(frozen=True)
 class SlurmReason:
-    """A reason in a sentence. `never`: as asked, the job cannot start unless somebody changes something."""
+    """A reason in a sentence. `never`: as asked, the job cannot start unless the job or the cluster is changed."""
 
     sentence: str
     never: bool = False
@@ -50,7 +50,7 @@ _PLAIN = {
     "OutOfMemory": "It used more memory than it had asked for and was ended.",
     "RaisedSignal": "It was ended by a signal.",
     "Preempted": "Slurm took its resources for another job.",
-    "ReservationDeleted": "Its reservation was deleted; it is held until somebody releases it.",
+    "ReservationDeleted": "Its reservation was deleted; it is held until it is released.",
 }
 _NEVER = {
     "PartitionNodeLimit": "It asks for more nodes than its partition has or allows.",
