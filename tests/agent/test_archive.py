@@ -1,4 +1,4 @@
-"""Files between machines: what nobody honest packs is refused, and nothing is followed that leads outside."""
+"""Archives of job files: malformed ones are refused, and no link leads outside the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job's container is described to Docker, who runs in it, and what a host offers."""
+"""Docker's description of a job's container, the account that runs in it, and the slots of a host."""
 
 from __future__ import annotations
 

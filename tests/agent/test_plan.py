@@ -1,4 +1,4 @@
-"""What an agent does next, and what it says: from values alone."""
+"""The agent's pure decisions: its next actions and its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which login goes to which registry."""
+"""The choice of a login for an image's registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Container starts: the words, what can be known of an image, and the real thing."""
+"""The Apptainer runtime: its command line, its checks of images, and real starts."""
 
 from __future__ import annotations
 

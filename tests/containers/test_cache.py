@@ -1,4 +1,4 @@
-"""The site's folder of images: `trainmaster image` and what it does when something goes wrong."""
+"""The site's folder of images: `trainmaster image` and its failures."""
 
 from __future__ import annotations
 

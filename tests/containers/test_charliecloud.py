@@ -1,4 +1,4 @@
-"""Charliecloud for real: `ch-run` as an ordinary user, on the folder that the test images are made of."""
+"""The Charliecloud runtime with a real `ch-run`, as an ordinary user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each container runtime is called: `start.sh` runs for real, with a program that records its call."""
+"""The command line of each container runtime: the real `start.sh`, with a program that records its call."""
 
 from __future__ import annotations
 

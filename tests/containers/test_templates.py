@@ -1,4 +1,4 @@
-"""Whatever a value holds, it arrives in the script as the same literal words."""
+"""Values in script templates: any value arrives as the same literal word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: a deadline on each, a clean environment, and no shell in between."""
+"""Commands get a deadline and a clean environment, and run without a shell."""
 
 from __future__ import annotations
 

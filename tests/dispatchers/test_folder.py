@@ -1,4 +1,4 @@
-"""The job folder: private, complete before it is used, and never a way out."""
+"""The job folder: private, complete before it is used, and no path leads out of it."""
 
 from __future__ import annotations
 

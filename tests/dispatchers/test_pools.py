@@ -1,4 +1,4 @@
-"""Pools as they were last seen, by several threads."""
+"""The cache of pools under several threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler is asked no faster than its site allows."""
+"""The rate limit of calls to a scheduler."""
 
 from __future__ import annotations
 

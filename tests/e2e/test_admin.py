@@ -1,4 +1,4 @@
-"""`trainmaster serve`, `db upgrade` and `doctor` as an administrator meets them."""
+"""`trainmaster serve`, `db upgrade` and `doctor` from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trainings that cannot end well: each ends in the right state, with a sentence that says why."""
+"""Failing trainings: each trial ends in the right state, with a sentence that says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that cannot start jobs: its pool rests, bad nodes are avoided, nobody is charged for it."""
+"""A cluster that cannot start jobs: its pool pauses, bad nodes are avoided, and attempts are not charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database hangs, dies and comes back while a search runs: nothing is lost, nothing doubled, nobody waits long."""
+"""The database hangs, dies and comes back while a search runs: nothing is lost, doubled or blocked for long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the containers of a pool of Docker hosts, and who they are on their host."""
+"""Settings of a pool of Docker hosts for its containers, and the accounts that they run as."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every framework on real Slurm: the examples as people would create them, and sums over all workers of two nodes."""
+"""Every framework on real Slurm: the published examples, and sums over all workers of two nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The master killed, away, and back: no job lost, none doubled, no report missing."""
+"""The master is killed or away, and comes back: no job is lost or doubled, no report is missing."""
 
 from __future__ import annotations
 

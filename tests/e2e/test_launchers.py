@@ -1,4 +1,4 @@
-"""Launchers on real Slurm: workers over two nodes in containers, and how their trials end when one of them does."""
+"""Launchers on real Slurm: workers on two nodes in containers, and the end of a trial when one worker ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments that go to another pool while they wait and while they train: Docker hosts and this machine."""
+"""Experiments that move to another pool while they wait and while they train: Docker hosts and this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A master that is not on the cluster: trials over SSH, whose folders this machine's master never touches."""
+"""A master outside the cluster: trials over SSH, whose job folders are not on the master's machine."""
 
 from __future__ import annotations
 

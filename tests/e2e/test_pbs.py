@@ -1,4 +1,4 @@
-"""The same life on a real PBS: batch jobs of an ordinary user, and a trial on two nodes."""
+"""Experiments on a real PBS: an ordinary user's batch jobs, and a trial on two nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real PBS reached in the other two ways: over SSH by a master elsewhere, and by sudo as the people who ask."""
+"""A real PBS reached over SSH by a master on another machine, and by sudo as the submitting users."""
 
 from __future__ import annotations
 

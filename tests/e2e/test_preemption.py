@@ -1,4 +1,4 @@
-"""A scheduler takes resources back: for an urgent job, or because an administrator puts a job back in the queue."""
+"""Preemption by a scheduler: for an urgent job, or because an administrator requeues a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGHUP: the master takes over another configuration, and no job is lost by it."""
+"""SIGHUP: the master takes over a changed configuration, and no job is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job left in its folder, with records in it that cannot be stored: the good ones all count."""
+"""Reports in a job folder of which some cannot be stored: all others count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same life on real Slurm: batch jobs of an ordinary user, in real containers, over several nodes."""
+"""Experiments on real Slurm: an ordinary user's batch jobs, in real containers, on several nodes."""
 
 from __future__ import annotations
 

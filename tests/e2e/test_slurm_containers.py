@@ -1,4 +1,4 @@
-"""Container runtimes in batch jobs on real Slurm: what a cancel leaves of a job, and images that cannot work."""
+"""Container runtimes in batch jobs on real Slurm: processes after a cancel, and images that cannot work."""
 
 from __future__ import annotations
 

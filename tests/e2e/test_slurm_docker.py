@@ -1,4 +1,4 @@
-"""Docker as the container runtime of batch jobs on real Slurm: jobs of an ordinary user whom the daemon lets in."""
+"""Docker as the container runtime of batch jobs on real Slurm, for an ordinary user in the docker group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scheduler that starts a job again under its old number, and knows nothing of the first time."""
+"""A scheduler that restarts a job under its old id, without a trace of the first run."""
 
 from __future__ import annotations
 

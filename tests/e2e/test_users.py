@@ -1,4 +1,4 @@
-"""Jobs run as the people who ask for them: a master that is nobody special, two people, real Slurm, real sudo."""
+"""Jobs run as their submitting users: an unprivileged master, two users, real Slurm, real sudo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins are checked when they are loaded; what is wrong is said with the plugin, its package and the fix."""
+"""Plugins are checked when they are loaded; errors name the plugin, its package and the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dispatcher that another package brings: found by its entry point, with options, refusals and traits of its own."""
+"""A dispatcher of another package: found by its entry point, with options, refusals and traits of its own."""
 
 from __future__ import annotations
 

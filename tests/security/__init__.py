@@ -1,1 +1,1 @@
-"""Attacks on a running master, as people with an account on the site could try them; each must fail."""
+"""Attacks on a running master by users with an account; each must fail."""

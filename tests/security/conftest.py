@@ -1,4 +1,4 @@
-"""Attacks are made on the same masters that the tests of the API use."""
+"""Fixtures: the attacks use the same masters as the tests of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One user's worst hour: every attack at once, while another user's search runs on."""
+"""All attacks of one user at the same time, while another user's search runs."""
 
 from __future__ import annotations
 

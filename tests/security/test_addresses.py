@@ -1,4 +1,4 @@
-"""Where the master can be sent: by a job that says where it is, by a header that names a caller, by a webhook."""
+"""Addresses that the master connects to: announced by jobs, named in headers, or set in webhooks."""
 
 from __future__ import annotations
 

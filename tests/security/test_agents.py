@@ -1,4 +1,4 @@
-"""One broken Docker host tries to be the others."""
+"""A compromised Docker host tries to impersonate other agents."""
 
 from __future__ import annotations
 

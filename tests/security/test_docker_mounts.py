@@ -1,4 +1,4 @@
-"""Nobody reaches through a container what the folders above keep from them."""
+"""Mounts give no access to folders that the job's account cannot enter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `trainmaster doctor` says of a master that more is open to than its administrator may think."""
+"""`trainmaster doctor` reports a master that is open to more than its administrator may expect."""
 
 from __future__ import annotations
 

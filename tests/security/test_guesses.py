@@ -1,4 +1,4 @@
-"""Guessing at passwords, from the victim's own address."""
+"""Password guessing from the victim's own address."""
 
 from __future__ import annotations
 

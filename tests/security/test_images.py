@@ -1,4 +1,4 @@
-"""What a container image is called tells nobody what files there are."""
+"""The name of a container image cannot be used to probe which files exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token by which programs in a job act as the job's owner: what it opens, what it does not, and when it ends."""
+"""The session token of programs in a job: its rights, its limits, and its end."""
 
 from __future__ import annotations
 

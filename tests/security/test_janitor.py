@@ -1,4 +1,4 @@
-"""One bad row stops nobody: what cannot be removed is told, and everything else goes on."""
+"""One bad row blocks nothing: what cannot be removed is reported, and all else continues."""
 
 from __future__ import annotations
 

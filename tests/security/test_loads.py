@@ -1,4 +1,4 @@
-"""More than anybody needs: what would keep the master busy, fill its memory or shut others out is refused or ends."""
+"""Requests that would keep the master busy, fill its memory or shut others out are refused or ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user tries to decide what colleagues' jobs run and load, or to open their shells."""
+"""A user tries to change what colleagues' jobs run and load, or to open their shells."""
 
 from __future__ import annotations
 

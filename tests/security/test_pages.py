@@ -1,4 +1,4 @@
-"""What a job's page gets from its visitors, and what a browser may make of the master's answers."""
+"""Pages of jobs: what they get from their visitors, and how browsers may interpret the master's answers."""
 
 from __future__ import annotations
 

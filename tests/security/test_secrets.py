@@ -1,4 +1,4 @@
-"""A colleague looks for secrets wherever the API shows something: every address is asked, with every secret planted."""
+"""Planted secrets appear in no answer of the API to another user."""
 
 from __future__ import annotations
 

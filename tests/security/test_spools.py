@@ -1,4 +1,4 @@
-"""What a job leaves in its folder: whatever it writes there, the master reads it in pieces, in turns, and to an end."""
+"""Files of a job folder with arbitrary content: the master reads them in pieces, in turns, and to their end."""
 
 from __future__ import annotations
 

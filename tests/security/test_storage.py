@@ -1,4 +1,4 @@
-"""Files of others, and the master's own: nobody reads or removes them through a checkpoint."""
+"""Checkpoints cannot be used to read or remove files of other users or of the master."""
 
 from __future__ import annotations
 

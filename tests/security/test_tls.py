@@ -1,4 +1,4 @@
-"""Listening in, and pretending to be the master: TLS of the master's own, for people, jobs and agents."""
+"""Eavesdropping and impersonation of the master: its own TLS, for users, jobs and agents."""
 
 from __future__ import annotations
 

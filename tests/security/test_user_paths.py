@@ -1,4 +1,4 @@
-"""Only one module walks, resolves or removes trees of files; what else does so works on no user's, and says why."""
+"""Only one module walks, resolves or removes trees of users' files; the exceptions are listed with reasons."""
 
 from __future__ import annotations
 

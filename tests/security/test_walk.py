@@ -1,4 +1,4 @@
-"""Every address, called by everybody who has no business there, about everything that somebody else has."""
+"""Every endpoint, called by every role without the right to it, on other users' objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helper by itself: one file, Python 3.8 and its standard library, whatever it is asked."""
+"""The helper program alone: one file for Python 3.8, with valid and invalid requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both SSH clients against a real server: checked keys, noise, cuts, silence, deadlines, many at once."""
+"""Both SSH clients against a real server: host keys, noise, lost connections, deadlines, many commands at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The helper under a real sudo: for a service account that is nobody special, and two real users."""
+"""The helper under a real sudo: an unprivileged service account and two real users."""
 
 from __future__ import annotations
 

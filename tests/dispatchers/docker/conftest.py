@@ -1,4 +1,4 @@
-"""The site that the conformance suite uses."""
+"""Fixtures for tests of the Docker dispatcher."""
 
 from __future__ import annotations
 

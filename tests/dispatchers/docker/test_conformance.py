@@ -1,4 +1,4 @@
-"""The docker dispatcher keeps the contract: a real agent, a real Docker daemon, the master's real API between them."""
+"""The Docker dispatcher passes the conformance suite: a real agent, a real Docker daemon, the master's real API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job asks of its container, as the container itself sees it: rights, devices, an image behind a login."""
+"""Settings of a job as its container sees them: rights, devices, an image behind a login."""
 
 from __future__ import annotations
 

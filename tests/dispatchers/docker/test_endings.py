@@ -1,4 +1,4 @@
-"""How a job ended, and what is delivered when: from its record alone."""
+"""How a job ended, and which signals its containers get, derived from its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong on Docker hosts, and how each is told apart."""
+"""Failures on Docker hosts, and the sentence for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the master makes of an agent's word, without a wire and without containers."""
+"""The reconciler processes agents' reports, without network and containers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduler's rules, one by one."""
+"""The gang scheduler's rules, one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is true of the scheduler whatever happens."""
+"""Properties of the gang scheduler that hold for all sequences of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local dispatcher keeps the contract."""
+"""The local dispatcher passes the conformance suite."""
 
 from collections.abc import Iterator
 from pathlib import Path

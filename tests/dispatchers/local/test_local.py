@@ -1,4 +1,4 @@
-"""The local queue: fair, never too many, and untroubled by what happens to its master."""
+"""The local queue: order, slots, and jobs that outlive their master."""
 
 from __future__ import annotations
 
@@ -136,14 +136,14 @@ def test_a_job_that_was_seen_to_be_cancelled_does_not_start(bench: Bench, monkey
 def test_a_job_is_not_seen_while_it_is_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     ref = bench.submit(programs.ENDS_WELL)
     bench.ended(ref)
-    look = LocalJob.look
+    status = LocalJob.status
 
-    def look_too_late(job: LocalJob) -> LocalJobStatus:
-        monkeypatch.setattr(LocalJob, "look", look)
+    def status_too_late(job: LocalJob) -> LocalJobStatus:
+        monkeypatch.setattr(LocalJob, "status", status)
         bench.dispatcher.forget(job.token)
-        return look(job)
+        return status(job)
 
-    monkeypatch.setattr(LocalJob, "look", look_too_late)
+    monkeypatch.setattr(LocalJob, "status", status_too_late)
     assert bench.seen(ref.token) == []
 
 

@@ -1,4 +1,4 @@
-"""The words that PBS's commands get."""
+"""Argument vectors of PBS's commands."""
 
 from __future__ import annotations
 

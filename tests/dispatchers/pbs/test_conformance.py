@@ -1,4 +1,4 @@
-"""The PBS dispatcher keeps the contract, on a real PBS."""
+"""The PBS dispatcher passes the conformance suite on a real PBS."""
 
 from __future__ import annotations
 

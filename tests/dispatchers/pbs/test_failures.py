@@ -1,4 +1,4 @@
-"""What a failed command means, from what a real PBS said."""
+"""Errors of failed commands, from messages of a real PBS."""
 
 from __future__ import annotations
 

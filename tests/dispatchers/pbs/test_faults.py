@@ -1,4 +1,4 @@
-"""What goes wrong between the master and a real PBS, through commands that are slow, noisy or cut off."""
+"""Faults between the master and a real PBS: commands that are slow, noisy or interrupted."""
 
 from __future__ import annotations
 

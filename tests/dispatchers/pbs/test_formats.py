@@ -1,4 +1,4 @@
-"""The three forms in which PBS prints, read from what a real one printed."""
+"""Parsers of the three output formats, on the output of a real PBS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ended jobs are asked for once each."""
+"""Each ended job is queried once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs on a real PBS: several nodes, what they are told, how they end, what people see of them."""
+"""Jobs on a real PBS: several nodes, signals, endings, and what users see of them."""
 
 from __future__ import annotations
 

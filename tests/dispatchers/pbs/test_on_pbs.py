@@ -1,4 +1,4 @@
-"""As root: the modules that need a real PBS, each run once under the account of an ordinary user."""
+"""Runs the modules that need a real PBS, each under the account of an ordinary user, when the tests run as root."""
 
 from __future__ import annotations
 

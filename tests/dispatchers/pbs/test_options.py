@@ -1,4 +1,4 @@
-"""The user's pbsbatch_args: what passes, what is refused, and in which words."""
+"""The user's pbsbatch_args: accepted ones, refused ones, and the sentences for them."""
 
 from __future__ import annotations
 

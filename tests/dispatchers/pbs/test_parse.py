@@ -1,4 +1,4 @@
-"""Typed values from what PBS prints."""
+"""Typed values from PBS's output."""
 
 from __future__ import annotations
 

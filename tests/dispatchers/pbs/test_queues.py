@@ -1,4 +1,4 @@
-"""Queues as pools."""
+"""Queues as resource pools, and checks of jobs against them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of Determined 0.38's table for PBS, and the select statement."""
+"""Requests for nodes by Determined 0.38's table for PBS, and the select statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Letters, exit statuses and comments as states, and the sentences on them."""
+"""Letters, exit statuses and comments as states, and their sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A site that keeps accounts: how jobs ended after the controller forgot them, limits, and a slurmdbd that is away."""
+"""A site with accounting: ends of jobs that the controller forgot, limits, and a slurmdbd that is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordinary user's jobs in containers, as on a real site: the whole suite, run under the user's account."""
+"""An ordinary user's jobs in containers: the whole suite, run under the user's account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words of Slurm's commands, and the administrator's options behind them."""
+"""Argument vectors of Slurm's commands, and the administrator's options behind them."""
 
 from __future__ import annotations
 

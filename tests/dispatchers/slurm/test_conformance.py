@@ -1,4 +1,4 @@
-"""The Slurm dispatcher keeps the contract, on a real cluster."""
+"""The Slurm dispatcher passes the conformance suite on a real cluster."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Controllers that die: a spare one takes over, and one that lost its state starts counting jobs anew."""
+"""Failing controllers: a backup takes over, and one that lost its state restarts its job ids."""
 
 from __future__ import annotations
 

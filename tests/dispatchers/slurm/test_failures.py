@@ -1,4 +1,4 @@
-"""Slurm's complaints sorted by what they mean for the job."""
+"""Slurm's error messages, mapped to dispatcher errors."""
 
 from __future__ import annotations
 

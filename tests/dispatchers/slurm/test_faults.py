@@ -1,4 +1,4 @@
-"""What goes wrong on a real cluster, and what the dispatcher makes of it."""
+"""Faults on a real cluster, and how the dispatcher reports them."""
 
 from __future__ import annotations
 

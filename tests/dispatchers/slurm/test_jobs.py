@@ -1,4 +1,4 @@
-"""Jobs on a real cluster: several nodes, what they are told, what they cost."""
+"""Jobs on a real cluster: several nodes, signals, and the number of queries."""
 
 from __future__ import annotations
 

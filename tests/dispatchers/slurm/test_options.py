@@ -1,4 +1,4 @@
-"""The user's sbatch_args: Determined's own test vectors, and what Slurm would make of tricks."""
+"""The user's sbatch_args: Determined's own test vectors, and attempts to get around the allow-list."""
 
 from __future__ import annotations
 

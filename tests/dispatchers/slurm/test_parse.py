@@ -1,4 +1,4 @@
-"""Parsers against recorded outputs, and against what nobody recorded."""
+"""Parsers on recorded outputs and on generated ones."""
 
 from __future__ import annotations
 

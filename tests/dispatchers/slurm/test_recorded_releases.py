@@ -1,4 +1,4 @@
-"""What every release of Slurm prints is read in the same way."""
+"""The output of every release of Slurm is parsed alike."""
 
 from __future__ import annotations
 

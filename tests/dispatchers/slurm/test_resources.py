@@ -1,4 +1,4 @@
-"""Slots to nodes, GPUs and CPUs: the golden rows of Determined's own tests, then ours."""
+"""Slots to nodes, GPUs and CPUs: the rows of Determined's own tests, then ours."""
 
 from __future__ import annotations
 

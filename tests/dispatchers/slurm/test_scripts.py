@@ -1,4 +1,4 @@
-"""What the job script hands on, run here as slurmstepd would; `srun` is a stand-in that says how it was called."""
+"""The job script, run here as slurmstepd would; `srun` is a stand-in that records its call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every word of Slurm's, and words it does not have."""
+"""All of Slurm's state words, and unknown ones."""
 
 from __future__ import annotations
 

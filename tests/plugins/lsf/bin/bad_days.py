@@ -1,4 +1,4 @@
-"""What tests do to the scheduler: files in the folder of its configuration say how it behaves today."""
+"""Faults of the stand-in scheduler: files in its configuration folder switch them on."""
 
 import os
 import sys
