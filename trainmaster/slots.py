@@ -6,7 +6,7 @@ import enum
 
 
 class SlotType(enum.StrEnum):
-    """What a slot is: a share of a node's CPUs, or one GPU of NVIDIA or AMD."""
+    """Kind of a slot: a share of a node's CPUs, or one GPU of NVIDIA or AMD."""
 
     CPU = "cpu"
     CUDA = "cuda"

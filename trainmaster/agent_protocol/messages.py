@@ -53,7 +53,7 @@ class ContainerState(enum.StrEnum):
 
 
 class Blame(enum.StrEnum):
-    """Who can fix it that a container could not be started."""
+    """Who can fix the reason for which a container could not be started."""
 
     NOBODY = ""
     JOB = "job"  # the job asks for something impossible: a wrong image, an account that does not exist

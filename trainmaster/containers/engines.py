@@ -31,7 +31,7 @@ _WATCH = (
 
 
 class _Engine:
-    """What Docker and Podman have in common: nearly all options of `run`."""
+    """Base class of Docker and Podman, which share nearly all options of `run`."""
 
     name: str
     program: str

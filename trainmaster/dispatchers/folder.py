@@ -95,5 +95,5 @@ class JobFolder:
         except OSError as error:
             reason = error.strerror or str(error)
             raise Transient(f"The job folder {self.path} {what}: {reason}.", token=self.token) from error
-        except (job_files.Failed, job_files.Refused) as error:
+        except (job_files.RequestFailed, job_files.RequestRefused) as error:
             raise Transient(f"The job folder {self.path} {what}: {error}.", token=self.token) from error

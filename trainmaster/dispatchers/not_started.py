@@ -1,4 +1,4 @@
-"""Why a job's container did not start, read from what the scheduler captured of its job script."""
+"""Finds out why a job's container did not start, from the job script's captured output."""
 
 from __future__ import annotations
 

@@ -132,14 +132,14 @@ def test_no_name_leads_out_of_the_allowed_folder(
     base = tmp_path_factory.mktemp("base")
     inside = base / "allowed"
     inside.mkdir()
-    with contextlib.suppress(job_files.Refused, job_files.Failed, OSError, ValueError):
+    with contextlib.suppress(job_files.RequestRefused, job_files.RequestFailed, OSError, ValueError):
         job_files.stage(f"{inside}{root}", token, {name: (b"x", 0o600)}, [str(inside)])
     assert [path.name for path in base.iterdir()] == ["allowed"]
 
 
 def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "MAX_REQUEST", 1000)
-    with pytest.raises(job_files.Refused, match="larger than"):
+    with pytest.raises(job_files.RequestRefused, match="larger than"):
         helper.unpack(helper.pack(b"x" * 1001))
 
 

@@ -11,10 +11,10 @@ from trainmaster.dispatchers.docker.scheduler import (
     Decisions,
     Fitting,
     Gang,
+    GangShape,
     PreemptGang,
     Scheduler,
     SchedulingPolicy,
-    Shape,
     Sharing,
     StartGang,
     Why,
@@ -54,25 +54,25 @@ def started(decisions: Decisions) -> dict[str, dict[str, int]]:
 @pytest.mark.parametrize(
     ("slots", "agents", "more", "shape"),
     [
-        (1, [8], {}, Shape(1, 1)),
-        (8, [8, 8], {}, Shape(1, 8)),
-        (16, [8, 8, 8], {}, Shape(2, 8)),  # Determined's whole agents
-        (12, [8, 8], {}, Shape(2, 6)),
-        (20, [8] * 4, {}, Shape(4, 5)),
-        (16, [8, 4, 4, 4], {}, Shape(4, 4)),
+        (1, [8], {}, GangShape(1, 1)),
+        (8, [8, 8], {}, GangShape(1, 8)),
+        (16, [8, 8, 8], {}, GangShape(2, 8)),  # Determined's whole agents
+        (12, [8, 8], {}, GangShape(2, 6)),
+        (20, [8] * 4, {}, GangShape(4, 5)),
+        (16, [8, 4, 4, 4], {}, GangShape(4, 4)),
         (17, [8] * 4, {}, None),  # 17 agents with one slot each would do; there are four
         (16, [8, 8], {"single_node": True}, None),
-        (8, [4, 4, 4], {"slots_per_node": 4}, Shape(2, 4)),
-        (8, [8, 8], {"slots_per_node": 4}, Shape(2, 4)),
+        (8, [4, 4, 4], {"slots_per_node": 4}, GangShape(2, 4)),
+        (8, [8, 8], {"slots_per_node": 4}, GangShape(2, 4)),
         (6, [8, 8], {"slots_per_node": 4}, None),
-        (3, [8], {"slots_per_node": 4}, Shape(1, 3)),
-        (0, [4], {}, Shape(1, 0)),
+        (3, [8], {"slots_per_node": 4}, GangShape(1, 3)),
+        (0, [4], {}, GangShape(1, 0)),
         (0, [], {}, None),
         (9, [8], {}, None),
     ],
 )
 def test_a_gang_is_split_evenly_over_as_few_agents_as_can_hold_it(
-    slots: int, agents: list[int], more: dict[str, Any], shape: Shape | None
+    slots: int, agents: list[int], more: dict[str, Any], shape: GangShape | None
 ) -> None:
     sizes = {size: agents.count(size) for size in agents}
     assert shape_of(Gang("j", slots, 1, **more), sizes) == shape

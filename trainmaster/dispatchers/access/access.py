@@ -14,7 +14,7 @@ from trainmaster.dispatchers.access.config import AccessOptions, Impersonation, 
 from trainmaster.dispatchers.access.helper_client import HelperClient
 from trainmaster.dispatchers.access.inspection import Inspection
 from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce
-from trainmaster.dispatchers.access.transport import LocalTransport, Transport
+from trainmaster.dispatchers.access.transport import LocalTransport, ProgramTransport
 from trainmaster.dispatchers.base import HeldFiles, JobRef, Problem, Remains, StagedFile, StreamPosition
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH, Runner, Shell
 from trainmaster.dispatchers.folder import JobFolder, check_token
@@ -46,7 +46,7 @@ class Access:
         self.account = (options.ssh and options.ssh.user) or pwd.getpwuid(os.geteuid()).pw_name
         self._options, self._root, self._environment, self._path = options, root, environment, path
         self._lock = threading.RLock()
-        self._lines: dict[str | None, Transport] = {}
+        self._lines: dict[str | None, ProgramTransport] = {}
         self._helpers: dict[str | None, HelperClient] = {}
 
     @property
@@ -173,12 +173,12 @@ class Access:
             line, helper_client.bootstrap(python), source=helper_client.own_source(), user=login, explain=explain
         )
 
-    def _line(self, login: str | None) -> Transport:
+    def _line(self, login: str | None) -> ProgramTransport:
         if login not in self._lines:
             self._lines[login] = self._make_line(self._options.ssh, login)
         return self._lines[login]
 
-    def _make_line(self, ssh: SshOptions | None, login: str | None) -> Transport:
+    def _make_line(self, ssh: SshOptions | None, login: str | None) -> ProgramTransport:
         if ssh is None:
             return LocalTransport({"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"})
         if ssh.client is SshClient.OPENSSH:

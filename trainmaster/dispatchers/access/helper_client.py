@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trainmaster.dispatchers import jobfolder
-from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, Transport
+from trainmaster.dispatchers.access.transport import Channel, ConnectionLost, ProgramNotStarted, ProgramTransport
 from trainmaster.dispatchers.jobfolder import helper
 
 START = 30.0  # seconds within which the program must print its greeting
@@ -40,7 +40,7 @@ class HelperClient:
 
     def __init__(
         self,
-        line: Transport,
+        line: ProgramTransport,
         argv: Sequence[str],
         *,
         source: bytes = b"",

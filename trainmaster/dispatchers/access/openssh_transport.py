@@ -1,4 +1,5 @@
-"""Transport over the system's OpenSSH: uses its key agents, its configuration, and connections that a person opened.
+"""Transport over the system's OpenSSH: uses its key agents, its configuration, and connections that a person
+opened.
 
 plumbum's local machine runs `ssh`. Its `SshMachine` is not used: it opens a login shell of its own first, which a noisy
 profile confuses, and which takes one of the few sessions that a connection has.

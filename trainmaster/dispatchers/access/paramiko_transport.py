@@ -1,4 +1,5 @@
-"""Transport over paramiko, for machines without an ssh client: one connection per account, one channel per command.
+"""Transport over paramiko, for machines without an ssh client: one connection per account, one channel per
+command.
 
 plumbum's `ParamikoMachine` is not used: it cannot name a file of known hosts, opens a login shell of its own, and can
 neither put a deadline on a command nor end one.

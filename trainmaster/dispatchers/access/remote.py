@@ -82,7 +82,7 @@ class RemoteFolder:
                 output_tail=None if output is None else helper.unpack(output, job_files.TAIL).decode(errors="replace"),
             )
         except (
-            job_files.Refused,
+            job_files.RequestRefused,
             ValueError,
             TypeError,
             LookupError,

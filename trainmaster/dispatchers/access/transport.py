@@ -51,7 +51,7 @@ class Channel(Protocol):
         """Close the channel, end the program where possible, and return what it wrote to standard error."""
 
 
-class Transport(Protocol):
+class ProgramTransport(Protocol):
     """Starts programs on one machine as one account. Used by several threads at once."""
 
     place: str  # for messages: "" for this machine, else " on HOST"

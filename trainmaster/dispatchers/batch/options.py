@@ -105,7 +105,7 @@ class BatchOptions(AccessOptions):
     job_path: Line = DEFAULT_PATH
     """PATH of jobs."""
     environment: dict[str, Line] = Field(default_factory=dict)
-    """For the scheduler's commands and for jobs, for example SLURM_CONF or PBS_CONF_FILE."""
+    """Variables for the scheduler's commands and for jobs, for example SLURM_CONF or PBS_CONF_FILE."""
     scratch: list[AbsolutePath] = Field(default_factory=list)
     """Folders on the nodes for temporary files, tried in order."""
     python: Line = "python3"

@@ -42,8 +42,8 @@ from trainmaster.dispatchers.jobfolder.job_files import (
     MAX_RECORD,
     POLICY,
     TAIL,
-    Failed,
-    Refused,
+    RequestFailed,
+    RequestRefused,
     announce,
     collect,
     forget,
@@ -91,21 +91,23 @@ KINDS = dict(
 
 
 def read_policy(path: str = POLICY) -> HelperPolicy:
-    """Read the policy file. Raises Failed when another account than root could have written it."""
+    """Read the policy file. Raises RequestFailed when another account than root could have written it."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="utf-8") as file:
             facts = os.fstat(file.fileno())
             if facts.st_uid != 0 or facts.st_mode & 0o022:
-                raise Failed("%s must belong to root and be writable by root alone" % path)
+                raise RequestFailed("%s must belong to root and be writable by root alone" % path)
             found = {"job_roots": [], **json.load(file)}
             for name, value in found.items():
                 if not isinstance(value, KINDS[name]) or not all(isinstance(item, str) for item in _items(value)):
                     raise ValueError("%s has the wrong type: %r" % (name, value))
             return HelperPolicy(**found)
     except OSError as error:
-        raise Failed("%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)) from None
+        raise RequestFailed(
+            "%s cannot be read (%s); `trainmaster helper show` prints one" % (path, error.strerror)
+        ) from None
     except (ValueError, TypeError, KeyError) as error:
-        raise Failed("%s is not a helper policy: %s" % (path, error)) from None
+        raise RequestFailed("%s is not a helper policy: %s" % (path, error)) from None
 
 
 def _items(value: Any) -> Iterator[Any]:
@@ -113,17 +115,17 @@ def _items(value: Any) -> Iterator[Any]:
 
 
 def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_passwd:
-    """Return the account that this process runs as. Raises Refused for root, system accounts and denied ones."""
+    """Return the account that this process runs as. Raises RequestRefused for root, system accounts and denied ones."""
     account = pwd.getpwuid(os.geteuid())
     if wanted is not None and wanted != account.pw_name:
-        raise Refused("this is the account %s, not %s" % (account.pw_name, wanted))
+        raise RequestRefused("this is the account %s, not %s" % (account.pw_name, wanted))
     if policy.job_roots is None and wanted is None:
         return account
     if os.getuid() != os.geteuid() or account.pw_uid < max(policy.min_uid, 1) or account.pw_name in policy.denied_users:
-        raise Refused("jobs never run as %s: it is root, a system account or denied" % account.pw_name)
+        raise RequestRefused("jobs never run as %s: it is root, a system account or denied" % account.pw_name)
     mine = {os.getegid(), *os.getgroups()}
     for name in sorted({group.gr_name for group in grp.getgrall() if group.gr_gid in mine} & set(policy.denied_groups)):
-        raise Refused("jobs never run as %s, a member of the group %s" % (account.pw_name, name))
+        raise RequestRefused("jobs never run as %s, a member of the group %s" % (account.pw_name, name))
     return account
 
 
@@ -131,12 +133,13 @@ def check_account(policy: HelperPolicy, wanted: Optional[str]) -> pwd.struct_pas
 
 
 def clear(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
-    """Remove files that match, by the rules of `trees`. Raises Refused for a folder that is below no storage root."""
+    """Remove files that match, by the rules of `trees`. Raises RequestRefused for a folder that is below no storage
+    root."""
     folder = str(request["folder"])
     allowed = policy.storage_roots if policy.job_roots is not None else ("/",)
     plain = folder[:1] == "/" != folder[1:2] and os.path.normpath(folder) == folder
     if not plain or not any(folder.startswith(root.rstrip("/") + "/") for root in allowed):
-        raise Refused("%s is not below a folder that storage_roots in %s names" % (folder, POLICY))
+        raise RequestRefused("%s is not below a folder that storage_roots in %s names" % (folder, POLICY))
     since = request.get("since")
     until = time.monotonic() + float(request["deadline"])
     rules = Rules(owner=os.geteuid(), since=None if since is None else float(since), until=until)
@@ -156,7 +159,7 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
     argv = [str(word) for word in request["argv"]]
     given = {str(name): str(value) for name, value in request.get("environment", {}).items()}
     if not argv or len(argv) > 4096 or any("\0" in word for word in (*argv, *given.values())):
-        raise Refused("a command needs at least one word and no NUL characters")
+        raise RequestRefused("a command needs at least one word and no NUL characters")
     if policy.job_roots is not None:
         argv[0] = _allowed_program(policy, argv)
         given = _allowed_variables(policy, given)
@@ -189,12 +192,12 @@ def run(policy: HelperPolicy, account: pwd.struct_passwd, request: Mapping[str, 
 def _allowed_program(policy: HelperPolicy, argv: Sequence[str]) -> str:
     name = os.path.basename(argv[0])
     if name not in PROGRAMS:
-        raise Refused("%r is not one of the scheduler's commands" % argv[0])
+        raise RequestRefused("%r is not one of the scheduler's commands" % argv[0])
     if name == "scontrol" and [word for word in argv[1:] if word not in ("--details", "--oneliner")][:1] != ["show"]:
-        raise Refused("scontrol may only be used as scontrol show")
+        raise RequestRefused("scontrol may only be used as scontrol show")
     program = policy.programs.get(name) or shutil.which(name, path=SITES)
     if program is None or not os.path.isabs(program):
-        raise Failed("%s is not found; name its full path in programs in %s" % (name, POLICY))
+        raise RequestFailed("%s is not found; name its full path in programs in %s" % (name, POLICY))
     return program
 
 
@@ -205,7 +208,7 @@ def _allowed_variables(policy: HelperPolicy, given: Mapping[str, str]) -> Dict[s
         if name == "PATH" and set(value.split(":")) <= set(SITES.split(":")):
             continue
         if FREE.get(name) != value and policy.environment.get(name) != value:
-            raise Failed("the variable %s=%s is not in environment in %s" % (name, value, POLICY))
+            raise RequestFailed("the variable %s=%s is not in environment in %s" % (name, value, POLICY))
     return {**given, **policy.environment}
 
 
@@ -221,12 +224,12 @@ def unpack(text: str, most: Optional[int] = None) -> bytes:
     engine = zlib.decompressobj()
     content = engine.decompress(base64.b64decode(text), most)
     if engine.unconsumed_tail:
-        raise Refused("a file or an answer is larger than %d bytes" % most)
+        raise RequestRefused("a file or an answer is larger than %d bytes" % most)
     return content
 
 
 def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
-    """Carry out a request. Raises Refused, Failed, OSError."""
+    """Carry out a request. Raises RequestRefused, RequestFailed, OSError."""
     account = check_account(policy, request.get("user"))
     verb, root, token = request["verb"], str(request.get("root", "")), str(request.get("token", ""))
     if verb == "run":
@@ -253,13 +256,13 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
         return clear(policy, request)
     if verb == "announce":
         if policy.job_roots is not None or request.get("user") is not None:
-            raise Refused("only the master's account may announce the master's address")
+            raise RequestRefused("only the master's account may announce the master's address")
         os.makedirs(root, 0o755, exist_ok=True)
         return {"owner": announce(root, str(request["url"]))}
     if verb == "check":
         found = {str(path): _facts(str(path)) for path in request.get("paths", ())}
         return {"user": account.pw_name, "uid": account.pw_uid, "paths": found, "python": list(sys.version_info[:3])}
-    raise Refused("unknown verb %r" % verb)
+    raise RequestRefused("unknown verb %r" % verb)
 
 
 def _facts(path: str) -> Optional[List[int]]:
@@ -289,9 +292,9 @@ def main() -> int:
         mark = request["mark"]
         signal.alarm(int(float(request["deadline"])) + 5)
         reply = {"ok": answer(read_policy() if installed else HelperPolicy(), request)}
-    except Refused as error:
+    except RequestRefused as error:
         reply = {"refused": str(error)}
-    except Failed as error:
+    except RequestFailed as error:
         reply = {"failed": str(error)}
     except OSError as error:
         reply = {"failed": ": ".join(filter(None, [error.strerror or str(error), str(error.filename or "")]))}

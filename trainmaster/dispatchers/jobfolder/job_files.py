@@ -28,21 +28,21 @@ TAIL = 64 * 1024
 _SUBFOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is not allowed; repeating it will not help."""
 
 
-class Failed(Exception):
+class RequestFailed(Exception):
     """The request could not be carried out this time."""
 
 
 def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
     """Open the folder of job folders: an allowed one, or one below it that is reached through no link."""
     if not root.startswith("/") or "\0" in root or os.path.normpath(root) != root:
-        raise Refused("the folder of jobs must be a normalized absolute path, not %r" % root)
+        raise RequestRefused("the folder of jobs must be a normalized absolute path, not %r" % root)
     base = next((top for top in allowed or () if root == top or root.startswith(top.rstrip("/") + "/")), None)
     if allowed is not None and base is None:
-        raise Failed("%s is not below a folder that job_roots in %s names" % (root, POLICY))
+        raise RequestFailed("%s is not below a folder that job_roots in %s names" % (root, POLICY))
     top = base or root
     descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     return _descend(descriptor, [part for part in root[len(top) :].split("/") if part])
@@ -60,7 +60,7 @@ def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
             inner = os.open(part, _SUBFOLDER, dir_fd=descriptor)
             if make and os.fstat(inner).st_uid != os.geteuid():
                 os.close(inner)
-                raise Failed("the folder %s in the job folder belongs to another account" % part)
+                raise RequestFailed("the folder %s in the job folder belongs to another account" % part)
         finally:
             os.close(descriptor)
         descriptor = inner
@@ -68,15 +68,15 @@ def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
 
 
 def _open_job(root_fd: int, token: str) -> int:
-    """Open the job folder; closes `root_fd`. Raises Failed when it is not the user's."""
+    """Open the job folder; closes `root_fd`. Raises RequestFailed when it is not the user's."""
     if not TOKEN.fullmatch(token):
         os.close(root_fd)
-        raise Refused("%r is not a job token" % token)
+        raise RequestRefused("%r is not a job token" % token)
     descriptor = _descend(root_fd, [token])
     owner = os.fstat(descriptor).st_uid
     if owner != os.geteuid():
         os.close(descriptor)
-        raise Failed("the job folder %s belongs to uid %d; an administrator must remove it" % (token, owner))
+        raise RequestFailed("the job folder %s belongs to uid %d; an administrator must remove it" % (token, owner))
     return descriptor
 
 
@@ -86,7 +86,7 @@ def stage(
     """Create the job folder and write `files` (path below it -> content and mode) into it. Idempotent."""
     for name in files:
         if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
-            raise Refused("the staged file %r would be outside the job folder" % name)
+            raise RequestRefused("the staged file %r would be outside the job folder" % name)
     root_fd = _open_root(root, allowed)
     try:
         if TOKEN.fullmatch(token):
@@ -131,7 +131,7 @@ def announce(root: str, url: str) -> int:
     """Write the master's address into ROOT, for jobs that cannot reach the address they know. Returns the file's owner.
     A file of another account is an error: in a sticky folder it cannot be replaced."""
     if not re.fullmatch(r"https?://[!-~]{1,400}", url):
-        raise Refused("%r is not the address of a master" % url)
+        raise RequestRefused("%r is not the address of a master" % url)
     folder = _open_root(root)
     try:
         _write(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
@@ -170,7 +170,8 @@ def collect(
     most: int = 1024**3,
 ) -> JobRemains:
     """Read the job folder; empty when there is none. Of streams no more than PIECE bytes, from `places` on (others from
-    their beginning; None: nothing), and nothing beyond the first `most` bytes of each. Raises Failed, OSError."""
+    their beginning; None: nothing), and nothing beyond the first `most` bytes of each. Raises RequestFailed,
+    OSError."""
     left = JobRemains({}, {}, None)
     try:
         job = _open_job(_open_root(root, allowed), token)
@@ -299,7 +300,7 @@ def _own_file(folder: int, name: str) -> Optional[BinaryIO]:
 
 
 def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> None:
-    """Remove the job folder; links in it are removed, never followed. Raises Failed when something stays."""
+    """Remove the job folder; links in it are removed, never followed. Raises RequestFailed when something stays."""
     try:
         root_fd = _open_root(root, allowed)
     except FileNotFoundError:

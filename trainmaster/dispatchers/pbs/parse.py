@@ -138,5 +138,5 @@ def truth(text: str) -> bool:
 
 
 def server_version(records: Sequence[PrintedRecord], fallback: str) -> str:
-    """For example "23.06.06"."""
+    """Return the version of the server, for example "23.06.06"."""
     return next((record.get("pbs_version") for record in records if record.get("pbs_version")), fallback)

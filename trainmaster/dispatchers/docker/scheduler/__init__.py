@@ -32,18 +32,18 @@ from trainmaster.dispatchers.docker.scheduler.model import (
     Why,
 )
 from trainmaster.dispatchers.docker.scheduler.scheduler import Scheduler
-from trainmaster.dispatchers.docker.scheduler.shape import Shape, shape_of
+from trainmaster.dispatchers.docker.scheduler.shape import GangShape, shape_of
 
 __all__ = [
     "AgentNode",
     "Decisions",
     "Fitting",
     "Gang",
+    "GangShape",
     "Placement",
     "PreemptGang",
     "Scheduler",
     "SchedulingPolicy",
-    "Shape",
     "Sharing",
     "StartGang",
     "Why",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainmaster.dispatchers.docker.scheduler.model import Placement
 from trainmaster.dispatchers.docker.scheduler.node_index import NodeState
-from trainmaster.dispatchers.docker.scheduler.shape import Shape
+from trainmaster.dispatchers.docker.scheduler.shape import GangShape
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class PreemptionPlan:
 
 
 def choose(
-    shape: Shape,
+    shape: GangShape,
     spots: Iterable[NodeState],
     victims_on: Callable[[NodeState], Sequence[Victim]],
     acceptable: Callable[[Sequence[Victim]], bool],

@@ -21,7 +21,7 @@ from trainmaster.dispatchers.docker.scheduler.model import (
 )
 from trainmaster.dispatchers.docker.scheduler.node_index import NodeIndex, NodeState
 from trainmaster.dispatchers.docker.scheduler.preemption import Victim, choose
-from trainmaster.dispatchers.docker.scheduler.shape import Shape, shape_of
+from trainmaster.dispatchers.docker.scheduler.shape import GangShape, shape_of
 
 Key = tuple[object, ...]
 Turn = tuple[float, float, int]
@@ -67,7 +67,7 @@ class Scheduler:
         self._promised: dict[str, Placement] = {}  # waiting job -> agents on which others were preempted for it
         self._held: tuple[str, Placement] = ("", {})  # the first waiting job, and the slots reserved for it
         self._groups: dict[str, _Group] = defaultdict(_Group)
-        self._shapes: dict[Key, Shape | None] = {}
+        self._shapes: dict[Key, GangShape | None] = {}
         self._shapes_version = -1
         self._changed = True
 
@@ -282,7 +282,7 @@ class Scheduler:
             return Why.FIRST, False, False
         return Why.SLOTS, False, False
 
-    def _hold(self, job: Gang, shape: Shape) -> None:
+    def _hold(self, job: Gang, shape: GangShape) -> None:
         """Reserve agents for the first waiting job. They stay the same until it starts: agents that were released in
         exchange for others would fill up again."""
         holder, held = self._held
@@ -305,7 +305,7 @@ class Scheduler:
         self._run(job, placement)
         round_.starts.append(StartGang(job.id, dict(placement)))
 
-    def _make_room(self, job: Gang, shape: Shape, round_: _Round) -> bool:
+    def _make_room(self, job: Gang, shape: GangShape, round_: _Round) -> bool:
         """Reserve slots that become free for this job, or preempt others for it. Returns False when neither helps."""
         promised = self._promised.get(job.id)
         if promised is not None:
@@ -332,7 +332,7 @@ class Scheduler:
         """Whether preemption is allowed: under fair share only for the group that is worst off."""
         return self._policy.sharing is Sharing.PRIORITY or not round_.holding
 
-    def _askable(self, job: Gang, shape: Shape) -> list[NodeState]:
+    def _askable(self, job: Gang, shape: GangShape) -> list[NodeState]:
         """Return agents on which preemption may help."""
         by_priority = self._policy.sharing is Sharing.PRIORITY
         spots = self._yard.within_reach(job.priority, shape.slots) if by_priority else self._yard.spots.values()
@@ -425,7 +425,7 @@ class Scheduler:
         first = self._groups[job.group].share if self._policy.sharing is Sharing.FAIR_SHARE else float(job.priority)
         return (first, position, number)
 
-    def _shape(self, job: Gang) -> Shape | None:
+    def _shape(self, job: Gang) -> GangShape | None:
         key = (job.slots, job.slots_per_node, job.single_node, job.avoid)
         if key not in self._shapes:
             self._shapes[key] = shape_of(job, self._yard.capacities_without(job.avoid))
