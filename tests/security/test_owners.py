@@ -14,6 +14,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import config, create, jobs_of
 from tests.support.api.people import Person, give, person, workspace_of
 from tests.support.api.tasks import launch
+from tests.support.database import engine_of
 from tests.support.master import MasterProcess, serving
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
@@ -92,17 +93,26 @@ def boss(as_users: MasterProcess) -> Api:
 
 
 def colleagues(boss: Api) -> tuple[int, Person, Person]:
-    """A workspace's project with two Editors."""
+    """A workspace's project with two Editors, whose jobs run as different accounts."""
     workspace, _ = workspace_of(boss)
     first, second = person(boss), person(boss)
-    for one in (first, second):
+    for number, one in enumerate((first, second), 61_001):
         give(boss, EDITOR, one.id, workspace)
+        name = f"tm{number}"  # no account of this machine
+        link = {"agentUid": number, "agentUser": name, "agentGid": number, "agentGroup": name}
+        assert boss.call("PATCH", f"/api/v1/users/{one.id}", {"agentUserGroup": link}).status == 200
     return workspace, first, second
 
 
-def test_an_editor_gets_no_key_of_a_colleagues_shell_where_jobs_run_as_users(boss: Api) -> None:
+def test_an_editor_gets_no_key_of_a_colleagues_shell_where_jobs_run_as_users(
+    as_users: MasterProcess, boss: Api
+) -> None:
     workspace, victim, mallory = colleagues(boss)
     shell = launch(victim.api, "shell", config={"resources": {"resource_pool": "default"}}, workspaceId=workspace)
+    with engine_of(EmbeddedServer(as_users.data).url, 1) as engine, engine.begin() as connection:
+        # As it were on the cluster of Slurm, which cannot be reached here.
+        query = text("UPDATE allocations SET dispatcher = 'default', run_as = 'tm61001' WHERE task_id = :id")
+        connection.execute(query, {"id": shell["id"]})
     try:
         path = f"/api/v1/shells/{shell['id']}"
         assert "OPENSSH PRIVATE KEY" in victim.api.get(path).json["shell"]["privateKey"]

@@ -179,7 +179,7 @@ class DockerDispatcher:
         found += _complaints(spec)
         if pool is not None:
             with self._foreman.lock:
-                agents = [agent for agent in self._known_agents() if agent.standing.pool == pool.pool_name]
+                agents = [agent for agent in self._known_agents() if agent.settings.pool == pool.pool_name]
                 found += views.never(_wanted(spec, ()), agents)
         return found
 
@@ -354,7 +354,7 @@ class DockerDispatcher:
         reconciler = self._leading()
         with reconciler.lock:
             agent = reconciler.fleet.get(agent_id)
-            _set_standing(agent, slot, enabled=enabled, drain=drain)
+            _change_settings(agent, slot, enabled=enabled, drain=drain)
             reconciler.fleet.save()
             if not enabled and not drain:
                 tokens = set(agent.here) if slot is None else {agent.used[slot]} if slot in agent.used else set()
@@ -407,16 +407,16 @@ def _lock(path: Path) -> Iterator[TextIO]:
         yield handle
 
 
-def _set_standing(agent: FleetAgent, slot: int | None, *, enabled: bool, drain: bool) -> None:
-    standing = agent.standing
+def _change_settings(agent: FleetAgent, slot: int | None, *, enabled: bool, drain: bool) -> None:
+    settings = agent.settings
     if slot is None:
-        agent.standing = standing.model_copy(update={"enabled": enabled, "draining": drain})
+        agent.settings = settings.model_copy(update={"enabled": enabled, "draining": drain})
         return
-    if all(slot != fact.id for fact in standing.slots):
+    if all(slot != fact.id for fact in settings.slots):
         raise Rejected(f"Agent {agent.id} has no slot {slot}.")
-    disabled = {*standing.disabled_slots} - {slot} | (set() if enabled else {slot})
-    draining = {*standing.draining_slots} - {slot} | ({slot} if drain else set())
-    agent.standing = standing.model_copy(
+    disabled = {*settings.disabled_slots} - {slot} | (set() if enabled else {slot})
+    draining = {*settings.draining_slots} - {slot} | ({slot} if drain else set())
+    agent.settings = settings.model_copy(
         update={"disabled_slots": tuple(sorted(disabled)), "draining_slots": tuple(sorted(draining))}
     )
 

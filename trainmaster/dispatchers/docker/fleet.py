@@ -46,7 +46,7 @@ class _File(Values):
 class FleetAgent:
     """One agent. `used`: slot -> token of the job that holds it."""
 
-    standing: AgentSettings
+    settings: AgentSettings
     last_seen: float
     instance: str = ""
     former: set[str] = field(default_factory=set)  # instances that another one has replaced
@@ -62,23 +62,23 @@ class FleetAgent:
 
     @property
     def id(self) -> str:
-        return self.standing.id
+        return self.settings.id
 
     @property
     def open(self) -> bool:
         """Whether the agent may get new jobs."""
-        standing = self.standing
-        return standing.enabled and not (standing.draining or self.leaving or self.lost or self.problem)
+        settings = self.settings
+        return settings.enabled and not (settings.draining or self.leaving or self.lost or self.problem)
 
     @property
     def usable(self) -> list[int]:
         """The slots that are free and not disabled."""
-        disabled = self.standing.disabled_slots
-        return [slot.id for slot in self.standing.slots if slot.id not in disabled and slot.id not in self.used]
+        disabled = self.settings.disabled_slots
+        return [slot.id for slot in self.settings.slots if slot.id not in disabled and slot.id not in self.used]
 
     @property
     def slot_type(self) -> SlotType | None:
-        return self.standing.slots[0].type if self.standing.slots else None
+        return self.settings.slots[0].type if self.settings.slots else None
 
     def wake(self) -> None:
         """Notify subscribers that the agent's orders may have changed."""
@@ -86,30 +86,30 @@ class FleetAgent:
             listener()
 
     def view(self, job_ids: Callable[[str], str]) -> AgentView:
-        standing = self.standing
+        settings = self.settings
         slots = []
-        for fact in standing.slots:
+        for fact in settings.slots:
             token = self.used.get(fact.id, "")
             slots.append(
                 SlotView(
                     fact=fact,
-                    enabled=standing.enabled and fact.id not in standing.disabled_slots,
-                    draining=standing.draining or self.leaving or fact.id in standing.draining_slots,
+                    enabled=settings.enabled and fact.id not in settings.disabled_slots,
+                    draining=settings.draining or self.leaving or fact.id in settings.draining_slots,
                     token=token,
                     job_id=job_ids(token) if token else "",
                 )
             )
         return AgentView(
-            id=standing.id,
-            pool=standing.pool,
-            hostname=standing.hostname,
+            id=settings.id,
+            pool=settings.pool,
+            hostname=settings.hostname,
             version=self.version,
             addresses=self.addresses,
-            registered_at=standing.registered_at,
+            registered_at=settings.registered_at,
             last_seen=self.last_seen,
             up=not self.lost,
-            enabled=standing.enabled,
-            draining=standing.draining or self.leaving,
+            enabled=settings.enabled,
+            draining=settings.draining or self.leaving,
             problem=self.problem,
             slots=slots,
             containers=[self.containers[token] for token in sorted(self.containers)],
@@ -133,12 +133,12 @@ class Fleet:
         except (OSError, ValidationError) as error:
             log.warning("%s cannot be read; agents will register again: %s", self._path, error)
             known = ()
-        self.agents = {standing.id: FleetAgent(standing, now) for standing in known}
+        self.agents = {settings.id: FleetAgent(settings, now) for settings in known}
 
     def save(self) -> None:
-        standings = tuple(agent.standing for _, agent in sorted(self.agents.items()))
+        all_settings = tuple(agent.settings for _, agent in sorted(self.agents.items()))
         try:
-            write_whole(self._path, _File(agents=standings).model_dump_json(exclude_defaults=True))
+            write_whole(self._path, _File(agents=all_settings).model_dump_json(exclude_defaults=True))
         except Transient as error:
             log.warning("the list of agents is kept in memory only: %s", error)
 
@@ -159,10 +159,10 @@ class Fleet:
         if report.instance in agent.former:
             raise Displaced(f"Another process is the agent {agent_id} now; this one leaves.")
         if agent.instance != report.instance:
-            elsewhere = agent.standing.hostname not in ("", report.hostname)
+            elsewhere = agent.settings.hostname not in ("", report.hostname)
             if elsewhere and agent.instance and now - agent.last_seen < timeout:
                 raise Displaced(
-                    f"The agent {agent_id} lives on {agent.standing.hostname}; give this one another name with "
+                    f"The agent {agent_id} lives on {agent.settings.hostname}; give this one another name with "
                     "--agent-id."
                 )
             if agent.instance:
@@ -170,9 +170,9 @@ class Fleet:
             agent.instance = report.instance
         if len({slot.type for slot in report.slots}) > 1 or len({slot.id for slot in report.slots}) < len(report.slots):
             raise Rejected(f"The slots of agent {agent_id} are of several types, or two of them have the same number.")
-        standing = agent.standing.model_copy(update={"pool": pool, "hostname": report.hostname, "slots": report.slots})
-        if standing != agent.standing:
-            agent.standing = standing
+        settings = agent.settings.model_copy(update={"pool": pool, "hostname": report.hostname, "slots": report.slots})
+        if settings != agent.settings:
+            agent.settings = settings
             self.save()
         agent.last_seen, agent.lost = now, False
         agent.version, agent.addresses = report.version, report.addresses

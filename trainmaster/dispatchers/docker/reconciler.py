@@ -149,9 +149,9 @@ class Reconciler:
         with self.lock:
             now = time.time()
             before = self.fleet.agents.get(agent_id)
-            if before is not None and before.standing.pool != pool.pool_name:
+            if before is not None and before.settings.pool != pool.pool_name:
                 if before.here:
-                    raise Rejected(f"Agent {agent_id} still runs jobs of pool {before.standing.pool}.")
+                    raise Rejected(f"Agent {agent_id} still runs jobs of pool {before.settings.pool}.")
                 self._take_out(before)
             agent = self.fleet.greet(agent_id, report, pool.pool_name, now, timeout=self._options.agent_timeout)
             if not report.problem:
@@ -217,7 +217,7 @@ class Reconciler:
             submitted_at=report.started_at or now,
             order=time.time_ns(),
             position=now,
-            wanted=JobRequest(pool=agent.standing.pool, slots=len(report.slot_ids) * report.num_nodes),
+            wanted=JobRequest(pool=agent.settings.pool, slots=len(report.slot_ids) * report.num_nodes),
             ranks=tuple(ranks),
             adopted=True,
         )
@@ -316,7 +316,7 @@ class Reconciler:
             if number is not None:
                 why = f"it sent no report for {silence:.0f} s"
                 self._end_rank(record, number, NodePartEnd(kind=EndKind.LOST, at=now, message=why), now)
-        if not agent.standing.marked:  # an administrator's settings for it must be kept
+        if not agent.settings.marked:  # an administrator's settings for it must be kept
             log.info("agent %s is not expected back", agent.id)
             self._take_out(agent)
             del self.fleet.agents[agent.id]
@@ -400,13 +400,13 @@ class Reconciler:
 
     def _offer(self, agent: FleetAgent) -> None:
         """Give the scheduler the agent's current slots."""
-        scheduler = self._pools.get(agent.standing.pool)
+        scheduler = self._pools.get(agent.settings.pool)
         if scheduler is not None:
-            aux = self._aux[agent.standing.pool]
+            aux = self._aux[agent.settings.pool]
             scheduler.set_node(AgentNode(agent.id, len(agent.usable) + len(agent.used), aux, agent.open))
 
     def _take_out(self, agent: FleetAgent) -> None:
-        if (scheduler := self._pools.get(agent.standing.pool)) is not None:
+        if (scheduler := self._pools.get(agent.settings.pool)) is not None:
             scheduler.remove_node(agent.id)
 
     def offer(self, agent: FleetAgent) -> None:

@@ -31,10 +31,10 @@ def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
     everybody = list(agents)
     found = []
     for number, pool in enumerate(options.pools):
-        mine = [agent for agent in everybody if agent.standing.pool == pool.pool_name and not agent.lost]
+        mine = [agent for agent in everybody if agent.settings.pool == pool.pool_name and not agent.lost]
         types = [kind for agent in mine if (kind := agent.slot_type) is not None]
         total = sum(len(agent.usable) + len(agent.used) for agent in mine)
-        names = Counter(slot.name for agent in mine for slot in agent.standing.slots if slot.name)
+        names = Counter(slot.name for agent in mine for slot in agent.settings.slots if slot.name)
         found.append(
             Pool(
                 name=pool.pool_name,
@@ -42,7 +42,7 @@ def pools(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[Pool]:
                 slots_total=total,
                 slots_used=sum(len(agent.used) for agent in mine),
                 nodes=len(mine),
-                slots_per_node=max((len(agent.standing.slots) for agent in mine), default=0),
+                slots_per_node=max((len(agent.settings.slots) for agent in mine), default=0),
                 description=pool.description or "Docker hosts",
                 accelerator=names.most_common(1)[0][0] if names and types and types[0] != "cpu" else "",
                 is_default=number == 0,
@@ -57,7 +57,7 @@ def never(wanted: JobRequest, agents: Sequence[FleetAgent]) -> list[str]:
     if not agents or wanted.slots == 0:
         return []
     job = Gang("?", wanted.slots, 0, single_node=wanted.single_node, slots_per_node=wanted.slots_per_node)
-    sizes = Counter(len(agent.standing.slots) for agent in agents)
+    sizes = Counter(len(agent.settings.slots) for agent in agents)
     if shape_of(job, sizes) is not None:
         return []
     total, largest = sum(size * count for size, count in sizes.items()), max(sizes)
@@ -116,7 +116,7 @@ def status_of(reconciler: Reconciler, record: JobRecord, ahead: dict[str, int]) 
 def _waiting(reconciler: Reconciler, record: JobRecord, ahead: int) -> JobStatus:
     wanted = record.wanted
     scheduler = reconciler.scheduler(wanted.pool)
-    agents = [agent for agent in reconciler.fleet.agents.values() if agent.standing.pool == wanted.pool]
+    agents = [agent for agent in reconciler.fleet.agents.values() if agent.settings.pool == wanted.pool]
     if scheduler is None:
         return JobStatus(JobState.HELD, "no pool", f"The pool {wanted.pool} is not configured any more.")
     if not agents:
@@ -149,7 +149,7 @@ def policies(options: DockerOptions, agents: Iterable[FleetAgent]) -> list[PoolP
     for pool in options.pools:
         scheduler = options.scheduler_of(pool)
         running = sum(
-            len(agent.here - set(agent.used.values())) for agent in everybody if agent.standing.pool == pool.pool_name
+            len(agent.here - set(agent.used.values())) for agent in everybody if agent.settings.pool == pool.pool_name
         )
         found.append(
             PoolPolicy(

@@ -79,7 +79,7 @@ def condemn(session: Session, allocation: Allocation, reason: str) -> bool:
     return True
 
 
-def last_words(notes: log_store.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
+def log_end(notes: log_store.Notes, allocation: Allocation, outcome: OutcomeKind, text: str) -> None:
     """Writes the last line of an attempt to its task's log: call it after all others."""
     line = last_line(outcome, text, allocation.exit_code, ran=allocation.lease_job is not None)
     if line is not None:

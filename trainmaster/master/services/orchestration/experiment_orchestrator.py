@@ -165,7 +165,7 @@ class ExperimentOrchestrator:
         trial = self.session.get(Trial, allocation.trial_id)
         if trial is not None:
             self.trial_event(trial, replace(event, retry_refused=trial.no_retries or ""))
-        attempts.last_words(self._notes, allocation, event.outcome, event.text)
+        attempts.log_end(self._notes, allocation, event.outcome, event.text)
 
     def preempt(self, allocation: Allocation, reason: str, timeout: float) -> None:
         """Asks the runtime of `allocation` to leave. One that has not started is withdrawn instead."""

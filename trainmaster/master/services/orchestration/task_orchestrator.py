@@ -65,7 +65,7 @@ class TaskOrchestrator:
         attempts.close(self.session, allocation, outcome.kind, text)
         ran, saved = allocation.lease_job is not None, allocation.preempt_acked
         self.event(machine.AllocationEnded(outcome.kind, text, ran, saved))
-        attempts.last_words(self._notes, allocation, outcome.kind, text)
+        attempts.log_end(self._notes, allocation, outcome.kind, text)
 
     def settle(self) -> None:
         """Carries out all pending decisions, then saves. Called by `locked_task`."""

@@ -1,0 +1,56 @@
+"""One word for one thing: a type name has one meaning, and words that the glossary replaced stay away."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import trainmaster
+
+PACKAGE = Path(trainmaster.__file__).parent
+# Names of what is one thing in several layers: a row, a value of the SDK, a state of the pure machine.
+SAME_IN_LAYERS = {
+    "Checkpoint", "Experiment", "Model", "ModelVersion", "QueuedJob", "Task", "Trial",
+    "BindMount", "ContextFile", "Device", "ExitRecord", "ExitReport", "Gpu", "MasterUnreachable",
+}  # fmt: skip
+# Events and decisions that the machines of experiments, trials and standalone tasks have in common.
+OF_STATE_MACHINES = {"Activate", "AllocationEnded", "Created", "Finish", "Kill", "NotPossible", "Pause"}
+# Shapes of the API bear the names of Determined's messages.
+OF_DETERMINED = ("master/api/", "client/wire.py")
+RETIRED = re.compile(
+    r"foreman|postman|librarian|sighting|conductor|yard|standing|last_word|agenda|presence|condens|lane\b",
+    re.IGNORECASE,
+)
+
+
+def test_a_type_name_stands_for_one_thing() -> None:
+    found = defaultdict(set)
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        if not place.startswith(OF_DETERMINED):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].add(place)
+    several = {name for name, places in found.items() if len(places) > 1}
+    assert several == SAME_IN_LAYERS | OF_STATE_MACHINES
+
+
+def test_modules_and_types_bear_no_retired_name() -> None:
+    names = set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        if "migrations/versions" not in place:
+            names.add(place)
+            names |= {n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    assert [name for name in sorted(names) if RETIRED.search(name)] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    silent = []
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text()
+        if text.strip() and "migrations/versions" not in path.as_posix() and not ast.get_docstring(ast.parse(text)):
+            silent.append(path.relative_to(PACKAGE).as_posix())
+    assert silent == []
