@@ -411,7 +411,7 @@ def test_secrets_come_through_a_pipe(running: MasterProcess, keeper: Api) -> Non
     for how in (([], f"{token}\n"), ([token], "")):
         done = running.det("token", "login", *how[0], input=how[1])
         assert done.stdout == f"Logged in as user '{someone.name}'\n"
-        assert ("stands in the list of processes" in done.stderr) == bool(how[0])
+        assert ("visible in the process list" in done.stderr) == bool(how[0])
     assert running.det("token", "login", input="", check=False).returncode == 2
     running.det("token", "login", input=f"{keeper.token}\n")
     done = running.det("-u", "admin", "user", "create", f"{someone.name}b", input=f"{PASSWORD}\n")
