@@ -76,6 +76,23 @@ def test_a_host_that_is_no_node_of_the_job_is_refused(stage):
     assert "elsewhere is no node of this job" in said
 
 
+ABANDONS = """#!/bin/sh
+$PRTE_MCA_plm_ssh_agent node-1 'touch begun; exec sleep 600' &
+while [ ! -e begun ]; do sleep 0.05; done
+exit 3
+"""
+
+
+def test_a_daemon_that_mpirun_left_behind_does_not_keep_its_node(stage, tmp_path):
+    """mpirun that gives up leaves daemons that wait for a connection to it for ever."""
+    (tmp_path / "mpirun").write_text(ABANDONS.replace("begun", str(tmp_path / "begun")))
+    (tmp_path / "mpirun").chmod(0o755)
+    command = f"PATH={tmp_path}:$PATH {sys.executable} -m trainmaster.launchers.mpirun train.py"
+    _, _, nodes = two_nodes(stage, command, "")
+    outputs = [node.communicate(timeout=60)[0] for node in nodes]
+    assert [node.returncode for node in nodes] == [3, 3], outputs
+
+
 def test_an_image_without_mpirun_is_told_so(stage):
     job, _ = stage(f"PATH=/nonesuch {sys.executable} -m trainmaster.launchers.mpirun ./prog")
     status, output = job.run()

@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Union
 
+from trainmaster.core.distributed import DistributedContext
 from trainmaster.core.errors import DistributedError
 from trainmaster.launchers.nodes import connect_nodes
 from trainmaster.launchers.place import Place
 
 SOCKET = "remote-shell.sock"  # in the run folder of the first node
+GRACE = 5.0  # seconds
+POLL_INTERVAL = 0.1  # seconds
 _LONGEST = 1 << 20  # bytes of a command
 
 
@@ -83,14 +87,51 @@ class FirstNode:
 
 def serve(place: Place, environment: Dict[str, str]) -> int:
     """On any other node: run the command that arrives, and wait for the end of the work. Returns the command's
-    status, or that of the work where the command ended well. Raises DistributedError when the first node has ended."""
+    status, or that of the work where the command ended well. Raises DistributedError when the first node has ended.
+
+    A daemon that mpirun left behind may wait for ever for a connection to it: a command that outlives the work by
+    GRACE seconds is ended.
+    """
     with connect_nodes(place) as nodes:
         command: Optional[str] = nodes.broadcast(None).get(place.rank)
-        if command is not None:
-            returncode = subprocess.call(["sh", "-c", command], env=environment)
-            if returncode:
-                return 128 - returncode if returncode < 0 else returncode
-        return int(nodes.broadcast(None))
+        if command is None:
+            return int(nodes.broadcast(None))
+        process = subprocess.Popen(["sh", "-c", command], env=environment, start_new_session=True)
+        end = _EndOfWork(nodes)
+        while end.is_alive() and process.poll() is None:
+            end.join(POLL_INTERVAL)
+        try:
+            returncode = process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            returncode = 0  # the work's own status is the reason
+        if returncode:
+            return 128 - returncode if returncode < 0 else returncode
+        return end.status()
+
+
+class _EndOfWork(threading.Thread):
+    """Waits until the first node reports how the work ended."""
+
+    def __init__(self, nodes: DistributedContext) -> None:
+        super().__init__(name="end-of-work", daemon=True)
+        self._nodes = nodes
+        self._result: Union[int, DistributedError, None] = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._result = int(self._nodes.broadcast(None))
+        except DistributedError as error:
+            self._result = error
+
+    def status(self) -> int:
+        """Wait for it. Raises DistributedError when the first node has ended."""
+        self.join()
+        if isinstance(self._result, int):
+            return self._result
+        raise self._result or DistributedError("the first node did not report how the work ended")
 
 
 def main(arguments: Sequence[str]) -> int:
