@@ -320,7 +320,7 @@ def test_a_checkpoint_bears_the_id_of_another_masters_cluster(user: Api, keeping
     saved(keeping, key=cluster)
     assert user.call("GET", f"/checkpoints/{cluster}").status == 503
     assert user.call("DELETE", CHECKPOINTS, {"checkpointUuids": [cluster]}).status == 200
-    wait_for(lambda: told(user, keeping, "holds TensorBoard's files"), "the reason in the trial's log")
+    wait_for(lambda: told(user, keeping, "holds TensorBoard files"), "the reason in the trial's log")
     assert (root / cluster / "tensorboard" / "experiment" / "1").is_dir()
 
 
@@ -335,7 +335,7 @@ def test_tensorboard_files_behind_a_link(user: Api, leased: Callable[[Path], Job
     job.leave()
     wait_for(lambda: user.get(at).json["experiment"]["state"] == "STATE_COMPLETED", "its end")
     answer = user.call("DELETE", f"{at}/tensorboard-files")
-    assert (answer.status, "no folder" in answer.sentence) == (409, True)
+    assert (answer.status, "not a folder" in answer.sentence) == (409, True)
     assert (canary / str(job.experiment_id) / "deep").is_dir()
     (lair / cluster / "tensorboard" / "experiment").unlink()
     own = lair / cluster / "tensorboard" / "experiment" / str(job.experiment_id)
@@ -418,14 +418,14 @@ def test_links_are_followed_where_only_root_can_have_made_them(tmp_path: Path, r
     os.chown(tmp_path / "theirs", 12345, 12345, follow_symlinks=False)
     (tmp_path / "round").symlink_to("round")
     for name in ("theirs", "round"):
-        with pytest.raises(trees.Untouched, match="no folder"):
+        with pytest.raises(trees.Untouched, match="not a folder"):
             trees.open_folder(f"{tmp_path}/{name}/key", rules)
     tmp_path.chmod(0o1777)
-    with pytest.raises(trees.Untouched, match="no folder"):
+    with pytest.raises(trees.Untouched, match="not a folder"):
         trees.open_folder(f"{tmp_path}/home/key", rules)
     tmp_path.chmod(0o755)
     os.chown(tmp_path, 12345, 12345)
-    with pytest.raises(trees.Untouched, match="no folder"):
+    with pytest.raises(trees.Untouched, match="not a folder"):
         trees.open_folder(f"{tmp_path}/home/key", rules)
 
 
@@ -446,7 +446,7 @@ def test_what_is_older_than_its_trial_or_out_of_bounds(
     with pytest.raises(trees.Unfinished, match="more than 5"):
         trees.sizes(str(folder), rules)
     monkeypatch.setattr(trees, "MAX_DEPTH", 3)
-    with pytest.raises(trees.Untouched, match="deeper than 3"):
+    with pytest.raises(trees.Untouched, match="more than 3 nested"):
         trees.remove(str(folder), ["**/*"], rules)
     assert folder.joinpath(*"abcdef").is_dir()
 

@@ -144,7 +144,7 @@ def install(app: FastAPI) -> None:
         # A database that is known not to answer has been logged.
         level = logging.DEBUG if isinstance(error, DatabaseUnavailable) else logging.WARNING
         log.log(
-            level, "%s %s failed, the database does not answer: %s", request.method, request.url.path, in_short(error)
+            level, "%s %s could not be served without the database: %s", request.method, request.url.path, in_short(error)
         )
         return envelope(503, DATABASE_AWAY)
 

@@ -42,7 +42,7 @@ class Controller:
         while not self._stop.is_set():
             leading = self._leadership.try_acquire()
             if not leading and self._beside:
-                log.warning("another master leads now, or the database does not answer: this one stops its loops")
+                log.warning("another master leads now, or the database is unavailable: this one stops its loops")
             self._match(list(self._clusters) if leading else [])
             self._stop.wait(CHECK)
         self._match([])

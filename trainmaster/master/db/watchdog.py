@@ -135,7 +135,7 @@ def _wait(connection: Any) -> None:
     while not _ready(connection, LOOK):
         waited = time.monotonic() - began
         if why_away is not None and (why := why_away()):
-            raise psycopg2.OperationalError(f"the database does not answer: {why}")
+            raise psycopg2.OperationalError(f"the database is unavailable: {why}")
         if connecting and waited > CONNECT:
             raise psycopg2.OperationalError(f"no connection within {CONNECT:.0f} s")
         if not connecting and not cancelled and CURRENT.get().over(waited):
