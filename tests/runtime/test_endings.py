@@ -181,6 +181,32 @@ while [ ! -s {tmp_path}/daemon ]; do sleep 0.01; done
     assert any("left behind" in line for line in master.lines(source="runtime"))
 
 
+def test_a_training_whose_shell_died_of_the_same_signal_may_save(stage):
+    """Slurm signals every process of a job: the runtime, the shell of the entrypoint, and the training."""
+    script = """
+import os, signal, time
+from trainmaster import core
+
+signal.signal(signal.SIGTERM, lambda *_: None)
+with core.init() as ctx:
+    print("ready", os.getppid(), flush=True)
+    while not ctx.preempt.should_preempt():
+        time.sleep(0.01)
+    time.sleep(3)
+    print("saved")
+"""
+    job, master = stage("python3 train.py; true", context=archive(**{"train.py": script}), kill_grace=30.0)
+    process = job.start()
+    until(lambda: any(line.startswith("ready") for line in master.lines()))
+    shell = int(next(line for line in master.lines() if line.startswith("ready")).split()[1])
+    os.kill(shell, signal.SIGTERM)
+    until(lambda: has_ended(shell))
+    os.kill(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM, output
+    assert "saved" in master.lines()
+
+
 def test_the_training_dies_with_its_runtime(stage, tmp_path):
     job, _ = stage(["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"])
     process = job.start()

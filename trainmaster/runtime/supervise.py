@@ -23,6 +23,7 @@ from trainmaster.runtime.reporting import Reporting
 from trainmaster.runtime.signals import Event
 
 _LEFTOVER_GRACE = 2.0  # seconds for what the user's process left behind
+_SIGNAL_DELAY = 1.0  # seconds between the signals that a scheduler sends to the processes of one job
 _PIPE_GRACE = 5.0  # seconds for the last lines in the pipes
 
 
@@ -89,9 +90,9 @@ class Supervisor:
                 os.close(end)
         threading.Thread(target=self._wait, args=(child,), name="wait-for-child", daemon=True).start()
         returncode = self._watch(child)
-        left = end_descendants(_LEFTOVER_GRACE)
+        left = end_descendants(self._grace_of_descendants(returncode))
         if left:
-            self._reporting.log("%d processes that %s left behind were ended" % (len(left), self._what))
+            self._reporting.log("processes that %s left behind were ended: %d" % (self._what, len(left)))
         deadline = time.monotonic() + _PIPE_GRACE
         for reader in readers:
             reader.join(max(0.0, deadline - time.monotonic()))
@@ -150,10 +151,31 @@ class Supervisor:
             self._preemption.request_here(reason)
             return
         # No time is promised after these: ask at once, and end the training itself soon after.
-        again = "term" in self._plan or "kill" in self._plan
+        again = self._must_leave()
         self._preemption.request_here(reason if number == signal.SIGTERM else "scheduler")
         if "kill" not in self._plan:
             self._plan["term"] = time.monotonic() + (0.0 if again else self._job.term_grace)
+
+    def _must_leave(self) -> bool:
+        """Whether the scheduler has signalled or the master has ended the allocation."""
+        return "term" in self._plan or "kill" in self._plan
+
+    def _grace_of_descendants(self, returncode: int) -> float:
+        """Seconds for what the user's process left behind.
+
+        A scheduler signals every process of a job. The shell of an entrypoint ends of it at once, also before this
+        process has its own signal, while the training in the shell may still be saving: it is asked to, and has the
+        time that it would have without a shell.
+        """
+        deadline = time.monotonic() + _SIGNAL_DELAY
+        while returncode == -signal.SIGTERM and not self._must_leave():
+            try:
+                event = self._events.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                break
+            if event[0] == "signal":
+                self._signalled(int(event[1]))  # type: ignore[misc]
+        return self._job.kill_grace if self._must_leave() else _LEFTOVER_GRACE
 
     def _judge(self, returncode: int, kills_before: Optional[int], run_dir: Optional[str]) -> ProcessEnd:
         kills = oom_kills()

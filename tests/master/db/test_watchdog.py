@@ -49,7 +49,7 @@ def test_statements_end_with_the_database_and_only_then(postgres: Postgres) -> N
         assert presence.why_away == ""
         with postgres.hanging():
             began = time.monotonic()
-            with pytest.raises(OperationalError, match="the database does not answer: no answer within"):
+            with pytest.raises(OperationalError, match="the database is unavailable: no answer within"):
                 take(engine, 0)
             assert time.monotonic() - began < BOUND
             began = time.monotonic()
