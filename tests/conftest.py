@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.master import SERVING
+from tests.support.master import PREPARED, SERVING
 
 # How fast a machine makes up examples and works on them says nothing about the code.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,12 +69,13 @@ ONE_OF_A_KIND = {
 LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "contract", "api", "launchers")
 
 
-# The quick ring: what needs no scheduler, no container and no root. `scripts/test quick` runs it.
+# The quick ring: what needs no scheduler, no container and no root. `scripts/test quick` runs it. The queue of the
+# `local` dispatcher is a scheduler too: tests whose point is what a user's program does are not in the ring.
 QUICK = ("agent", "api", "cli", "client", "config", "containers", "core", "dispatchers", "master", "runtime", "search")
-NOT_QUICK = frozenset({"apptainer", "browser", "docker", "pbs", "releases", "ring", "slow", "slurm"})  # marks
-NEEDS_MORE = frozenset({"apptainer_command", "ch_run", "squashfs"})  # fixtures
-# Folders of the quick ring whose files may run in either process, each of which then has a master of its own.
-SPREAD = ("api", "cli")
+NOT_QUICK = frozenset(
+    {"apptainer", "browser", "docker", "pbs", "programs", "releases", "ring", "slow", "slurm"},
+)  # marks
+NEEDS_MORE = frozenset({"apptainer_command", "ch_run", "squashfs", "running", "long_config", "stage"})  # fixtures
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -128,12 +129,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             group = group_of(nodeid)
-            return nodeid.partition("::")[0] if group in SPREAD else group
+            # Files of the quick ring may run in any process, each of which then has masters and a database of its own.
+            return nodeid.partition("::")[0] if group in QUICK else group
 
     if config.getoption("dist") != "loadgroup":
         return None
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+def pytest_unconfigure() -> None:
+    PREPARED.remove()
 
 
 @pytest.fixture(autouse=True)

@@ -19,12 +19,12 @@ from trainmaster.master.db.engine import make_engine
 
 RULED = """
 security: {authz: {type: rbac, strict_job_queue_control: true}}
-resource_manager: {type: local, slots: 1, poll_interval: 0.2}
+resource_manager: {type: local, slots: 1, poll_interval: 0.5}
 """
 ONE_SLOT = """
 longest_poll: 10
 webhooks: {allow_networks: [127.0.0.1]}
-resource_manager: {type: local, slots: 1, poll_interval: 0.2}
+resource_manager: {type: local, slots: 1, poll_interval: 0.5}
 """
 WITH_SLOTS = """
 unauthenticated_services: true

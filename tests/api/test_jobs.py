@@ -270,6 +270,7 @@ def test_a_second_round_is_a_round_of_its_own(job: Job) -> None:
     assert rounds[1] == [[{"round": "second"}] * 2] * 2
 
 
+@pytest.mark.slow
 def test_missing_peers_are_answered_with_408_and_may_come_later(job: Job) -> None:
     answer = gather(job, "early", 2, {"rank": 0})
     assert answer.status == 408

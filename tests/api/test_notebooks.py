@@ -20,6 +20,8 @@ from tests.support.api.tasks import ended, launch, lines, until_ready
 from tests.support.master import MasterProcess, files, wait_ended, wait_for
 from tests.support.reference.reference import NoReference
 
+pytestmark = pytest.mark.programs
+
 WRITING = """
 from trainmaster import core
 with core.init() as context:

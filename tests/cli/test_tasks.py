@@ -14,6 +14,8 @@ from tests.support.master import free_port, wait_for
 from trainmaster.client.master import Master
 from trainmaster.launchers.shell import find_sshd
 
+pytestmark = pytest.mark.programs
+
 NOTHING = ("--config", "resources.slots=0")
 
 

@@ -1,12 +1,15 @@
-"""PostgreSQL for tests that call services directly: one private server per test run, a database for each test.
+"""PostgreSQL for tests: one private server per test run for those that call services directly, with a database for each
+test, and the data folders of masters.
 
-The schema is made once, in a template from which PostgreSQL copies each database.
+The schema is made once, in a template from which PostgreSQL copies each database, and in a folder that is copied for
+each new master.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -61,6 +64,29 @@ def make_template(server: EmbeddedServer) -> str:
     with engine_of(url_of(server, TEMPLATE), pool_size=1) as engine:
         migrate.upgrade(engine)
     return TEMPLATE
+
+
+class PreparedData:
+    """A master's data folder with a database at the present schema and nothing in it. Made at its first use."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+
+    def copy_to(self, data: Path) -> None:
+        """Copy it to `data`, a folder that does not exist."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tm-test-data-", dir="/var/tmp"))
+            server = EmbeddedServer(self._folder)
+            server.start()
+            with engine_of(server.url, pool_size=1) as engine:
+                migrate.upgrade(engine)
+            server.stop()
+        subprocess.run(["cp", "-a", str(self._folder), str(data)], check=True)  # as root the files are another user's
+
+    def remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder)
+            self._folder = None
 
 
 def url_of(server: EmbeddedServer, name: str) -> str:

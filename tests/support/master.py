@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args
 
+from tests.support.database import PreparedData
+from tests.support.forked import ForkedAdmin
 from trainmaster.client.context import REGULAR
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
@@ -57,7 +59,11 @@ def wait_for(look: Callable[[], T | None], what: str, deadline: float = 60.0, ev
 
 
 class MasterProcess:
-    """`trainmaster serve` in a process of its own. `user`: run it as that account (needs root)."""
+    """`trainmaster serve` in a process of its own. `user`: run it as that account (needs root).
+
+    With neither a user nor anything else that only a new program can have, it is forked from a process that has read
+    its modules.
+    """
 
     def __init__(
         self,
@@ -78,7 +84,11 @@ class MasterProcess:
         self.log = folder / "master.log"
         self._python = python
         self._environment = dict(environment or {})
-        self._process: subprocess.Popen[str] | None = None
+        # Another interpreter, account or module path needs a new program; coverage is measured from a program's start,
+        # and benchmarks measure what users start.
+        program = user or environment or python != sys.executable or "COVERAGE_FILE" in os.environ
+        self._fork = not program and "PYTEST_VERSION" in os.environ
+        self._process: subprocess.Popen[str] | ForkedAdmin | None = None
         self._transports: list[Transport] = []
         self._looked_at = 0  # bytes of the log
         self.config = folder / "master.yaml"
@@ -98,31 +108,40 @@ class MasterProcess:
         return self._process.poll() if self._process else None
 
     def start(self) -> MasterProcess:
-        command = [self._python, "-m", "trainmaster.cli.admin", "serve", "--config", str(self.config)]
-        command += ["--data", str(self.data), "--port", str(self.port)]
+        arguments = ["serve", "--config", str(self.config), "--data", str(self.data), "--port", str(self.port)]
         base = {key: value for key, value in os.environ.items() if not key.startswith(("DET_", "SLURM_"))}
-        if self.user:
-            base = {key: value for key, value in base.items() if not key.startswith("COVERAGE")}
-            account = pwd.getpwnam(self.user)
-            base |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
-            base.pop("XDG_RUNTIME_DIR", None)
-            who: dict[str, Any] = {
-                "user": account.pw_uid,
-                "group": account.pw_gid,
-                "extra_groups": os.getgrouplist(account.pw_name, account.pw_gid),
-            }
+        given = {**self._environment, "TRAINMASTER_INITIAL_PASSWORD": self.password}
+        if self._fork:
+            if not self.data.exists():
+                PREPARED.copy_to(self.data)
+            self._process = ForkedAdmin(arguments, {**base, **given}, "/", self.log)
         else:
-            who = {}
-        environment = {**base, **self._environment, "TRAINMASTER_INITIAL_PASSWORD": self.password}
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, env=environment, cwd="/", text=True, **who
-            )
+            self._process = self._new_program(arguments, base, given)
         assert self._process.stdout is not None
         with self._process.stdout as output:
             line = output.readline()
         assert line.strip() == f"listening on {self.url}", f"it said {line!r}; its log:\n{self.log.read_text()[-3000:]}"
         return self
+
+    def _new_program(
+        self, arguments: Sequence[str], base: Mapping[str, str], given: Mapping[str, str]
+    ) -> subprocess.Popen[str]:
+        who: dict[str, Any] = {}
+        if self.user:
+            account = pwd.getpwnam(self.user)
+            base = {key: value for key, value in base.items() if not key.startswith("COVERAGE")}
+            base |= {"HOME": account.pw_dir, "USER": account.pw_name, "LOGNAME": account.pw_name}
+            base.pop("XDG_RUNTIME_DIR", None)
+            who = {
+                "user": account.pw_uid,
+                "group": account.pw_gid,
+                "extra_groups": os.getgrouplist(account.pw_name, account.pw_gid),
+            }
+        command = [self._python, "-m", "trainmaster.cli.admin", *arguments]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, env={**base, **given}, cwd="/", text=True, **who
+            )
 
     def kill(self) -> None:
         """SIGKILL, as a crash."""
@@ -196,6 +215,7 @@ def _errors_in(log: str) -> list[str]:
     return [line for line in log.splitlines() if " ERROR " in line or line.startswith("Traceback")]
 
 
+PREPARED = PreparedData()  # tests/conftest.py removes it at the end
 # Masters that serve several tests; tests/conftest.py checks their logs after each test.
 SERVING: list[MasterProcess] = []
 

@@ -39,6 +39,7 @@ def take(engine: Engine, seconds: float) -> None:
         connection.execute(text("SELECT pg_sleep(:seconds)"), {"seconds": seconds})
 
 
+@pytest.mark.slow
 def test_statements_end_with_the_database_and_only_then(postgres: Postgres) -> None:
     presence = Watchdog(url(postgres))
     engine = make_engine(url(postgres), pool_size=2, presence=presence)

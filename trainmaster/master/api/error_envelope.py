@@ -143,9 +143,8 @@ def install(app: FastAPI) -> None:
     async def database_away(request: Request, error: Exception) -> JSONResponse:
         # A database that is known not to answer has been logged.
         level = logging.DEBUG if isinstance(error, DatabaseUnavailable) else logging.WARNING
-        log.log(
-            level, "%s %s could not be served without the database: %s", request.method, request.url.path, in_short(error)
-        )
+        why = in_short(error)
+        log.log(level, "%s %s could not be served without the database: %s", request.method, request.url.path, why)
         return envelope(503, DATABASE_AWAY)
 
     for kind in DATABASE_UNAVAILABLE:

@@ -27,7 +27,7 @@ from trainmaster.master.services.metrics import series_columns
 from trainmaster.master.services.orchestration.workspace_tasks import forget as forget_tasks
 from trainmaster.master.services.orchestration.workspace_tasks import live_in
 from trainmaster.master.services.retries import Retries
-from trainmaster.master.services.store import Settings, Store
+from trainmaster.master.services.store import Settings, Store, wake
 from trainmaster.master.services.tasks import standalone
 
 log = logging.getLogger(__name__)
@@ -93,6 +93,7 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
         row = session.get(Experiment, experiment_id, with_for_update=True)
         if row is None or row.state != State.DELETING:
             return
+        wake(session, "janitor")  # its project or workspace may be waiting for this
         if failure is not None:
             row.state, row.reason = State.DELETE_FAILED.value, failure
             return
