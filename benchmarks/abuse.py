@@ -12,7 +12,7 @@ from tests.support.api.http import Api
 from tests.support.api.jobs import config, create
 from tests.support.master import MasterProcess, make_folder, remove_folder
 from tests.support.security.attacks import attacking
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 
 SECONDS = 10.0  # of each measurement
 FIRST = 3.0  # seconds of an attack in which it is not known yet what its user costs

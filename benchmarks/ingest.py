@@ -20,7 +20,7 @@ from benchmarks.peers import mlflow
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of
 from tests.support.master import MasterProcess, make_folder, remove_folder, wait_for
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 
 CLIENTS = (1, 8, 32)

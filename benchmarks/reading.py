@@ -10,7 +10,7 @@ from benchmarks.measure import Deadline, repeated, say
 from tests.support.api.http import Api
 from tests.support.master import MasterProcess, make_folder, remove_folder
 from tests.support.scale.filling import Size, compact, fill
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.services.experiments import experiments

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from tests.support.api.http import Api
 from tests.support.api.jobs import Job, config, create, jobs_of, kept_in
 from tests.support.master import MasterProcess, serving, wait_for
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 from trainmaster.master.db.embedded import EmbeddedServer
 from trainmaster.master.db.engine import make_engine
 

@@ -38,7 +38,7 @@ def test_a_training_may_ask_to_be_stopped(user: Api, job: Job) -> None:
 
 
 def test_a_trial_that_is_stopped_by_the_search_can_be_killed(user: Api, job: Job) -> None:
-    """A training that does not heed the request to leave would hold its slots for ever."""
+    """A training that ignores the request to leave would hold its slots for ever."""
     job.lease()
     reason = {"reason": "EXITED_REASON_USER_REQUESTED_STOP"}
     assert job.api.post(f"/api/v1/trials/{job.trial_id}/early_exit", reason).status == 200

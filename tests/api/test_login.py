@@ -14,7 +14,7 @@ from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, jobs_of
 from tests.support.api.people import PASSWORD, enter, person
 from tests.support.master import MasterProcess, wait_for
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 
 LOGIN = "/api/v1/auth/login"
 

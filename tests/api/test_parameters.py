@@ -15,7 +15,7 @@ import pytest
 from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, create
 from tests.support.master import MasterProcess
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 from trainmaster.master.api import gateway
 from trainmaster.master.api.not_served import REFUSED
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.api.http import Api
 from tests.support.api.people import PASSWORD, Person, enter, make, person
 from tests.support.master import MasterProcess
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 
 Json = dict[str, Any]
 USERS = "/api/v1/users"

@@ -25,7 +25,10 @@ SDK = {
     "model_registry": ("ModelRegistry",),
     "organisation": ("Organisation",),
     "policies": ("Policies",),
+    "queue_calls": ("QueueCalls",),
+    "session_calls": ("SessionCalls",),
     "tasks": ("Tasks",),
+    "trial_records": ("TrialRecords",),
     "users": ("Users",),
 }
 CORE = ("CheckpointContext", "Context", "DistributedContext", "PreemptContext", "ProfilerContext", "SearcherContext")

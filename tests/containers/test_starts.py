@@ -179,7 +179,7 @@ def test_shared_memory_and_devices(runtime: str, tmp_path: Path) -> None:
     )
     assert call.values("--shm-size") == [str(2**30)]
     assert call.values("--device") == ["/dev/infiniband/uverbs0:/dev/infiniband/uverbs0:rw"]
-    assert container_runtime(runtime).heeds == {"shm_size", "devices"}
+    assert container_runtime(runtime).supports == {"shm_size", "devices"}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

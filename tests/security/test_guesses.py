@@ -11,7 +11,7 @@ from tests.support.api.people import PASSWORD, enter, person
 from trainmaster.client import credentials
 from trainmaster.client import login as logins
 from trainmaster.client.errors import ClientError
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 
 LOGIN = "/api/v1/auth/login"
 

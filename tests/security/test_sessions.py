@@ -27,7 +27,7 @@ from tests.support.api.tasks import generic, lines
 from tests.support.master import MasterProcess, free_port, wait_for
 from tests.support.security.services import file
 from trainmaster.cli.terminal import Plain, clean
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 from trainmaster.config.master import parse_master
 from trainmaster.master import serve
 from trainmaster.master.api import guard as guards

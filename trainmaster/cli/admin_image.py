@@ -118,18 +118,18 @@ def _build(args: argparse.Namespace, cache: ImageCache) -> int:
     from trainmaster.containers.cache import builtin_recipe
 
     given = dict(entry.partition("=")[::2] for entry in args.build_arg)
-    return _told(args, cache.build(args.name, builtin_recipe(args.recipe), given, replace=args.replace))
+    return _said(args, cache.build(args.name, builtin_recipe(args.recipe), given, replace=args.replace))
 
 
 def _pull(args: argparse.Namespace, cache: ImageCache) -> int:
-    return _told(args, cache.pull(args.name, args.source or f"docker://{args.name}", replace=args.replace))
+    return _said(args, cache.pull(args.name, args.source or f"docker://{args.name}", replace=args.replace))
 
 
 def _add(args: argparse.Namespace, cache: ImageCache) -> int:
-    return _told(args, cache.add(args.name, args.file, replace=args.replace))
+    return _said(args, cache.add(args.name, args.file, replace=args.replace))
 
 
-def _told(args: argparse.Namespace, made: bool) -> int:
+def _said(args: argparse.Namespace, made: bool) -> int:
     print(f"{args.name} is there." if made else f"{args.name} was there already; --replace makes it anew.")
     return 0
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,15 +12,16 @@ from urllib.parse import quote
 
 from trainmaster.client.artifacts import Checkpoint, Model
 from trainmaster.client.context import ContextFolder, collect
-from trainmaster.client.errors import FileFault, MasterUnreachable
-from trainmaster.client.experiment import PATIENCE, Experiment, Trial
-from trainmaster.client.models import LogLine, MetricsReport, QueuedJob, StoryEvent
-from trainmaster.client.resource import PAGE, Resource
+from trainmaster.client.errors import FileFault
+from trainmaster.client.experiment import Experiment, Trial
+from trainmaster.client.queue_calls import QueueCalls
+from trainmaster.client.resource import PAGE
+from trainmaster.client.session_calls import SessionCalls
+from trainmaster.client.trial_records import TrialRecords
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from trainmaster.client import wire
     from trainmaster.client.cluster import ClusterView
     from trainmaster.client.experiments import Experiments
     from trainmaster.client.filters import Condition
@@ -34,17 +34,9 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Files = Sequence[Mapping[str, Any]]
-CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
-def hashed(password: str) -> str:
-    """The hash that travels instead of a password; Determined's clients send the same."""
-    import hashlib  # which loads OpenSSL: only who logs in needs it
-
-    return hashlib.sha512((CLIENT_SALT + password).encode()).hexdigest() if password else ""
-
-
-class Master(Resource):
+class Master(SessionCalls, TrialRecords, QueueCalls):
     """A master, used as one user; `trainmaster.client.connect` returns one.
 
     Not thread-safe: use one per thread. Calls that may be repeated are repeated for about two seconds while the master
@@ -111,125 +103,6 @@ class Master(Resource):
         from trainmaster.client.tasks import Tasks
 
         return Tasks(self._http)
-
-    # -- session, users -------------------------------------------------------------------------------------------
-
-    def login(self, username: str, password: str) -> str:
-        """Log in; this client uses the new session from now on.
-
-        Args:
-            username: Name of the user.
-            password: The password as typed; its hash is sent.
-
-        Returns:
-            The bearer token of the session.
-
-        Raises:
-            NotLoggedIn: The name or the password is wrong.
-            NotAllowed: The account is not active.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return self.login_with_mark(username, password, "")[0]
-
-    def login_with_mark(self, username: str, password: str, mark: str) -> tuple[str, str]:
-        """Log in, and show the mark of an earlier log-in.
-
-        The mark distinguishes this client from others that guess the password from the same address, so that their
-        failures do not delay it.
-
-        Args:
-            username: Name of the user.
-            password: The password as typed; its hash is sent.
-            mark: The mark that an earlier log-in of this user returned; empty for none.
-
-        Returns:
-            The bearer token, which this client uses from now on, and the mark to keep for the next log-in.
-
-        Raises:
-            NotLoggedIn: The name or the password is wrong.
-            NotAllowed: The account is not active.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        body = {"username": username, "password": hashed(password), "isHashed": True}
-        if mark:
-            body["clientMark"] = mark
-        answer = self._http.request("POST", "/api/v1/auth/login", body=body, retry=False)
-        token = str(answer["token"])
-        self._http.token = token
-        return token, str(answer.get("clientMark") or "")
-
-    def logout(self) -> None:
-        """End the session on the master.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self._http.request("POST", "/api/v1/auth/logout", body={})
-
-    def whoami(self) -> wire.User:
-        """Get the user of the session.
-
-        Returns:
-            The user, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        found: wire.User = self._http.request("GET", "/api/v1/me")["user"]
-        return found
-
-    def users(self) -> list[wire.User]:
-        """List all users.
-
-        Returns:
-            The users, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return self._pages("/api/v1/users", "users", {}, PAGE, 0, True)
-
-    def link_user(self, username: str, *, uid: int, user: str, gid: int, group: str) -> Json:
-        """Set the Unix account that the jobs of a user run as. For administrators.
-
-        Args:
-            username: Name of the user.
-            uid: Number of the Unix account.
-            user: Name of the Unix account.
-            gid: Number of its group.
-            group: Name of its group.
-
-        Returns:
-            The user as changed.
-
-        Raises:
-            NoSuchThing: There is no such user.
-            NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        found = self._http.request("GET", f"/api/v1/users/{quote(username, safe='')}/by-username")["user"]
-        linked = {"agentUid": uid, "agentUser": user, "agentGid": gid, "agentGroup": group}
-        return dict(
-            self._http.request("PATCH", f"/api/v1/users/{found['id']}", body={"agentUserGroup": linked})["user"]
-        )
-
-    def info(self) -> Json:
-        """Get what the master reports about itself.
-
-        Returns:
-            Version, cluster, and limits such as `maxContextBytes`, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return self._http.request("GET", "/api/v1/master")
 
     # -- experiments ----------------------------------------------------------------------------------------------
 
@@ -525,28 +398,6 @@ class Master(Resource):
         """
         return Trial.parse(self._http.request("GET", f"/api/v1/trials/{trial_id}")["trial"], master=self)
 
-    def metrics(self, trial_ids: Sequence[int], group: str = "") -> Iterator[MetricsReport]:
-        """Read the metrics that trials have reported, trial by trial in order of steps. Errors are raised while
-        iterating.
-
-        Args:
-            trial_ids: Numbers of the trials.
-            group: training, validation, or a name of the training code's own; empty for all groups.
-
-        Returns:
-            An iterator over the reports, read as it is used.
-
-        Raises:
-            NoSuchThing: One of the trials does not exist.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        if trial_ids:
-            query = {"trialIds": list(trial_ids), "group": group or None}
-            for message in self._http.lines("/api/v1/trials/metrics/trial_metrics", query=query):
-                for raw in message["metrics"]:
-                    yield MetricsReport.parse(raw)
-
     def kill_trial(self, trial_id: int) -> None:
         """Kill a trial without a checkpoint.
 
@@ -560,105 +411,6 @@ class Master(Resource):
             APIError: The master refuses the call.
         """
         self._http.request("POST", f"/api/v1/trials/{trial_id}/kill", body={})
-
-    def workloads(self, trial_id: int, *, limit: int = 1000, offset: int = 0, everything: bool = True) -> list[Json]:
-        """List the workloads of a trial: training, validations and checkpoints, as Determined's clients show them.
-
-        Args:
-            trial_id: Number of the trial.
-            limit: Entries per page.
-            offset: Entries to skip.
-            everything: Read all pages from `offset` on; False reads one.
-
-        Returns:
-            The workloads with the API's fields.
-
-        Raises:
-            NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", {}, limit, offset, everything)
-
-    def logs(
-        self,
-        trial_id: int,
-        *,
-        follow: bool = False,
-        tail: int = 0,
-        head: int = 0,
-        notice: Callable[[str], None] | None = None,
-        **where: Any,
-    ) -> Iterator[LogLine]:
-        """Read the log of a trial, in order of arrival. Errors are raised while iterating.
-
-        Args:
-            trial_id: Number of the trial.
-            follow: Continue until the trial has ended and everything is read, also through restarts of the master.
-            tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
-            head: Only this many lines at the start, unless `follow` or `tail` is set; 0 for all.
-            notice: Called with a sentence each time that the master stops answering.
-            where: Filters, named as in the API: levels, rankIds, searchText ...
-
-        Returns:
-            An iterator over the lines.
-
-        Raises:
-            NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        path = f"/api/v1/trials/{trial_id}/logs"
-        last = 0
-        if tail:
-            newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
-            for line in reversed([LogLine.parse(raw) for raw in newest]):
-                last = line.number
-                yield line
-        if not follow:
-            if not tail:
-                for raw in self._http.lines(path, query={"limit": head or None, **where}):
-                    yield LogLine.parse(raw)
-            return
-        self.trial(trial_id)  # a master that does not answer from the start is an error at once
-        away_since: float | None = None
-        while True:
-            try:
-                # A master that does not support afterId sends all lines again; known ones are skipped here.
-                for raw in self._http.lines(path, query={"follow": True, "afterId": last or None, **where}):
-                    line, away_since = LogLine.parse(raw), None
-                    if line.number > last:
-                        last = line.number
-                        yield line
-                if self.trial(trial_id).ended_for_good:
-                    return
-                away_since = None  # a master that is stopped in an orderly way ends its streams
-            except MasterUnreachable as error:
-                if away_since is None:
-                    away_since = time.monotonic()
-                    if notice:
-                        notice(str(error))
-                if time.monotonic() > away_since + PATIENCE:
-                    raise
-            time.sleep(1.0)
-
-    def story(self, trial_id: int) -> list[StoryEvent]:
-        """Get the story of a trial: its events and decisions.
-
-        Args:
-            trial_id: Number of the trial.
-
-        Returns:
-            The events, oldest first.
-
-        Raises:
-            NoSuchThing: There is no such trial.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return [
-            StoryEvent.parse(raw) for raw in self._http.request("GET", f"/api/x1/trials/{trial_id}/story")["events"]
-        ]
 
     def checkpoint(self, uuid: str) -> Checkpoint:
         """Get a checkpoint.
@@ -759,140 +511,6 @@ class Master(Resource):
         """
         return dict(self._http.request("GET", f"/api/v1/tasks/{task_id}")["task"])
 
-    # -- queue --------------------------------------------------------------------------------------------------------
-
-    def jobs(
-        self,
-        *,
-        pool: str | None = None,
-        limit: int = 100,
-        offset: int = 0,
-        everything: bool = True,
-        reverse: bool = False,
-    ) -> list[QueuedJob]:
-        """List the jobs in the queue.
-
-        Args:
-            pool: Only those of one resource pool.
-            limit: Entries per page.
-            offset: Entries to skip.
-            everything: Read all pages from `offset` on; False reads one.
-            reverse: Last job of the queue first.
-
-        Returns:
-            The jobs in the order of the queue.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        query = {"resourcePool": pool, "orderBy": "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"}
-        return [
-            QueuedJob.parse(raw)
-            for raw in self._pages("/api/v1/job-queues-v2", "jobs", query, limit, offset, everything)
-        ]
-
-    def pools(self) -> list[wire.ResourcePool]:
-        """List the resource pools.
-
-        Returns:
-            The pools with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
-
-    def resume_pool(self, name: str) -> None:
-        """Close the circuit breaker of a pool that is paused after failures. For administrators.
-
-        Args:
-            name: Name of the pool.
-
-        Raises:
-            NoSuchThing: There is no such pool.
-            NotAllowed: The caller is not an administrator.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self._http.request("POST", f"/api/x1/resource-pools/{quote(name, safe='')}/resume")
-
-    def update_job(self, job_id: str, **changes: Any) -> None:
-        """Change a job's place in the queue.
-
-        Args:
-            job_id: Id of the job.
-            changes: Named as in the API: priority, weight, resourcePool, aheadOf, behindOf. None is not sent.
-
-        Raises:
-            NoSuchThing: There is no such job.
-            NotAllowed: The caller may not change it.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        update = {"jobId": job_id, **{key: value for key, value in changes.items() if value is not None}}
-        self._http.request("POST", "/api/v1/job-queues", body={"updates": [update]})
-
-    # -- agents ---------------------------------------------------------------------------------------------------
-
-    def agents(self) -> list[Json]:
-        """List the agents on Docker hosts.
-
-        Returns:
-            The agents by name, with the API's fields.
-
-        Raises:
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        return list(self._http.request("GET", "/api/v1/agents")["agents"])
-
-    def enable_agent(self, agent_id: str, slot: int | None = None) -> None:
-        """Let an agent or one of its slots take work again. For administrators.
-
-        Args:
-            agent_id: Name of the agent.
-            slot: Number of the slot; None for the whole agent.
-
-        Raises:
-            NoSuchThing: There is no such agent or slot.
-            NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
-
-    def revoke_agent(self, agent_id: str) -> None:
-        """Invalidate the agent's secret, and the key with which new agents enrol. For administrators.
-
-        Args:
-            agent_id: Name of the agent.
-
-        Raises:
-            NoSuchThing: There is no such agent.
-            NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self._http.request("DELETE", f"/api/x1/agent-secrets/{quote(agent_id, safe='')}")
-
-    def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
-        """Give an agent or one of its slots no more work. For administrators.
-
-        Args:
-            agent_id: Name of the agent.
-            slot: Number of the slot; None for the whole agent.
-            drain: Let running jobs finish; False ends them.
-
-        Raises:
-            NoSuchThing: There is no such agent or slot.
-            NotAllowed: The caller may not manage agents.
-            MasterUnreachable: The master does not answer, or is not ready.
-            APIError: The master refuses the call.
-        """
-        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
-
 
 def _file(config: str | Path | Mapping[str, Any]) -> Path | None:
     """The configuration's file, if it is one: a path, or text that names an existing file."""
@@ -910,8 +528,3 @@ def _read(path: Path) -> str:
         raise FileFault(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise FileFault(f"{path} is not UTF-8 text.") from None
-
-
-def _place(agent_id: str, slot: int | None) -> str:
-    name = quote(agent_id, safe="")
-    return name if slot is None else f"{name}/slots/{slot}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from trainmaster.client.errors import NoSuchThing
-from trainmaster.client.master import hashed
 from trainmaster.client.resource import Json, Resource, given, word
+from trainmaster.client.session_calls import hashed
 
 if TYPE_CHECKING:
     from trainmaster.client import wire

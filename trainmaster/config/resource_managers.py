@@ -112,8 +112,9 @@ class DispatcherOptions(Section):
         return {}
 
     def with_pools(self, pools: Sequence[AgentPool]) -> Self:
-        """The same section with further pools, where `takes_pools`."""
-        raise NotImplementedError
+        """The same section with further pools. Only asked of sections with `takes_pools`, which override it."""
+        del pools
+        raise TypeError(f"a section of type {self.type} takes no pools")
 
 
 class PoolScheduler(Section):

@@ -49,7 +49,7 @@ class Apptainer:
 
     name = "apptainer"
     program = "apptainer"
-    heeds: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()
     scheduler: ClassVar[str] = ""
     prefix = "APPTAINERENV_"  # each reads only its own without a warning
 

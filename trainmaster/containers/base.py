@@ -57,7 +57,7 @@ class ContainerStart:
     python: str = "python3"
     scratch: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    shm_size: int | None = None  # bytes of /dev/shm, for runtimes that heed it
+    shm_size: int | None = None  # bytes of /dev/shm, for runtimes that support it
     devices: Sequence[Device] = ()  # for runtimes that support them
 
     @property
@@ -86,13 +86,13 @@ class Cause:
 class ContainerRuntime(Protocol):
     """One way to wrap a process.
 
-    `program`: the command that it runs on the nodes; empty: none. `heeds`: the settings that it supports beside image
-    and mounts: "shm_size", "devices". `scheduler`: the only one under which it works, by its display name; empty: any.
+    `program`: the command that it runs on the nodes; empty: none. `supports`: settings beside image and mounts, of
+    "shm_size" and "devices". `scheduler`: the only one under which it works, by its display name; empty: any.
     """
 
     name: str
     program: str
-    heeds: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()
     scheduler: ClassVar[str] = ""
 
     def resolve(self, image: str, root: str | None, *, fresh: bool = False) -> str:

@@ -35,7 +35,7 @@ class _Engine:
 
     name: str
     program: str
-    heeds: ClassVar[frozenset[str]] = frozenset({"shm_size", "devices"})
+    supports: ClassVar[frozenset[str]] = frozenset({"shm_size", "devices"})
     scheduler: ClassVar[str] = ""
     fresh: ClassVar[str]  # the pull policy that fetches an image that is there
     own_words: ClassVar[tuple[str, ...]]

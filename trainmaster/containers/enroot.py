@@ -35,7 +35,7 @@ class Enroot:
 
     name = "enroot"
     program = "enroot"
-    heeds: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()
     scheduler: ClassVar[str] = ""
 
     def __init__(self, command: str | None = None) -> None:
@@ -81,7 +81,7 @@ class Pyxis:
 
     name = "pyxis"
     program = "srun"
-    heeds: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()
     scheduler: ClassVar[str] = "Slurm"
 
     def __init__(self, command: str | None = None) -> None:

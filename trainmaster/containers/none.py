@@ -23,7 +23,7 @@ class NoContainer:
 
     name = "none"
     program = ""
-    heeds: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()
     scheduler: ClassVar[str] = ""
 
     def __init__(self, command: str | None = None) -> None:

@@ -282,7 +282,7 @@ class JobFeature(enum.StrEnum):
 class Traits:
     """Properties that all clusters of a dispatcher share, known without asking one."""
 
-    heeds: frozenset[JobFeature] = frozenset()  # supported settings, beside those of the container runtime
+    supports: frozenset[JobFeature] = frozenset()  # supported settings, beside those of the container runtime
     user_section: str = ""  # section of experiments that it reads; empty: the one of its own name
     # Values for Determined's clients.
     resources_type: str = "slurm-job"

@@ -31,7 +31,7 @@ def _wire(config: MasterConfig) -> Iterator[Finding]:
     """Checks for connections on which others can read passwords and tokens."""
     if config.security.tls is not None:
         return
-    told = urlsplit(config.master_url or "")
+    address = urlsplit(config.master_url or "")
     if not _is_loopback(config.host):
         yield Finding(
             SUBJECT,
@@ -40,7 +40,7 @@ def _wire(config: MasterConfig) -> Iterator[Finding]:
             "Set security.tls (`trainmaster tls init` makes a certificate), or listen on 127.0.0.1 behind a reverse "
             "proxy that has one.",
         )
-    elif told.scheme == "http" and not _is_loopback(told.hostname or ""):
+    elif address.scheme == "http" and not _is_loopback(address.hostname or ""):
         yield Finding(
             SUBJECT,
             f"jobs reach the master at {config.master_url} without TLS: anybody on the network can read their tokens",

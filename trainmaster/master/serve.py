@@ -205,15 +205,15 @@ def make_services(
 
 def creators_role(config: MasterConfig) -> int | None:
     """The number of the role that the creator of a workspace gets in it. Raises CannotServe for an invalid role."""
-    told = config.security.authz.workspace_creator_assign_role
-    if not told.enabled:
+    given = config.security.authz.workspace_creator_assign_role
+    if not given.enabled:
         return None
-    role = ROLES.get(told.role_id)
+    role = ROLES.get(given.role_id)
     if role is None or role.anywhere_only:
         known = ", ".join(f"{role.id} ({role.name})" for role in ROLES.values() if not role.anywhere_only)
         raise CannotServe(
-            f"security.authz.workspace_creator_assign_role.role_id: {told.role_id} is no role that can be given in one "
-            f"workspace; there are {known}."
+            f"security.authz.workspace_creator_assign_role.role_id: {given.role_id} is no role that can be given in "
+            f"one workspace; there are {known}."
         )
     return role.id
 
@@ -250,9 +250,9 @@ def _initial_passwords(config: MasterConfig, data: Path) -> dict[str, str]:
     """The first users' passwords by their names: one for all, from the environment or the configuration, else one
     for each, generated and left in a file."""
     names = [name for name, _ in identity.FIRST_USERS]
-    told = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
-    if told:
-        return dict.fromkeys(names, told)
+    given = os.environ.get(INITIAL_PASSWORD) or config.security.initial_user_password
+    if given:
+        return dict.fromkeys(names, given)
     path = data / "initial-password"
     try:
         lines = path.read_text().splitlines()

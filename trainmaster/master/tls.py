@@ -23,7 +23,7 @@ from trainmaster.master import authority
 
 log = logging.getLogger(__name__)
 
-LOOK = 60.0  # seconds between two checks of the files
+CHECK_PERIOD = 60.0  # seconds between two checks of the files
 SOON = dt.timedelta(days=21)  # time before a certificate's expiry at which a warning is logged
 
 
@@ -108,7 +108,7 @@ class ServedTls:
                 log.info("the certificate was reloaded")
 
     def _watch(self) -> None:
-        while not self._over.wait(LOOK):
+        while not self._over.wait(CHECK_PERIOD):
             if authority.due(Path(self._config.cert).parent) or self._stamps() != self._seen:
                 self.reload()
 

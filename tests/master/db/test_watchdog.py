@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from tests.support.master import make_folder, remove_folder, wait_for
 from tests.support.postgres import Postgres
 from trainmaster.master.db.engine import make_engine
-from trainmaster.master.db.watchdog import LOOK, PATIENCE, PERIOD, DatabaseUnavailable, Watchdog
+from trainmaster.master.db.watchdog import CHECK_PERIOD, PATIENCE, PERIOD, DatabaseUnavailable, Watchdog
 from trainmaster.master.services.store import Store
 
 BOUND = 2 * (PATIENCE + PERIOD)  # seconds in which a hang is noticed
@@ -46,7 +46,7 @@ def test_statements_end_with_the_database_and_only_then(postgres: Postgres) -> N
     store = Store(engine, presence)
     presence.start()
     try:
-        take(engine, 8 * LOOK)  # nothing is heard of it for a while, and yet it comes
+        take(engine, 8 * CHECK_PERIOD)  # nothing is heard of it for a while, and yet it comes
         assert presence.why_away == ""
         with postgres.hanging():
             began = time.monotonic()

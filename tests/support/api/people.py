@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.support.api.http import Answer, Api
-from trainmaster.client.master import hashed
+from trainmaster.client.session_calls import hashed
 
 Json = dict[str, Any]
 PASSWORD = "Correct-horse-1"

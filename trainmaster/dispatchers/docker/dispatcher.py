@@ -58,7 +58,7 @@ class DockerDispatcher:
 
     contract_version = 2
     kind = "docker"
-    traits = Traits(heeds=frozenset(JobFeature), user_section="slurm", resources_type="docker-container")
+    traits = Traits(supports=frozenset(JobFeature), user_section="slurm", resources_type="docker-container")
     Options = DockerOptions
     UserOptions = None
 

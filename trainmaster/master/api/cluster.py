@@ -32,7 +32,7 @@ from trainmaster.master.services.tasks import standalone
 router = APIRouter(tags=["cluster"])
 Json = dict[str, Any]
 V1 = "/api/v1"
-LOOK_AGAIN = 0.5  # seconds between two reads for a client that follows the master's log
+CHECK_PERIOD = 0.5  # seconds between two reads for a client that follows the master's log
 
 
 def _utc(time: dt.datetime) -> dt.datetime:
@@ -100,7 +100,7 @@ async def logs(
 
     async def body() -> AsyncIterator[bytes]:
         number, sent = offset, 0
-        with waiting(services.wakeups, NOTHING, period=LOOK_AGAIN) as turn:
+        with waiting(services.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
                 for entry in RECENT.after(number):
                     yield line_of({"logEntry": _log_entry(entry if readable else entry.masked)})

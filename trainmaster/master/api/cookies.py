@@ -57,10 +57,10 @@ def of_service(value: str, path: str) -> str | None:
     kept = [first]
     at = path
     for attribute in attributes:
-        key, _, told = attribute.partition("=")
+        key, _, setting = attribute.partition("=")
         word = key.strip().lower()
-        if word == "path" and told.strip().startswith(path):
-            at = told.strip()
+        if word == "path" and setting.strip().startswith(path):
+            at = setting.strip()
         if word not in ("domain", "path"):
             kept.append(attribute)
     return ";".join([*kept, f" Path={at}"])

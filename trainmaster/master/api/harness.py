@@ -59,8 +59,8 @@ def proxy_address(
 ) -> Json:
     """Takes in the address of the services in a job."""
     own_allocation(caller, allocation_id)
-    told = proxies.Told(body.proxy_address or peer_of(request), body.port, body.user)
-    proxies.announce(services.store, services.settings, allocation_id, told)
+    announced = proxies.AnnouncedService(body.proxy_address or peer_of(request), body.port, body.user)
+    proxies.announce(services.store, services.settings, allocation_id, announced)
     return {}
 
 

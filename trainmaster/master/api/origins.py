@@ -33,7 +33,7 @@ class Forwarded:
         return address is not None and addresses.within(address, self._trusted)
 
     def _believe(self, scope: Scope) -> None:
-        told = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         client = addresses.seen(scope["client"][0])
         # Each proxy appends the address that it saw; what precedes the first untrusted one is that sender's own claim.
         hops = [hop.strip() for name, value in scope["headers"] if name == b"x-forwarded-for"
@@ -41,9 +41,9 @@ class Forwarded:
         while hops and self._trusts(client) and _is_address(hop := addresses.seen(hops.pop())):
             client = hop
         scope["client"] = (client, 0)
-        if (proto := told.get(b"x-forwarded-proto", "").strip().lower()) in ("http", "https"):
+        if (proto := headers.get(b"x-forwarded-proto", "").strip().lower()) in ("http", "https"):
             scope["scheme"] = {"http": "ws", "https": "wss"}[proto] if scope["type"] == "websocket" else proto
-        if host := told.get(b"x-forwarded-host", "").rpartition(",")[2].strip():
+        if host := headers.get(b"x-forwarded-host", "").rpartition(",")[2].strip():
             kept = [(name, value) for name, value in scope["headers"] if name != b"host"]
             scope["headers"] = [(b"host", host.encode("latin-1")), *kept]
 

@@ -158,11 +158,11 @@ async def _given(request: Request) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items()}
 
 
-def _check_form(services: Services, request: Request, told: str) -> None:
+def _check_form(services: Services, request: Request, sent: str) -> None:
     """Raises Forbidden unless the form was sent to this browser and comes from its page: so no other site can log
     somebody in as somebody else."""
     nonces = cookies.shown(request, cookies.FORM)
-    shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), told.encode())
+    shown = len(nonces) == 1 and hmac.compare_digest(_mac(services, nonces[0]).encode(), sent.encode())
     if not shown or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Forbidden("This form was not shown to this browser, or too long ago: go back, reload it, and send it.")
 

@@ -26,7 +26,7 @@ from trainmaster.master.services.metrics.series import Named, Point, Stretch
 
 router = APIRouter(prefix="/api/v1", tags=["metrics"])
 Json = dict[str, Any]
-LOOK_AGAIN = 2.0  # seconds between two reads for a client that follows the profiler
+CHECK_PERIOD = 2.0  # seconds between two reads for a client that follows the profiler
 PERIOD = 30.0  # seconds between two reads of a stream, unless the caller asks for another period
 
 Steps = Annotated[int, Query(ge=0, le=MAX_STEPS)]
@@ -294,7 +294,7 @@ async def profiler_series(
         seen[:] = found
         return {"labels": [_labels(trial_id, one) for one in found]}, live
 
-    return await _looking(services, look, LOOK_AGAIN)
+    return await _looking(services, look, CHECK_PERIOD)
 
 
 @router.get("/trials/{trial_id}/profiler/metrics")
@@ -315,14 +315,14 @@ async def profiler_metrics(
     live = await run_in_threadpool(_lives, services, trial_id)  # raises NotFound
 
     async def body() -> AsyncIterator[bytes]:
-        told: dict[Series, int] = {}
+        sent: dict[Series, int] = {}
         more = live
-        with waiting(services.wakeups, NOTHING, period=LOOK_AGAIN) as turn:
+        with waiting(services.wakeups, NOTHING, period=CHECK_PERIOD) as turn:
             while True:
                 for one, measured in (await run_in_threadpool(profiler.read, services.store, trial_id)).items():
-                    first = told.get(one, 0)
+                    first = sent.get(one, 0)
                     if fits(one) and len(measured.values) > first:
-                        told[one] = len(measured.values)
+                        sent[one] = len(measured.values)
                         yield line_of({"batch": _batch(trial_id, one, measured, first)})
                 if not (follow and more) or not await turn.again():
                     return

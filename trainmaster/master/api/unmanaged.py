@@ -75,8 +75,8 @@ def put_trial(body: PutTrial, services: UsesServices, caller: UserCaller) -> Tri
 def _made(services: Services, caller: UserCaller, body: CreateTrial, external_id: str | None) -> TrialAnswer:
     if not body.unmanaged:
         raise Invalid("Trials of experiments that this master runs are made by their searcher; set unmanaged.")
-    wish = unmanaged.TrialRequest(body.experiment_id, body.hparams, external_id)
-    return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, wish))
+    request = unmanaged.TrialRequest(body.experiment_id, body.hparams, external_id)
+    return answer_of(services, unmanaged.create_trial(services.store, services.settings, caller, request))
 
 
 @router.get("/trials/by-external-id/{external_experiment_id}/{external_trial_id}")

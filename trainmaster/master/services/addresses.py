@@ -48,8 +48,8 @@ def _stands_for_four(address: Address) -> bool:
     return any(address in network for network in _FOURS)
 
 
-def networks(told: Iterable[str]) -> tuple[Network, ...]:
-    return tuple(map(ipaddress.ip_network, told))
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    return tuple(map(ipaddress.ip_network, texts))
 
 
 def within(address: Address, allowed: Iterable[Network]) -> bool:

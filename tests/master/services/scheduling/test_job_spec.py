@@ -29,7 +29,7 @@ def told(kind: str, config: dict[str, Any], *, schedules: bool = False, runtime:
 
 def test_the_owner_is_told_what_a_scheduler_does_not_heed() -> None:
     assert told("slurm", ASKS) == [
-        "environment.registry_auth and environment.add_capabilities and resources.devices: slurm does not heed this."
+        "environment.registry_auth and environment.add_capabilities and resources.devices: slurm does not support this."
     ]
     assert told("docker", ASKS) == []
     assert told("slurm", {"environment": None, "resources": {"devices": []}}) == []
@@ -37,11 +37,11 @@ def test_the_owner_is_told_what_a_scheduler_does_not_heed() -> None:
 
 def test_an_order_that_the_scheduler_does_not_keep_is_not_passed_over_in_silence() -> None:
     config = {"resources": {"priority": 10, "weight": 2.0}}
-    assert told("pbs", config) == ["resources.priority and resources.weight: pbs does not heed this."]
+    assert told("pbs", config) == ["resources.priority and resources.weight: pbs does not support this."]
     assert told("docker", config) == []
     own = {**config, "environment": ASKS["environment"]}
     assert told("local", own, schedules=True) == [
-        "environment.registry_auth and environment.add_capabilities: local does not heed this."
+        "environment.registry_auth and environment.add_capabilities: local does not support this."
     ]
     assert told("local", {"resources": {"priority": None, "weight": 1.0}}) == []
 
@@ -70,7 +70,7 @@ def test_what_a_container_runtime_does_with_shared_memory_and_devices() -> None:
     config = {"resources": {"shm_size": 2**30, "devices": [{"host_path": "/dev/x", "container_path": "/dev/x"}]}}
     assert told("slurm", config, runtime="podman") == []
     assert told("slurm", config, runtime="apptainer") == [
-        "resources.devices: slurm does not heed this.",
+        "resources.devices: slurm does not support this.",
         "resources.shm_size: with apptainer a job uses the node's own /dev/shm, as large as it is.",
     ]
     assert "a job without a container" in told("local", config)[1]

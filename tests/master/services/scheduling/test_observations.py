@@ -52,7 +52,7 @@ def compare(attempts: Attempts, cluster: Memory, *jobs: Observation, later: floa
 def look(attempts: Attempts, cluster: Memory, *jobs: Observation, later: float = 0.0) -> Seen:
     """The same, written down."""
     found, resubmit = compare(attempts, cluster, *jobs, later=later), []
-    while found.backlog.news:
+    while found.backlog.updates:
         resubmit += found.backlog.take(attempts.store)
     return Seen(found.doubles, found.orphans, resubmit)
 
@@ -267,7 +267,7 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
     said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
     look(attempts, cluster, said)
     endings.note_explanation(attempts.store, name, JobState.INFRASTRUCTURE, "Slurm did not start it.", 1)
-    assert compare(attempts, cluster, said).backlog.news == []
+    assert compare(attempts, cluster, said).backlog.updates == []
     look(attempts, cluster)  # left out by one listing, and there again
     look(attempts, cluster, said)
     row = attempts.row(name)
@@ -315,18 +315,18 @@ def test_news_of_thousands_are_written_down_in_parts_the_most_urgent_first(
     over = names[4]
     jobs = [seen(name, str(n), reason="Resources") for n, name in enumerate(names[:4])]
     backlog = compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog
-    assert [name for name, _ in backlog.news] == [over, *names[:4]]
+    assert [name for name, _ in backlog.updates] == [over, *names[:4]]
     backlog.take(attempts.store)
     assert [attempts.row(name).observed_state for name in names] == ["QUEUED"] * 4 + ["FAILED"]
     told = [(attempts.row(name).observed or {})["reason"] for name in names]
     assert told == ["Resources", "Priority", "Priority", "Priority", ""]
     sizes = []
-    while backlog.news:
-        sizes.append(len(backlog.news))
+    while backlog.updates:
+        sizes.append(len(backlog.updates))
         assert backlog.take(attempts.store) == []
     assert sizes == [3, 1]
     assert [(attempts.row(name).observed or {})["reason"] for name in names[:4]] == ["Resources"] * 4
-    assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.news == []
+    assert compare(attempts, cluster, *jobs, seen(over, "4", JobState.FAILED)).backlog.updates == []
 
 
 # -- a job that is put back into the queue -----------------------------------------------------------------------

@@ -69,10 +69,10 @@ def test_who_waits_is_told_once(attempts: Attempts) -> None:
     cluster = "told"
     number = attempts.experiment(LIMITED)
     waiting = [attempts.attempt(number, dispatcher=cluster, submission="NEW", slots=2) for _ in range(2)]
-    slot_limits.tell(attempts.store, cluster, {number: SlotLimit(5, 2, 2)})
+    slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 2, 2)})
     assert attempts.log(waiting[0]) == []
     for _ in range(2):
-        slot_limits.tell(attempts.store, cluster, {number: SlotLimit(5, 4, 2)})
+        slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 4, 2)})
     text = "Its experiment holds as many slots as it may (max_slots: 5)."
     assert [attempts.log(name) for name in waiting] == [[text], []]
     assert attempts.row(waiting[0]).explanation == text
@@ -86,7 +86,7 @@ def test_each_full_experiment_is_told_of_its_own_limit(attempts: Attempts) -> No
     }
     limits = {number: SlotLimit(most, 9, 2) for most, number in enumerate(numbers, 3)}
     attempts.change(waiting[numbers[1]][0], explanation="Its experiment holds as many slots as it may (max_slots: 4).")
-    slot_limits.tell(attempts.store, cluster, limits)
+    slot_limits.explain_waits(attempts.store, cluster, limits)
     texts = [f"Its experiment holds as many slots as it may (max_slots: {most})." for most in (3, 4, 5)]
     assert [attempts.row(waiting[number][0]).explanation for number in numbers] == texts
     assert [attempts.log(waiting[number][0]) for number in numbers] == [texts[:1], [], texts[2:]]
@@ -100,7 +100,7 @@ def test_where_its_pool_rests_only_that_is_said(attempts: Attempts) -> None:
     resting = {"tired": PoolPause(3, epoch(now()) + 600, "no node", frozenset())}
     for _ in range(3):
         pool_health.half_open_probes(attempts.store, cluster, resting, [number])
-        slot_limits.tell(attempts.store, cluster, {number: SlotLimit(5, 4, 2)}, resting)
+        slot_limits.explain_waits(attempts.store, cluster, {number: SlotLimit(5, 4, 2)}, resting)
     (said,) = attempts.log(name)
     assert said.startswith("Pool tired is paused: the cluster could not start the last 3 jobs there (no node).")
 

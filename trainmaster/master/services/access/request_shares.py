@@ -21,7 +21,7 @@ from trainmaster.master.services.errors import Busy, TooSlow, Unavailable
 THIRD = 1 / 3
 FREE = 0.5  # processor seconds that cause no wait
 LONGEST_REST = 5.0
-LOOK = 0.25  # seconds between a waiter's checks of whether its client is still connected
+CHECK_PERIOD = 0.25  # seconds between a waiter's checks of whether its client is still connected
 TOGETHER = 3.0  # seconds after a request for which its user counts as present
 MOST_KNOWN = 10_000
 GONE = "Whoever asked this has gone."
@@ -104,7 +104,7 @@ class Shares:
             until = time.monotonic() + min(self._debt(user), LONGEST_REST)
             while (left := until - time.monotonic()) > 0:
                 self._check()
-                await asyncio.sleep(min(left, LOOK))
+                await asyncio.sleep(min(left, CHECK_PERIOD))
             yield
         finally:
             self._leave(key)
@@ -138,7 +138,7 @@ class Shares:
         try:
             while not turn.done():
                 self._check()
-                await asyncio.wait([turn], timeout=LOOK)
+                await asyncio.wait([turn], timeout=CHECK_PERIOD)
         except BaseException:
             if turn.done():  # the place was handed over at this moment
                 self._leave(key)

@@ -87,7 +87,7 @@ def lease(
                 joined = _grant(session, row.Allocation, request)
                 outcomes[name] = _work(session, settings, row, slot_types.get(row.Allocation.pool, "cpu"))
                 if name in new:
-                    _tell(notes, row.Allocation, request, joined)
+                    _log_start(notes, row.Allocation, request, joined)
             else:
                 _judge_as_lost(notes, row.Allocation, request)
                 outcomes[name] = Conflict(
@@ -178,7 +178,7 @@ def _grant(session: Session, allocation: Allocation, request: LeaseRequest) -> i
     return joined
 
 
-def _tell(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
+def _log_start(notes: log_store.Notes, allocation: Allocation, request: LeaseRequest, joined: int) -> None:
     nodes = f" (node {joined} of {request.num_nodes})" if request.num_nodes > 1 else ""
     # Scripts count how often a trial has run by the beginning of this sentence.
     who = "New trial runner: attempt" if allocation.trial_id is not None else "Attempt"

@@ -145,8 +145,8 @@ def _store(
     if additions:
         changed = [{"id": one.trial_id, "summary": one.summary, "total": one.total_batches} for one in additions]
         rows = [row for one in additions for row in one.rows]
-        told = {"rows": rows, "trials": changed, "streams": streams}
-        connection.exec_driver_sql(_STORE, {name: metric_reports.as_json(value) for name, value in told.items()})
+        arguments = {"rows": rows, "trials": changed, "streams": streams}
+        connection.exec_driver_sql(_STORE, {name: metric_reports.as_json(value) for name, value in arguments.items()})
     if alive:
         connection.exec_driver_sql(_LIFE, {"ids": alive, "at": now()})
     return outcomes

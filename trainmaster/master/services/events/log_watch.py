@@ -51,15 +51,15 @@ class LogMatch:
 def waiting(task_id: ColumnElement[str] | InstrumentedAttribute[str]) -> ScalarSelect[Any]:
     """The patterns for a task's log, in the form that `matching` needs; NULL for standalone tasks."""
     trigger, hook = WebhookTrigger, Webhook
-    told = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
-    told = told.correlate_except(WebhookMatch)
+    sent = select(WebhookMatch.trigger_id).where(WebhookMatch.trigger_id == trigger.id, WebhookMatch.task_id == task_id)
+    sent = sent.correlate_except(WebhookMatch)
     triggers = (
         select(func.jsonb_agg(func.jsonb_build_array(trigger.id, trigger.condition["regex"].astext)))
         .join(hook, hook.id == trigger.webhook_id)
         .where(
             trigger.kind == webhooks.TASK_LOG,
             or_(hook.workspace_id.is_(None), hook.workspace_id == Project.workspace_id),
-            ~told.exists(),
+            ~sent.exists(),
         )
         .correlate_except(trigger, hook)
         .scalar_subquery()
@@ -140,7 +140,7 @@ def act(store: Store, task_id: str, found: LogMatch) -> None:
                 story.why = f"{name}: {said}; {why}"
                 session.add(story)
                 notes.say(task_id, f"The log policy {name} has matched: {said}", "WARNING")
-        _tell(session, trial, task_id, found.triggers)
+        _notify(session, trial, task_id, found.triggers)
         session.flush()
         notes.write(session)
 
@@ -159,7 +159,7 @@ def _apply(trial: Trial, policy: Mapping[str, Any], line: WatchedLine) -> Iterab
     trial.log_policy = name
 
 
-def _tell(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[int, WatchedLine]]) -> None:
+def _notify(session: Any, trial: Trial, task_id: str, matched: Sequence[tuple[int, WatchedLine]]) -> None:
     if not matched:
         return
     config = session.get_one(Experiment, trial.experiment_id).config

@@ -86,7 +86,7 @@ class Follower:
         self._due = due
         return gone
 
-    def news(self, store: Store, caller: Caller) -> Iterator[list[Change]]:
+    def changed(self, store: Store, caller: Caller) -> Iterator[list[Change]]:
         """New and changed entities in the order of their changes, in batches. Those that vanished since `look` are left
         out."""
         due, self._due = self._due, {}

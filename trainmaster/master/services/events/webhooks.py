@@ -99,34 +99,39 @@ def list_all(store: Store, caller: Caller) -> list[WebhookView]:
     return [WebhookView(row, found[row.id], row.workspace_id in editable) for row in rows]
 
 
-def create(store: Store, caller: Caller, wish: WebhookRequest) -> WebhookView:
+def create(store: Store, caller: Caller, request: WebhookRequest) -> WebhookView:
     """Raises Invalid, AlreadyExists, Forbidden. Webhooks for all workspaces may share a name, and
     the empty name is never taken."""
-    _check(wish)
+    _check(request)
     with store.transaction() as session:
-        if wish.workspace_id is not None and session.get(Workspace, wish.workspace_id) is None:
-            raise NotFound(f"There is no workspace {wish.workspace_id}.")
-        if not _editable(session, caller, {wish.workspace_id}):
-            where = "all workspaces" if wish.workspace_id is None else f"workspace {wish.workspace_id}"
+        if request.workspace_id is not None and session.get(Workspace, request.workspace_id) is None:
+            raise NotFound(f"There is no workspace {request.workspace_id}.")
+        if not _editable(session, caller, {request.workspace_id}):
+            where = "all workspaces" if request.workspace_id is None else f"workspace {request.workspace_id}"
             raise Forbidden(
                 f"You may not make a webhook for {where}: without roles the owner of a workspace may for that one, and "
                 "administrators for all."
                 if caller.grants is None
                 else f"None of your roles allows to make a webhook for {where}."
             )
-        here = Webhook.workspace_id == wish.workspace_id if wish.workspace_id else Webhook.workspace_id.is_(None)
-        same = select(Webhook.id).where(Webhook.name == wish.name, here)
-        if wish.name and wish.workspace_id is not None and session.scalar(same) is not None:
-            raise AlreadyExists(f"The webhook {wish.name!r} already exists there.")
+        here = Webhook.workspace_id == request.workspace_id if request.workspace_id else Webhook.workspace_id.is_(None)
+        same = select(Webhook.id).where(Webhook.name == request.name, here)
+        if request.name and request.workspace_id is not None and session.scalar(same) is not None:
+            raise AlreadyExists(f"The webhook {request.name!r} already exists there.")
         bounds.check_count(session, "things", "There are {} webhooks there", here)
         row = Webhook(
-            name=wish.name, url=wish.url, kind=wish.kind, mode=wish.mode, workspace_id=wish.workspace_id, failure=""
+            name=request.name,
+            url=request.url,
+            kind=request.kind,
+            mode=request.mode,
+            workspace_id=request.workspace_id,
+            failure="",
         )
         session.add(row)
         session.flush()
         triggers = [
             WebhookTrigger(webhook_id=row.id, kind=trigger.kind, condition=dict(trigger.condition))
-            for trigger in wish.triggers
+            for trigger in request.triggers
         ]
         session.add_all(triggers)
         session.flush()
@@ -181,7 +186,7 @@ def experiment_ended(session: Session, row: Experiment) -> None:
     if not hooks:
         return
     facts = _experiment(session, row)
-    tell(
+    notify(
         session,
         hooks,
         WebhookEvent(STATE_CHANGE, {"state": row.state}, {"experiment": facts}, slack.of_experiment(facts)),
@@ -211,9 +216,9 @@ def alert(store: Store, caller: Caller, experiment_id: int, trial_id: int | None
         if trial_id is not None:
             facts["trial_id"] = trial_id
         custom = {"title": said.title, "description": said.description, "level": level}
-        told: Json = {"experiment": facts, "custom_data": custom}
+        payload: Json = {"experiment": facts, "custom_data": custom}
         message = slack.of_experiment(facts, trial_id, said)
-        tell(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, told, message))
+        notify(session, hooks, WebhookEvent(CUSTOM, {"state": row.state}, payload, message))
 
 
 def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial: Trial, line: MatchedLine) -> None:
@@ -222,7 +227,7 @@ def log_matched(session: Session, trigger: WebhookTrigger, hook: Webhook, trial:
     who = (("Experiment ID", trial.experiment_id), ("Trial ID", trial.id))
     pattern = str(trigger.condition.get("regex") or "")
     message = slack.of_log(who, line.node, line.text, pattern, f"View full logs with `det trial logs {trial.id}`")
-    tell(session, [hook], WebhookEvent(TASK_LOG, dict(trigger.condition), facts, message))
+    notify(session, [hook], WebhookEvent(TASK_LOG, dict(trigger.condition), facts, message))
 
 
 def test_event() -> WebhookEvent:
@@ -230,7 +235,7 @@ def test_event() -> WebhookEvent:
     return WebhookEvent(STATE_CHANGE, {"state": "COMPLETED"}, {"data": "test"}, slack.of_test())
 
 
-def tell(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
+def notify(session: Session, hooks: Iterable[Webhook], event: WebhookEvent) -> None:
     """Writes an event to the outbox, for delivery after this transaction."""
     found = [
         WebhookDelivery(webhook_id=hook.id, event_id=(key := uuid.uuid4()), body=body_of(hook, event, key), attempts=0)
@@ -304,19 +309,19 @@ def _own(session: Session, caller: Caller, row: Experiment) -> None:
         raise Forbidden(f"Experiment {row.id} belongs to somebody else.")
 
 
-def _check(wish: WebhookRequest) -> None:
-    _check_url(wish.url)
-    if not wish.triggers:
+def _check(request: WebhookRequest) -> None:
+    _check_url(request.url)
+    if not request.triggers:
         raise Invalid("A webhook needs at least one trigger, or it would never receive an event.")
-    for trigger in wish.triggers:
+    for trigger in request.triggers:
         if trigger.kind == STATE_CHANGE and trigger.condition.get("state") not in STATES:
             raise Invalid(f"A trigger on experiments' states needs a condition state, one of {', '.join(STATES)}.")
         if trigger.kind == TASK_LOG:
             _check_pattern(trigger.condition.get("regex"))
-        if trigger.kind == CUSTOM and wish.mode != "SPECIFIC":
+        if trigger.kind == CUSTOM and request.mode != "SPECIFIC":
             raise Invalid(
                 "A custom trigger only works on a webhook with mode 'SPECIFIC', which experiments name under "
-                f"integrations.webhooks; this one has {wish.mode!r}."
+                f"integrations.webhooks; this one has {request.mode!r}."
             )
 
 

@@ -61,7 +61,7 @@ def columns(store: Store, project_id: int, *, of_runs: bool) -> list[ProjectColu
     found = [*(_of_runs() if of_runs else _of_experiments())]
     spaces: dict[str, str] = {}
     measured: dict[str, str] = {}
-    told: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for hparams, summary, metadata in rows:
         for name, value in _flat(hparams):
             spaces.setdefault(name, _kind(value))
@@ -71,12 +71,12 @@ def columns(store: Store, project_id: int, *, of_runs: bool) -> list[ProjectColu
                     if entry.get("type") == "number" or stat == "last":
                         measured.setdefault(f"{_GROUPS.get(key, key)}.{metric}.{stat}", _kind(entry.get(stat)))
         for name, value in _flat(metadata or {}):
-            told.setdefault(name, _kind(value))
+            kinds.setdefault(name, _kind(value))
     head = "RUN_HYPERPARAMETERS" if of_runs else "HYPERPARAMETERS"
     found += [ProjectColumn(f"hp.{name}", head, kind) for name, kind in sorted(spaces.items())]
     found += [ProjectColumn(name, _location(name), kind) for name, kind in sorted(measured.items())]
     if of_runs:
-        found += [ProjectColumn(f"metadata.{name}", f"{place}_METADATA", kind) for name, kind in sorted(told.items())]
+        found += [ProjectColumn(f"metadata.{name}", f"{place}_METADATA", kind) for name, kind in sorted(kinds.items())]
     return found
 
 
@@ -103,7 +103,7 @@ def metadata_values(store: Store, project_id: int, key: str) -> list[str]:
     with store.transaction() as session:
         rows = _trials(session, project_id)
     name = key.removeprefix("metadata.")
-    return sorted({str(value) for _, _, told in rows for path, value in _flat(told or {}) if path == name})
+    return sorted({str(value) for _, _, kinds in rows for path, value in _flat(kinds or {}) if path == name})
 
 
 # -- inside -------------------------------------------------------------------------------------------------------

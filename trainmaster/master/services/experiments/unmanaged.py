@@ -110,13 +110,13 @@ class TrialRequest:
     external_id: str | None = None
 
 
-def create_trial(store: Store, settings: Settings, caller: Caller, wish: TrialRequest) -> int:
+def create_trial(store: Store, settings: Settings, caller: Caller, request: TrialRequest) -> int:
     """Creates a trial. Raises NotFound, Forbidden, and Invalid for a managed experiment, whose searcher creates its
     trials."""
-    with _conducting(store, settings, caller, wish.experiment_id) as orchestrator:
+    with _conducting(store, settings, caller, request.experiment_id) as orchestrator:
         row, session = orchestrator.row, orchestrator.session
-        if wish.external_id is not None:
-            mine = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == wish.external_id)
+        if request.external_id is not None:
+            mine = select(Trial.id).where(Trial.experiment_id == row.id, Trial.external_id == request.external_id)
             known = session.scalar(mine)
             if known is not None:
                 return known
@@ -130,11 +130,11 @@ def create_trial(store: Store, settings: Settings, caller: Caller, wish: TrialRe
             task_id=task_id,
             request_id=request_id,
             state=State.ACTIVE.value,
-            hparams=dict(wish.hparams),
+            hparams=dict(request.hparams),
             seed=0,
             summary_metrics={},
             start_time=now(),
-            external_id=wish.external_id,
+            external_id=request.external_id,
             heartbeat_at=now(),
         )
         session.add(trial)

@@ -147,21 +147,21 @@ def addition(
     for report in reports:
         # A sample of the machine is one of many at the same step: Determined's harness tells of no step at all.
         row = None if report.kind == "profiling" else stored.get((report.group, report.steps))
-        news = report.metrics
+        new = report.metrics
         if row is None:
             row = stored[(report.group, report.steps)] = _row(trial_id, run_id, report)
             rows.append(row)
             fresh.append(report)
         else:  # what was said first stays; only names that are new are taken
-            news = {name: value for name, value in report.metrics.items() if name not in row["metrics"][report.key]}
+            new = {name: value for name, value in report.metrics.items() if name not in row["metrics"][report.key]}
             row["metrics"] = _union(row["metrics"], report.stored())
             if "id" in row:
                 changed[row["id"]] = row
         if report.kind != "profiling":
             total = max(total, report.steps)
-        for name, value in news.items():
+        for name, value in new.items():
             added.setdefault((report.group, name), []).append(value)
-        if report.group == "validation" and news:
+        if report.group == "validation" and new:
             validations.append((report, row["metrics"][report.key]))
     after = summarised(summary, added)
     _check_names(after, {group for group, _ in added})

@@ -105,9 +105,9 @@ class ExperimentOrchestrator:
             self.story("experiment", type(event).__name__, before.state, after.state, why, decisions)
         for decision in decisions:
             match decision:
-                case experiments.Tell(told):
+                case experiments.Tell(for_trials):
                     for trial in self._live_trials():
-                        self._later(partial(self.trial_event, trial, told))
+                        self._later(partial(self.trial_event, trial, for_trials))
                 case experiments.Finish(state, why):
                     row.end_time = now()
                     row.reason = why

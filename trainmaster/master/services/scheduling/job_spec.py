@@ -43,7 +43,7 @@ def build(
     section = config.get(traits.user_section or dispatcher.kind) or {}
     resources, environment = config["resources"], config.get("environment") or {}
     site = served.cluster.settings_of(served.pool.name, served.partition)
-    told = served.cluster.announcement
+    announcement = served.cluster.announcement
     job = {
         "version": 1,
         "allocation_id": allocation.id,
@@ -51,8 +51,8 @@ def build(
         "token": allocation.token,
         "cluster_id": settings.cluster_id,
         "master_url": served.cluster.master_url or settings.master_url,
-        "master_url_file": str(served.cluster.master_url_file) if told.made else None,
-        "master_url_owner": told.owner,
+        "master_url_file": str(served.cluster.master_url_file) if announcement.made else None,
+        "master_url_owner": announcement.owner,
         "scheduler": dispatcher.kind,
         "resources_type": traits.resources_type,
         "pool": served.pool.name,
@@ -109,7 +109,7 @@ def build(
 
 def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, StagedFile]:
     given = {key: value for key, value in (environment.get("registry_auth") or {}).items() if value}
-    if not given or JobFeature.REGISTRY_LOGIN not in traits.heeds:
+    if not given or JobFeature.REGISTRY_LOGIN not in traits.supports:
         return {}
     return {REGISTRY_LOGIN: StagedFile(json.dumps(given).encode())}
 
@@ -117,13 +117,13 @@ def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, Sta
 def remarks(cluster: Cluster, config: Mapping[str, Any], *, schedules: bool) -> list[str]:
     """What a job requests and its cluster ignores, a sentence each, for its owner. `schedules`: the dispatcher
     orders jobs itself."""
-    heeds = set(cluster.dispatcher.traits.heeds)
-    heeds |= {feature for feature in JobFeature if _key(feature) in container_runtime(cluster.container_runtime).heeds}
-    heeds |= {JobFeature.PRIORITY, JobFeature.WEIGHT} if schedules else set()
-    asked = [feature for feature in JobFeature if feature not in heeds and _asks(config, feature)]
+    keys = container_runtime(cluster.container_runtime).supports
+    supported = set(cluster.dispatcher.traits.supports) | {feature for feature in JobFeature if _key(feature) in keys}
+    supported |= {JobFeature.PRIORITY, JobFeature.WEIGHT} if schedules else set()
+    asked = [feature for feature in JobFeature if feature not in supported and _asks(config, feature)]
     found = []
     if names := [feature.value for feature in asked if feature is not JobFeature.SHM_SIZE]:
-        found.append(f"{' and '.join(names)}: {cluster.kind} does not heed this.")
+        found.append(f"{' and '.join(names)}: {cluster.kind} does not support this.")
     if JobFeature.SHM_SIZE in asked:
         runtime = cluster.container_runtime
         who = "a job without a container" if runtime == "none" else f"with {runtime} a job"

@@ -65,12 +65,12 @@ class PendingUpdates:
     taken: dt.datetime  # when the cluster was observed
     quiet_period: float  # seconds
     waiting: str  # the beginning of sentences about jobs in the queue
-    news: list[tuple[str, Observation | None]]  # by allocation; None: its job is not listed
+    updates: list[tuple[str, Observation | None]]  # by allocation; None: its job is not listed
 
     def take(self, store: Store) -> list[str]:
         """Stores the first of them. Returns the allocations whose submit has certainly not happened."""
-        some, self.news = dict(self.news[:TAKEN_AT_ONCE]), self.news[TAKEN_AT_ONCE:]
-        return _take_news(store, some, self) if some else []
+        some, self.updates = dict(self.updates[:TAKEN_AT_ONCE]), self.updates[TAKEN_AT_ONCE:]
+        return _take_updates(store, some, self) if some else []
 
 
 def any_live(store: Store, cluster: str) -> bool:
@@ -128,7 +128,7 @@ def take_snapshot(
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
     found = ObservedChanges([], [], PendingUpdates(from_epoch(snapshot.taken_at), quiet_period, waiting, []))
-    news: list[tuple[bool, str, Observation | None]] = []
+    updates: list[tuple[bool, str, Observation | None]] = []
     doubles: dict[str, list[Observation]] = {}
     with store.autocommit() as session:
         alive = Allocation.dispatcher == memory.name, Allocation.ended_at.is_(None)
@@ -152,7 +152,7 @@ def take_snapshot(
                 continue
             if _is_news(known, mine):
                 only_why = mine is not None and known.observed_state == mine.state.value
-                news.append((only_why, known.id, mine))
+                updates.append((only_why, known.id, mine))
             elif mine is not None and len(listed) == 1:
                 still[known.token] = known.version, mine
         strangers = [token for token in seen if token not in live]
@@ -167,20 +167,20 @@ def take_snapshot(
                     found.orphans.append(_ref(o))
     for allocation_id, others in doubles.items():
         found.doubles.extend(_condemned(store, allocation_id, others))
-    found.backlog.news = [(name, mine) for _, name, mine in sorted(news, key=itemgetter(0, 1))]
+    found.backlog.updates = [(name, mine) for _, name, mine in sorted(updates, key=itemgetter(0, 1))]
     return found
 
 
-def _take_news(store: Store, news: Mapping[str, Observation | None], look: PendingUpdates) -> list[str]:
+def _take_updates(store: Store, updates: Mapping[str, Observation | None], pending: PendingUpdates) -> list[str]:
     notes = log_store.Notes()
     resubmit = []
     with store.transaction() as session:
-        query = select(Allocation).where(Allocation.id.in_(news), Allocation.ended_at.is_(None))
+        query = select(Allocation).where(Allocation.id.in_(updates), Allocation.ended_at.is_(None))
         for allocation in session.scalars(query.order_by(Allocation.id).with_for_update()):
-            if (mine := news[allocation.id]) is not None:
-                _take_observation(notes, allocation, mine, look)
+            if (mine := updates[allocation.id]) is not None:
+                _take_observation(notes, allocation, mine, pending)
                 _ask_to_leave(session, notes, allocation, mine)
-            elif _take_absence(allocation, look.taken, look.quiet_period):
+            elif _take_absence(allocation, pending.taken, pending.quiet_period):
                 resubmit.append(allocation.id)
         session.flush()
         notes.write(session)
@@ -263,9 +263,11 @@ def _record_of(seen: Observation) -> dict[str, Any]:
     }
 
 
-def _take_observation(notes: log_store.Notes, allocation: Allocation, seen: Observation, look: PendingUpdates) -> None:
+def _take_observation(
+    notes: log_store.Notes, allocation: Allocation, seen: Observation, pending: PendingUpdates
+) -> None:
     before = _state(allocation)
-    allocation.observed_at, allocation.absent_since = look.taken, None
+    allocation.observed_at, allocation.absent_since = pending.taken, None
     if allocation.submission != SubmissionState.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
     if before.terminal and seen.state.terminal:
@@ -290,7 +292,7 @@ def _take_observation(notes: log_store.Notes, allocation: Allocation, seen: Obse
         allocation.exit_code = seen.exit_code
     if seen.state in (JobState.QUEUED, JobState.HELD) and seen.explanation:
         why = f"{seen.explanation} {HELD_BACK}" if held else seen.explanation
-        explain(notes, allocation, why, begins=look.waiting)
+        explain(notes, allocation, why, begins=pending.waiting)
 
 
 def _is_requeued(allocation: Allocation, seen: Observation) -> bool:

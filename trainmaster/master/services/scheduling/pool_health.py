@@ -50,8 +50,8 @@ def paused_pools(store: Store) -> dict[str, PoolPause]:
         names = list(failures)
         led = select(Allocation.pool, func.max(Allocation.leased_at)).where(Allocation.pool.in_(names))
         closed = {pool: at for pool, at in session.execute(led.group_by(Allocation.pool)) if at}
-        told = select(PoolResume.pool, PoolResume.resumed_at).where(PoolResume.pool.in_(names))
-        for pool, at in session.execute(told):
+        resumes = select(PoolResume.pool, PoolResume.resumed_at).where(PoolResume.pool.in_(names))
+        for pool, at in session.execute(resumes):
             closed[pool] = max(at, closed.get(pool, at))
     found = {
         pool: pool_pause(those, epoch(closed[pool]) if pool in closed else 0.0, epoch(time))
@@ -104,13 +104,13 @@ def half_open_probes(
                 if experiment_id not in one.groups or epoch(now()) >= one.until:
                     found.append(allocation.id)
             notes = log_store.Notes()
-            _tell(notes, (row for row, _ in rows if row.id not in found), one)
+            _explain_pause(notes, (row for row, _ in rows if row.id not in found), one)
             session.flush()
             notes.write(session)
     return found
 
 
-def _tell(notes: log_store.Notes, waiting: Iterable[Allocation], one: PoolPause) -> None:
+def _explain_pause(notes: log_store.Notes, waiting: Iterable[Allocation], one: PoolPause) -> None:
     for allocation in waiting:
         until = from_epoch(one.until).strftime("%H:%M UTC")
         text = f"Pool {allocation.pool} is paused: {one.text}. One job at a time is tried, next at {until}."

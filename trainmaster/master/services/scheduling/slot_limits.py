@@ -49,7 +49,7 @@ def of_experiments(store: Store, cluster: str, under_way: Collection[str]) -> di
     return {number: SlotLimit(int(most), int(held), int(each or 0)) for number, most, held, each in rows}
 
 
-def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: Collection[str] = ()) -> None:
+def explain_waits(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: Collection[str] = ()) -> None:
     """Explains why the oldest waiting attempt of each full experiment waits; the queue shows it for all of them. Not
     for pools in `resting`: their attempts get the pause as explanation."""
     texts = {
@@ -69,13 +69,13 @@ def tell(store: Store, cluster: str, limits: Mapping[int, SlotLimit], resting: C
     )
     with store.autocommit() as session:
         rows = session.execute(select(ranked).where(ranked.c.place == 1)).all()
-    told = {row.id: texts[row.experiment_id] for row in rows if row.explanation != texts[row.experiment_id]}
-    if told:
+    changed = {row.id: texts[row.experiment_id] for row in rows if row.explanation != texts[row.experiment_id]}
+    if changed:
         with store.transaction() as session:
             notes = log_store.Notes()
-            still = _waiting(cluster, Allocation).where(Allocation.id.in_(told)).order_by(Allocation.id)
+            still = _waiting(cluster, Allocation).where(Allocation.id.in_(changed)).order_by(Allocation.id)
             for allocation in session.scalars(still.with_for_update(of=Allocation)):
-                explain(notes, allocation, told[allocation.id])
+                explain(notes, allocation, changed[allocation.id])
             session.flush()
             notes.write(session)
 

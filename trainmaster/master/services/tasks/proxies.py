@@ -32,7 +32,7 @@ NOT_THERE = "Nothing listens in the task {}: it may not be ready yet, or it has 
 
 
 @dataclass(frozen=True)
-class Told:
+class AnnouncedService:
     """The address that a job reports. `port` and `user` are of its service."""
 
     address: str
@@ -59,18 +59,18 @@ class JobService:
     secret: str = ""
 
 
-def announce(store: Store, settings: Settings, allocation_id: str, told: Told) -> None:
+def announce(store: Store, settings: Settings, allocation_id: str, announced: AnnouncedService) -> None:
     """Stores the address that a job reports. Raises Invalid, NotFound."""
-    if not 0 <= told.port <= 65535:
-        raise Invalid(f"port: {told.port} is not a valid port.")
+    if not 0 <= announced.port <= 65535:
+        raise Invalid(f"port: {announced.port} is not a valid port.")
     with store.transaction() as session:
         row = session.get(Allocation, allocation_id, with_for_update=True)
         if row is None:
             raise NotFound(f"There is no allocation {allocation_id}.")
         peers = set(session.scalars(select(AllocationNode.peer).where(AllocationNode.allocation_id == allocation_id)))
-        if refusal := _refusal(settings, told.address, peers):
+        if refusal := _refusal(settings, announced.address, peers):
             raise Invalid(f"proxyAddress: {refusal}")
-        row.proxy = {"address": told.address, "port": told.port, "user": told.user[:64]}
+        row.proxy = {"address": announced.address, "port": announced.port, "user": announced.user[:64]}
 
 
 def _refusal(settings: Settings, address: str, peers: set[str]) -> str:
@@ -158,9 +158,9 @@ def find(store: Store, settings: Settings, name: str) -> JobService | None:
 def _service(
     settings: Settings, row: Allocation, kind: str, workspace_id: int, ports: Any, port: int
 ) -> JobService | None:
-    told = row.proxy or {}
-    own = int(told.get("port") or 0)
-    facts = (row.task_id, kind, row.owner_id, workspace_id, str(told.get("address") or ""))
+    announced = row.proxy or {}
+    own = int(announced.get("port") or 0)
+    facts = (row.task_id, kind, row.owner_id, workspace_id, str(announced.get("address") or ""))
     job = (row.id, row.run_as, row.dispatcher)
     if kind in SERVICES and own and port in (0, own):
         token = session_token(settings, row.id, row.token)

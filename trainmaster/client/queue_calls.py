@@ -1,0 +1,155 @@
+"""Calls about the queue of jobs, its pools, and the agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from trainmaster.client.models import QueuedJob
+from trainmaster.client.resource import Resource
+
+if TYPE_CHECKING:
+    from trainmaster.client import wire
+
+Json = dict[str, Any]
+
+
+class QueueCalls(Resource):
+    """Calls about the queue of jobs and the agents; a part of `Master`."""
+
+    def jobs(
+        self,
+        *,
+        pool: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+        everything: bool = True,
+        reverse: bool = False,
+    ) -> list[QueuedJob]:
+        """List the jobs in the queue.
+
+        Args:
+            pool: Only those of one resource pool.
+            limit: Entries per page.
+            offset: Entries to skip.
+            everything: Read all pages from `offset` on; False reads one.
+            reverse: Last job of the queue first.
+
+        Returns:
+            The jobs in the order of the queue.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        query = {"resourcePool": pool, "orderBy": "ORDER_BY_DESC" if reverse else "ORDER_BY_ASC"}
+        return [
+            QueuedJob.parse(raw)
+            for raw in self._pages("/api/v1/job-queues-v2", "jobs", query, limit, offset, everything)
+        ]
+
+    def pools(self) -> list[wire.ResourcePool]:
+        """List the resource pools.
+
+        Returns:
+            The pools with the API's fields.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return list(self._http.request("GET", "/api/v1/resource-pools")["resourcePools"])
+
+    def resume_pool(self, name: str) -> None:
+        """Close the circuit breaker of a pool that is paused after failures. For administrators.
+
+        Args:
+            name: Name of the pool.
+
+        Raises:
+            NoSuchThing: There is no such pool.
+            NotAllowed: The caller is not an administrator.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/x1/resource-pools/{quote(name, safe='')}/resume")
+
+    def update_job(self, job_id: str, **changes: Any) -> None:
+        """Change a job's place in the queue.
+
+        Args:
+            job_id: Id of the job.
+            changes: Named as in the API: priority, weight, resourcePool, aheadOf, behindOf. None is not sent.
+
+        Raises:
+            NoSuchThing: There is no such job.
+            NotAllowed: The caller may not change it.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        update = {"jobId": job_id, **{key: value for key, value in changes.items() if value is not None}}
+        self._http.request("POST", "/api/v1/job-queues", body={"updates": [update]})
+
+    # -- agents ---------------------------------------------------------------------------------------------------
+
+    def agents(self) -> list[Json]:
+        """List the agents on Docker hosts.
+
+        Returns:
+            The agents by name, with the API's fields.
+
+        Raises:
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return list(self._http.request("GET", "/api/v1/agents")["agents"])
+
+    def enable_agent(self, agent_id: str, slot: int | None = None) -> None:
+        """Let an agent or one of its slots take work again. For administrators.
+
+        Args:
+            agent_id: Name of the agent.
+            slot: Number of the slot; None for the whole agent.
+
+        Raises:
+            NoSuchThing: There is no such agent or slot.
+            NotAllowed: The caller may not manage agents.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/enable", body={})
+
+    def revoke_agent(self, agent_id: str) -> None:
+        """Invalidate the agent's secret, and the key with which new agents enrol. For administrators.
+
+        Args:
+            agent_id: Name of the agent.
+
+        Raises:
+            NoSuchThing: There is no such agent.
+            NotAllowed: The caller may not manage agents.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("DELETE", f"/api/x1/agent-secrets/{quote(agent_id, safe='')}")
+
+    def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
+        """Give an agent or one of its slots no more work. For administrators.
+
+        Args:
+            agent_id: Name of the agent.
+            slot: Number of the slot; None for the whole agent.
+            drain: Let running jobs finish; False ends them.
+
+        Raises:
+            NoSuchThing: There is no such agent or slot.
+            NotAllowed: The caller may not manage agents.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        self._http.request("POST", f"/api/v1/agents/{_place(agent_id, slot)}/disable", body={"drain": drain})
+
+
+def _place(agent_id: str, slot: int | None) -> str:
+    name = quote(agent_id, safe="")
+    return name if slot is None else f"{name}/slots/{slot}"

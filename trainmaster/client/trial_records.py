@@ -1,0 +1,142 @@
+"""Calls that read what trials have reported: metrics, logs, and the decisions about them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from trainmaster.client.errors import MasterUnreachable
+from trainmaster.client.experiment import PATIENCE
+from trainmaster.client.models import LogLine, MetricsReport, StoryEvent, Trial
+from trainmaster.client.resource import Resource
+
+Json = dict[str, Any]
+
+
+class TrialRecords(Resource):
+    """Calls that read what trials have reported; a part of `Master`."""
+
+    def metrics(self, trial_ids: Sequence[int], group: str = "") -> Iterator[MetricsReport]:
+        """Read the metrics that trials have reported, trial by trial in order of steps. Errors are raised while
+        iterating.
+
+        Args:
+            trial_ids: Numbers of the trials.
+            group: training, validation, or a name of the training code's own; empty for all groups.
+
+        Returns:
+            An iterator over the reports, read as it is used.
+
+        Raises:
+            NoSuchThing: One of the trials does not exist.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        if trial_ids:
+            query = {"trialIds": list(trial_ids), "group": group or None}
+            for message in self._http.lines("/api/v1/trials/metrics/trial_metrics", query=query):
+                for raw in message["metrics"]:
+                    yield MetricsReport.parse(raw)
+
+    def workloads(self, trial_id: int, *, limit: int = 1000, offset: int = 0, everything: bool = True) -> list[Json]:
+        """List the workloads of a trial: training, validations and checkpoints, as Determined's clients show them.
+
+        Args:
+            trial_id: Number of the trial.
+            limit: Entries per page.
+            offset: Entries to skip.
+            everything: Read all pages from `offset` on; False reads one.
+
+        Returns:
+            The workloads with the API's fields.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return self._pages(f"/api/v1/trials/{trial_id}/workloads", "workloads", {}, limit, offset, everything)
+
+    def logs(
+        self,
+        trial_id: int,
+        *,
+        follow: bool = False,
+        tail: int = 0,
+        head: int = 0,
+        notice: Callable[[str], None] | None = None,
+        **where: Any,
+    ) -> Iterator[LogLine]:
+        """Read the log of a trial, in order of arrival. Errors are raised while iterating.
+
+        Args:
+            trial_id: Number of the trial.
+            follow: Continue until the trial has ended and everything is read, also through restarts of the master.
+            tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
+            head: Only this many lines at the start, unless `follow` or `tail` is set; 0 for all.
+            notice: Called with a sentence each time that the master stops answering.
+            where: Filters, named as in the API: levels, rankIds, searchText ...
+
+        Returns:
+            An iterator over the lines.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        path = f"/api/v1/trials/{trial_id}/logs"
+        last = 0
+        if tail:
+            newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
+            for line in reversed([LogLine.parse(raw) for raw in newest]):
+                last = line.number
+                yield line
+        if not follow:
+            if not tail:
+                for raw in self._http.lines(path, query={"limit": head or None, **where}):
+                    yield LogLine.parse(raw)
+            return
+        self._has_ended(trial_id)  # a master that does not answer from the start is an error at once
+        away_since: float | None = None
+        while True:
+            try:
+                # A master that does not support afterId sends all lines again; known ones are skipped here.
+                for raw in self._http.lines(path, query={"follow": True, "afterId": last or None, **where}):
+                    line, away_since = LogLine.parse(raw), None
+                    if line.number > last:
+                        last = line.number
+                        yield line
+                if self._has_ended(trial_id):
+                    return
+                away_since = None  # a master that is stopped in an orderly way ends its streams
+            except MasterUnreachable as error:
+                if away_since is None:
+                    away_since = time.monotonic()
+                    if notice:
+                        notice(str(error))
+                if time.monotonic() > away_since + PATIENCE:
+                    raise
+            time.sleep(1.0)
+
+    def _has_ended(self, trial_id: int) -> bool:
+        return Trial.parse(self._get(f"trials/{trial_id}")["trial"]).ended_for_good
+
+    def story(self, trial_id: int) -> list[StoryEvent]:
+        """Get the story of a trial: its events and decisions.
+
+        Args:
+            trial_id: Number of the trial.
+
+        Returns:
+            The events, oldest first.
+
+        Raises:
+            NoSuchThing: There is no such trial.
+            MasterUnreachable: The master does not answer, or is not ready.
+            APIError: The master refuses the call.
+        """
+        return [
+            StoryEvent.parse(raw) for raw in self._http.request("GET", f"/api/x1/trials/{trial_id}/story")["events"]
+        ]
