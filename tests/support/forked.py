@@ -27,7 +27,9 @@ class ForkedAdmin:
         """`log`: the file that its standard error is appended to."""
         reads, writes = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
-            target=_run, args=(tuple(arguments), dict(environment), cwd, str(log), writes), daemon=False
+            target=_run,
+            args=(tuple(arguments), dict(environment), cwd, str(log), writes),
+            daemon=True,  # ended with the test run if a test leaves it behind
         )
         self._process.start()
         writes.close()
