@@ -27,7 +27,7 @@ def told(kind: str, config: dict[str, Any], *, schedules: bool = False, runtime:
     return remarks(cluster(kind, runtime), config, schedules=schedules)
 
 
-def test_the_owner_is_told_what_a_scheduler_does_not_heed() -> None:
+def test_the_owner_is_told_what_a_scheduler_does_not_support() -> None:
     assert told("slurm", ASKS) == [
         "environment.registry_auth and environment.add_capabilities and resources.devices: slurm does not support this."
     ]

@@ -101,7 +101,7 @@ def _planned(store: Store, settings: Settings, clusters: Clusters, caller: Calle
     anchor = _find(store, anchor_id) if anchor_id else None
     # A job that goes ahead of another takes its priority.
     priority = anchor.config["resources"].get("priority") if anchor else wanted.priority
-    _heed_policies(store, entry, priority)
+    _apply_policies(store, entry, priority)
     target = None
     if wanted.resource_pool is not None and wanted.resource_pool != entry.pool:
         target = _refuse_move(store, settings, clusters, entry, wanted.resource_pool)
@@ -154,7 +154,7 @@ def _check(wanted: QueueChange) -> None:
         raise Invalid("A job can be put ahead of another or behind another, not both at once.")
 
 
-def _heed_policies(store: Store, entry: _Entry, priority: float | None) -> None:
+def _apply_policies(store: Store, entry: _Entry, priority: float | None) -> None:
     """Raises Invalid."""
     if priority is None:
         return
