@@ -73,8 +73,8 @@ LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "
 # `local` dispatcher is a scheduler too: tests whose point is what a user's program does are not in the ring.
 QUICK = ("agent", "api", "cli", "client", "config", "containers", "core", "dispatchers", "master", "runtime", "search")
 NOT_QUICK = frozenset(
-    {"apptainer", "browser", "docker", "pbs", "programs", "releases", "ring", "slow", "slurm"},
-)  # marks
+    {"apptainer", "browser", "docker", "pbs", "programs", "releases", "ring", "slow", "slurm"}  # marks
+)
 NEEDS_MORE = frozenset({"apptainer_command", "ch_run", "squashfs", "running", "long_config", "stage"})  # fixtures
 
 

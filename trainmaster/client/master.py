@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from trainmaster.client.artifacts import Checkpoint, Model
 from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import FileFault
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.queue_calls import QueueCalls
-from trainmaster.client.resource import PAGE
+from trainmaster.client.resource import PAGE, Json, word
 from trainmaster.client.session_calls import SessionCalls
 from trainmaster.client.trial_records import TrialRecords
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from trainmaster.client.transport import Content
     from trainmaster.client.users import Users
 
-Json = dict[str, Any]
 Files = Sequence[Mapping[str, Any]]
 
 
@@ -426,7 +424,7 @@ class Master(SessionCalls, TrialRecords, QueueCalls):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        raw = self._http.request("GET", f"/api/v1/checkpoints/{quote(uuid, safe='')}")["checkpoint"]
+        raw = self._http.request("GET", f"/api/v1/checkpoints/{word(uuid)}")["checkpoint"]
         return Checkpoint.parse(raw, master=self)
 
     def checkpoint_archive(self, uuid: str) -> AbstractContextManager[Content]:
@@ -444,7 +442,7 @@ class Master(SessionCalls, TrialRecords, QueueCalls):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        return self._http.content(f"/checkpoints/{quote(uuid, safe='')}", accept="application/x-tar")
+        return self._http.content(f"/checkpoints/{word(uuid)}", accept="application/x-tar")
 
     # -- models -------------------------------------------------------------------------------------------------------
 

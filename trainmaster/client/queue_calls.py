@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from trainmaster.client.models import QueuedJob
-from trainmaster.client.resource import Resource
+from trainmaster.client.resource import Json, Resource, word
 
 if TYPE_CHECKING:
     from trainmaster.client import wire
-
-Json = dict[str, Any]
 
 
 class QueueCalls(Resource):
@@ -72,7 +69,7 @@ class QueueCalls(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._http.request("POST", f"/api/x1/resource-pools/{quote(name, safe='')}/resume")
+        self._http.request("POST", f"/api/x1/resource-pools/{word(name)}/resume")
 
     def update_job(self, job_id: str, **changes: Any) -> None:
         """Change a job's place in the queue.
@@ -131,7 +128,7 @@ class QueueCalls(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        self._http.request("DELETE", f"/api/x1/agent-secrets/{quote(agent_id, safe='')}")
+        self._http.request("DELETE", f"/api/x1/agent-secrets/{word(agent_id)}")
 
     def disable_agent(self, agent_id: str, slot: int | None = None, *, drain: bool = False) -> None:
         """Give an agent or one of its slots no more work. For administrators.
@@ -151,5 +148,5 @@ class QueueCalls(Resource):
 
 
 def _place(agent_id: str, slot: int | None) -> str:
-    name = quote(agent_id, safe="")
+    name = word(agent_id)
     return name if slot is None else f"{name}/slots/{slot}"

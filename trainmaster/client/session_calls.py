@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
-from trainmaster.client.resource import PAGE, Resource
+from trainmaster.client.resource import PAGE, Json, Resource, word
 
 if TYPE_CHECKING:
     from trainmaster.client import wire
 
-Json = dict[str, Any]
 CLIENT_SALT = "GubPEmmotfiK9TMD6Zdw"
 
 
@@ -123,7 +121,7 @@ class SessionCalls(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        found = self._http.request("GET", f"/api/v1/users/{quote(username, safe='')}/by-username")["user"]
+        found = self._http.request("GET", f"/api/v1/users/{word(username)}/by-username")["user"]
         linked = {"agentUid": uid, "agentUser": user, "agentGid": gid, "agentGroup": group}
         return dict(
             self._http.request("PATCH", f"/api/v1/users/{found['id']}", body={"agentUserGroup": linked})["user"]

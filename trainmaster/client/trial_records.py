@@ -9,9 +9,7 @@ from typing import Any
 from trainmaster.client.errors import MasterUnreachable
 from trainmaster.client.experiment import PATIENCE
 from trainmaster.client.models import LogLine, MetricsReport, StoryEvent, Trial
-from trainmaster.client.resource import Resource
-
-Json = dict[str, Any]
+from trainmaster.client.resource import Json, Resource
 
 
 class TrialRecords(Resource):

@@ -76,7 +76,7 @@ class Follower:
     _due: Mapping[int, int] = field(default_factory=dict)
 
     def look(self, store: Store, caller: Caller) -> Ranges:
-        """Returns entities that are gone for the caller; `news` then yields new and changed ones."""
+        """Returns entities that are gone for the caller; `changed` then yields new and changed ones."""
         seen = {key: seq for key, seq in self._all(store, caller, self._query(self.kind.table.id, self.kind.table.seq))}
         gone = self.known.without(seen)
         # A row without a number is being changed at this moment: the next read finds it.

@@ -103,7 +103,7 @@ def metadata_values(store: Store, project_id: int, key: str) -> list[str]:
     with store.transaction() as session:
         rows = _trials(session, project_id)
     name = key.removeprefix("metadata.")
-    return sorted({str(value) for _, _, kinds in rows for path, value in _flat(kinds or {}) if path == name})
+    return sorted({str(value) for _, _, metadata in rows for path, value in _flat(metadata or {}) if path == name})
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
