@@ -68,10 +68,10 @@ def main(arguments: Sequence[str]) -> int:
         )
     except FileNotFoundError:
         sys.stderr.write("[rank=%s] there is no program %r\n" % (rank, program[0]))
-        return _leave(int(rank), 127)
+        return _leave(int(rank), 127, time.time())
     except OSError as error:
         sys.stderr.write("[rank=%s] %r cannot be run: %s\n" % (rank, program[0], error.strerror))
-        return _leave(int(rank), 126)
+        return _leave(int(rank), 126, time.time())
     for number in _FORWARDED:
         signal.signal(number, lambda number, _: child.send_signal(number))
     prefix = ("[rank=%s] " % rank).encode("ascii")
@@ -83,9 +83,10 @@ def main(arguments: Sequence[str]) -> int:
     for pump in pumps:
         pump.start()
     returncode = child.wait()
+    ended = time.time()  # before the pumps: other ranks fail soon after this one, and the first failure is to be known
     for pump in pumps:
         pump.join(5.0)  # something the rank left behind may hold its pipes
-    return _leave(int(rank), 128 - returncode if returncode < 0 else returncode)
+    return _leave(int(rank), 128 - returncode if returncode < 0 else returncode, ended)
 
 
 def _target(number: int) -> int:
@@ -99,11 +100,11 @@ def _target(number: int) -> int:
     return number
 
 
-def _leave(rank: int, status: int) -> int:
+def _leave(rank: int, status: int, ended: float) -> int:
     folder = os.environ.get("TRAINMASTER_RUN_DIR")
     if folder:
         try:
-            leave_rank_end(folder, RankEnd(rank, status, time.time()))
+            leave_rank_end(folder, RankEnd(rank, status, ended))
         except OSError as error:
             sys.stderr.write("[rank=%d] its status cannot be left in %s: %s\n" % (rank, folder, error))
     return status
