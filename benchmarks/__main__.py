@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable
 
-from benchmarks import abuse, commands, ingest, reading, scheduler
+from benchmarks import abuse, commands, fleet, ingest, reading, scheduler
 from benchmarks.measure import Deadline, Unavailable, machine, say
 
 # Section -> (what measures it, seconds it may take)
@@ -21,6 +21,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "ingest": (ingest.run, 120),
     "reading": (reading.run, 240),
     "abuse": (abuse.run, 90),
+    "fleet": (fleet.run, 600),
 }
 CLUSTER = {
     "TRAINMASTER_CLUSTER_RUN": "/var/lib/trainmaster-cluster-bench",

@@ -189,7 +189,9 @@ class Experiment(Base):
     searcher_metric: Mapped[str]
     smaller_is_better: Mapped[bool]
     seed: Mapped[int] = mapped_column(BigInteger)
-    search: Mapped[Json | None] = mapped_column(deferred=True)  # the searcher's snapshot
+    search: Mapped[Json | None] = mapped_column(deferred=True)  # the searcher's snapshot: `searches.py`
+    search_version: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))  # of the search
+    snapshot_version: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))  # of its snapshot
     warm_start: Mapped[uuid.UUID | None]  # the checkpoint that new trials load before their first step
     progress: Mapped[float] = mapped_column(default=0.0)
     num_trials: Mapped[int] = mapped_column(default=0)

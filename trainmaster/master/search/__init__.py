@@ -7,7 +7,18 @@ Pure and deterministic. `Search` is the interface for the services; `simulate` i
 from __future__ import annotations
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
+from .events import SearchEvent
 from .search import Search
 from .simulate import simulate
 
-__all__ = ["Action", "Create", "ExitReason", "Search", "SearchError", "Shutdown", "StopTrial", "simulate"]
+__all__ = [
+    "Action",
+    "Create",
+    "ExitReason",
+    "Search",
+    "SearchError",
+    "SearchEvent",
+    "Shutdown",
+    "StopTrial",
+    "simulate",
+]

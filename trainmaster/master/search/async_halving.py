@@ -169,7 +169,8 @@ class AsyncHalving(Method):
 
     def load(self, state: Mapping[str, Any]) -> None:
         for rung, (values, trials, stopped) in zip(self._rungs, state["rungs"], strict=True):
-            rung.values, rung.trials, rung.stopped = list(values), list(trials), stopped
+            # PostgreSQL writes a number like 3e300 without an exponent, which is read as another, whole number.
+            rung.values, rung.trials, rung.stopped = [float(value) for value in values], list(trials), stopped
         self._at = {trial: rung for trial, rung in state["at"]}
         self._budget.created = int(state["created"])
         self._budget.invalid = int(state["invalid"])

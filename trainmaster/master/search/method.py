@@ -37,7 +37,10 @@ class ValidationReport:
 
 
 class Method(ABC):
-    """One search algorithm. `state` and `load` carry all that the configuration does not say."""
+    """One search algorithm. `state` and `load` carry all that the configuration does not say.
+
+    It is deterministic: the same reports in the same order lead to the same requests and the same state. The master
+    keeps a search as a `state` of some time ago and the reports since then."""
 
     max_concurrent: int
     """How many trials run at the same time, at most. A trial that was told to stop does not count."""
@@ -68,7 +71,8 @@ class Method(ABC):
 
     @abstractmethod
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continues from a result of `state`."""
+        """Continues from a result of `state`. A float that has no fraction may come back as an int, which above 2**53
+        may be another number: convert it."""
 
 
 Preview = Sequence[tuple[int, int | None]]

@@ -6,23 +6,26 @@ import base64
 import json
 import math
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .actions import Action, Create, ExitReason, SearchError, Shutdown, StopTrial
+from .events import SearchEvent
 from .hyperparameters import sample
 from .mersenne import RandomState
 from .method import Method, ValidationReport
 from .methods import make_method
 
 SNAPSHOT_VERSION = 1
+EXITED = "EXITED"  # the end of a trial for no other reason
 
 
 class Search:
     """Turns events of trials into the next actions.
 
     No I/O, no clock; the same events after the same seed give the same actions, through any number of
-    `snapshot` and `restore`.
+    `snapshot` and `restore`. What has changed it since the last snapshot is told by `take_events`; `replay` repeats it
+    on a search that was restored from that snapshot.
 
     Reports that are repeated, that are not newer than what a trial has reported before (it was restarted), that are
     about unknown or ended trials or about trials that were stopped: they change nothing. Report a trial's end once,
@@ -37,8 +40,8 @@ class Search:
         self._metric = str(searcher.get("metric") or "")
         self._sign = -1.0 if searcher.get("smaller_is_better") is False else 1.0
         self._time_metric = str(searcher.get("time_metric") or "")
-        self._ids: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._ids: list[bytes] = []  # UUIDs: half the memory of their texts
+        self._numbers: dict[bytes, int] = {}
         self._progress: dict[int, float] = {}  # of the trials that have not ended
         self._last_time: dict[int, float] = {}  # of the trials that may still report
         self._stopped: set[int] = set()
@@ -47,6 +50,7 @@ class Search:
             **{reason: set() for reason in ExitReason},
         }
         self._over = False
+        self._fresh: list[SearchEvent] = []
 
     @classmethod
     def start(cls, searcher: Mapping[str, Any], hparams: Mapping[str, Any], seed: int) -> tuple[Search, list[Action]]:
@@ -80,16 +84,14 @@ class Search:
         time = float(steps_completed) if time is None else time
         if time <= self._last_time.get(trial, -math.inf):
             return []
-        self._last_time[trial] = time
-        orders = _Orders(self)
-        self._method.validated(trial, self._report(metrics, time), orders)
-        return orders.actions
+        value, complaint = self._judged(metrics)
+        return self._happened("validation", trial, value, time, complaint)
 
     def progressed(self, request_id: str, fraction: float) -> None:
         """Takes in a trial's progress, 0..1. It never decreases, even when the trial restarts."""
         trial = self._running(request_id)
-        if trial is not None and not math.isnan(fraction):
-            self._progress[trial] = min(max(fraction, self._progress[trial]), 1.0)
+        if trial is not None and min(fraction, 1.0) > self._progress[trial]:
+            self._happened("progress", trial, min(fraction, 1.0))
 
     def exited(self, request_id: str) -> list[Action]:
         """Takes in a trial's normal end, by itself or because it was stopped."""
@@ -98,6 +100,27 @@ class Search:
     def exited_early(self, request_id: str, reason: ExitReason) -> list[Action]:
         """Takes in a trial's early end; it will not be restarted."""
         return self._ended(request_id, ExitReason(reason))
+
+    # -- events again
+
+    def take_events(self) -> list[SearchEvent]:
+        """What has changed this search since the last call, in order. Events that changed nothing are not among it."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def replay(self, events: Iterable[SearchEvent]) -> None:
+        """Repeats events of `take_events`, in their order, on a search in the state that they were met by.
+
+        Raises SearchError where an event leads to something else than it did then: the searcher decides otherwise by
+        now.
+        """
+        for event in events:
+            try:
+                actions = len(self._apply(event))
+            except (LookupError, TypeError, ValueError) as error:
+                raise _diverged(event, repr(error)) from None
+            if actions != event.actions:
+                raise _diverged(event, f"it led to {event.actions} actions then and to {actions} now")
 
     # -- looking at it
 
@@ -122,11 +145,11 @@ class Search:
         return {
             "version": SNAPSHOT_VERSION,
             "random": self._stream.dump(),
-            "trials": base64.b64encode(b"".join(uuid.UUID(i).bytes for i in self._ids)).decode("ascii"),
+            "trials": base64.b64encode(b"".join(self._ids)).decode("ascii"),
             "progress": [list(pair) for pair in self._progress.items()],
             "last_time": [list(pair) for pair in self._last_time.items()],
             "stopped": sorted(self._stopped),
-            "ends": {reason or "EXITED": sorted(trials) for reason, trials in self._ends.items()},
+            "ends": {reason or EXITED: sorted(trials) for reason, trials in self._ends.items()},
             "over": self._over,
             "method": json.loads(json.dumps(self._method.state())),  # a copy that shares nothing with the method
         }
@@ -143,11 +166,11 @@ class Search:
             search = cls(searcher, hparams, RandomState.load(snapshot["random"]))
             packed = base64.b64decode(snapshot["trials"])
             for start in range(0, len(packed), 16):
-                search._add(str(uuid.UUID(bytes=packed[start : start + 16])))
+                search._add(packed[start : start + 16])
             search._progress = {trial: fraction for trial, fraction in snapshot["progress"]}
-            search._last_time = {trial: time for trial, time in snapshot["last_time"]}
+            search._last_time = {trial: float(time) for trial, time in snapshot["last_time"]}
             search._stopped = set(snapshot["stopped"])
-            search._ends = {reason: set(snapshot["ends"][reason or "EXITED"]) for reason in search._ends}
+            search._ends = {reason: set(snapshot["ends"][reason or EXITED]) for reason in search._ends}
             search._over = bool(snapshot["over"])
             search._method.load(snapshot["method"])
         except (KeyError, TypeError, ValueError) as error:
@@ -158,27 +181,56 @@ class Search:
 
     # -- the books
 
+    def _happened(
+        self, kind: str, trial: int, value: float | None = None, time: float | None = None, complaint: str = ""
+    ) -> list[Action]:
+        event = SearchEvent(kind, trial, value, time, complaint)
+        actions = self._apply(event)
+        self._fresh.append(event._replace(actions=len(actions)))
+        return actions
+
+    def _apply(self, event: SearchEvent) -> list[Action]:
+        """The only place that changes a search which has begun, so that a replay does what the event did."""
+        trial, orders = event.trial, _Orders(self)
+        if event.kind == "progress":
+            self._progress[trial] = event.value or 0.0
+        elif event.kind == "validation":
+            time = event.time or 0.0
+            self._last_time[trial] = time
+            self._method.validated(trial, ValidationReport(event.value, time, event.complaint), orders)
+        else:
+            reason = None if event.kind == EXITED else ExitReason(event.kind)
+            self._progress.pop(trial)
+            self._last_time.pop(trial, None)
+            self._ends[reason].add(trial)
+            self._method.ended(trial, reason, orders)
+            if not self._progress:
+                orders.actions.append(self._shutdown())
+        return orders.actions
+
     def _running(self, request_id: str) -> int | None:
         """The number of a trial that has not ended."""
-        trial = self._numbers.get(request_id)
+        try:
+            trial = self._numbers.get(uuid.UUID(request_id).bytes)
+        except ValueError:
+            return None  # no trial of ours
         return trial if trial in self._progress and not self._over else None
 
-    def _add(self, request_id: str) -> int:
+    def _add(self, request_id: bytes) -> int:
         trial = len(self._ids)
         self._ids.append(request_id)
         self._numbers[request_id] = trial
         return trial
 
-    def _report(self, metrics: Mapping[str, Any], time: float) -> ValidationReport:
+    def _judged(self, metrics: Mapping[str, Any]) -> tuple[float | None, str]:
+        """The searcher's metric, signed so that smaller is better; or None, and why as a sentence."""
         value = _finite(metrics.get(self._metric))
         if value is not None:
-            return ValidationReport(self._sign * value, time)
+            return self._sign * value, ""
         if self._metric not in metrics:
             names = ", ".join(sorted(map(str, metrics))) or "none"
-            return ValidationReport(None, time, f"the validation has no metric {self._metric} (its metrics: {names})")
-        return ValidationReport(
-            None, time, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
-        )
+            return None, f"the validation has no metric {self._metric} (its metrics: {names})"
+        return None, f"the validation's {self._metric} is {metrics[self._metric]!r:.60}, not a number"
 
     def _ended(self, request_id: str, reason: ExitReason | None) -> list[Action]:
         trial = self._running(request_id)
@@ -186,14 +238,7 @@ class Search:
             return []
         if reason is ExitReason.INVALID_HP and trial in self._stopped:
             reason = None  # it was ranked and replaced already
-        self._progress.pop(trial)
-        self._last_time.pop(trial, None)
-        self._ends[reason].add(trial)
-        orders = _Orders(self)
-        self._method.ended(trial, reason, orders)
-        if not self._progress:
-            orders.actions.append(self._shutdown())
-        return orders.actions
+        return self._happened(reason or EXITED, trial)
 
     def _shutdown(self) -> Shutdown:
         self._over = True
@@ -227,9 +272,9 @@ class _Orders:
         search = self._search
         # The order of the draws is upstream's: the point, then the id, then the trial's seed.
         point = sample(search._space, search._stream) if hparams is None else dict(hparams)
-        request_id = str(search._stream.uuid4())
-        action = Create(request_id, point, search._stream.below(1 << 31), why)
-        trial = search._add(request_id)
+        request_id = search._stream.uuid4()
+        action = Create(str(request_id), point, search._stream.below(1 << 31), why)
+        trial = search._add(request_id.bytes)
         search._progress[trial] = 0.0
         self.actions.append(action)
         return trial
@@ -237,7 +282,14 @@ class _Orders:
     def stop(self, trial: int, why: str) -> None:
         self._search._stopped.add(trial)
         self._search._last_time.pop(trial, None)
-        self.actions.append(StopTrial(self._search._ids[trial], why))
+        self.actions.append(StopTrial(str(uuid.UUID(bytes=self._search._ids[trial])), why))
+
+
+def _diverged(event: SearchEvent, why: str) -> SearchError:
+    return SearchError(
+        f"the stored search cannot be rebuilt, its event {event.kind} of trial number {event.trial} does not fit "
+        f"({why}): run the release of the master, and of the searcher, that wrote it"
+    )
 
 
 def _finite(value: Any) -> float | None:

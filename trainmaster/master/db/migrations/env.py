@@ -8,6 +8,7 @@ from trainmaster.master.db import (  # noqa: F401 - their tables are to be known
     model_registry,
     organisation,
     policies,
+    searches,
     standalone,
     upkeep,
     webhooks,

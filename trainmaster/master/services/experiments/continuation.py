@@ -15,7 +15,7 @@ from trainmaster.config.validation import check, in_order
 from trainmaster.master.db.tables import Experiment, Project, Trial
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.states import State
-from trainmaster.master.search import Create, Search, SearchError
+from trainmaster.master.search import Create, SearchError
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.errors import Conflict, Forbidden, Invalid
@@ -120,10 +120,9 @@ def _reopen(orchestrator: ExperimentOrchestrator) -> None:
         if row.searcher_type != "single":
             orchestrator.continue_search()
             return
-        search, actions = Search.start(row.config["searcher"], row.config["hyperparameters"], row.seed)
+        actions = orchestrator.start_search()
     except SearchError as error:
         raise Invalid(f"{SOURCE}: searcher: {error}") from None
-    row.search = search.snapshot()
     trial = session.scalars(select(Trial).where(Trial.experiment_id == row.id).with_for_update()).one()
     orchestrator.reopen(trial)
     (created,) = [action for action in actions if isinstance(action, Create)]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
-from sqlalchemy.orm import Session, undefer
+from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
 from trainmaster.master.lifecycle import experiment as experiments
@@ -27,8 +27,9 @@ from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, NotFound
 from trainmaster.master.services.events import webhooks
 from trainmaster.master.services.logs import log_store
-from trainmaster.master.services.orchestration import attempts
+from trainmaster.master.services.orchestration import attempts, stored_search
 from trainmaster.master.services.orchestration.decision_text import in_words
+from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import Settings, Store, wake
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
@@ -57,7 +58,7 @@ class ExperimentOrchestrator:
         self.session = session
         self.settings = settings
         self.row = row
-        self._search: Search | None = None
+        self._live: LiveSearch | None = None
         self._pending: deque[Callable[[], None]] = deque()
         self._wanted: list[Create] = []
         self._over: list[str] = []  # tasks of trials that have ended
@@ -67,17 +68,23 @@ class ExperimentOrchestrator:
 
     @property
     def search(self) -> Search:
-        if self._search is None:
-            config = self.row.config
-            self._search = Search.restore(config["searcher"], config["hyperparameters"], self.row.search or {})
-        return self._search
+        if self._live is None:
+            self._live = stored_search.load(self.session, self.row)
+        return self._live.search
 
     def begin(self) -> None:
-        """Start the search of a new experiment."""
-        config = self.row.config
-        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
-        self.story("search", "started", why=self._search.describe())
+        """Start the search of a new experiment. Raises SearchError."""
+        actions = self.start_search()
+        self.story("search", "started", why=self.search.describe())
         self._act(actions)
+
+    def start_search(self) -> list[Action]:
+        """Replaces the search by one that starts with the experiment's seed, and returns its first actions. Raises
+        SearchError."""
+        config = self.row.config
+        search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
+        self._live = LiveSearch(search)
+        return actions
 
     def experiment_event(self, event: experiments.Event) -> None:
         """Applies an event. Raises Conflict when the state does not allow a user's command."""
@@ -183,10 +190,10 @@ class ExperimentOrchestrator:
         while self._pending:
             self._pending.popleft()()
             self._create()
-        if self._search is not None:
-            self.row.search = self._search.snapshot()
+        if self._live is not None:
+            stored_search.store(self.session, self.row, self._live)
             if self.row.end_time is None:
-                self.row.progress = min(max(self._search.progress(), 0.0), 1.0)
+                self.row.progress = min(max(self._live.search.progress(), 0.0), 1.0)
         self.session.flush()
         if self._over:
             of_trials = update(Task).where(Task.task_id == Trial.task_id, Trial.task_id.in_(self._over))
@@ -284,9 +291,7 @@ class ExperimentOrchestrator:
 
     def continue_search(self) -> None:
         """Restarts the search with its seed: it requests the same trials in the same order. Raises SearchError."""
-        config = self.row.config
-        self._search, actions = Search.start(config["searcher"], config["hyperparameters"], self.row.seed)
-        self._act(actions)
+        self._act(self.start_search())
 
     def _make(self, wanted: Sequence[Create]) -> None:
         """Creates trials, with a handful of statements for all."""
@@ -387,7 +392,7 @@ def locked_experiment(store: Store, settings: Settings, experiment_id: int) -> I
 @contextmanager
 def locked_experiment_in(session: Session, settings: Settings, experiment_id: int) -> Iterator[ExperimentOrchestrator]:
     """The same inside a transaction that is already open and holds no other lock yet."""
-    query = select(Experiment).where(Experiment.id == experiment_id).options(undefer(Experiment.search))
+    query = select(Experiment).where(Experiment.id == experiment_id)
     row = session.scalar(query.with_for_update().execution_options(populate_existing=True))
     if row is None:
         raise NotFound(f"There is no experiment {experiment_id}.")

@@ -1,0 +1,11 @@
+"""What a large site costs the master: jobs that run at the same time, and searches of any length."""
+
+from __future__ import annotations
+
+from benchmarks import searches
+from benchmarks.measure import Deadline
+
+
+def run(deadline: Deadline) -> None:
+    """The figures of live jobs, then those of searches."""
+    searches.measure(deadline)

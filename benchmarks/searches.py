@@ -1,0 +1,205 @@
+"""Measures what an event of a search costs as the search grows: time to decide and store it, bytes written, and the
+time and memory to rebuild the search from the database."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import random
+import tracemalloc
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, text
+
+from benchmarks.measure import Deadline, Sample, figure, say, timed
+from tests.support.database import database, engine_of, make_template, private_server
+from trainmaster.config.experiment import parse_experiment
+from trainmaster.master.db.tables import Experiment, Job
+from trainmaster.master.lifecycle.allocation import Outcome
+from trainmaster.master.lifecycle.states import OutcomeKind
+from trainmaster.master.search import Create, Search
+from trainmaster.master.services.access import bootstrap
+from trainmaster.master.services.allocations.endings import end_together
+from trainmaster.master.services.allocations.job_log import StreamBatch
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
+from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
+from trainmaster.master.services.orchestration.live_searches import live_searches
+from trainmaster.master.services.store import Settings, Store
+
+TRIALS = (100, 1_000, 10_000, 100_000)
+AT_ONCE = 10_000  # trials that run at the same time, at most
+EVENTS = 200  # of each kind
+CONFIG = """
+entrypoint: "true"
+checkpoint_storage: {type: shared_fs, host_path: /tmp}
+searcher:
+  {name: async_halving, metric: loss, time_metric: epochs, max_time: 64, num_rungs: 4, max_trials: 1}
+hyperparameters: {lr: {type: log, base: 10, minval: -4, maxval: 0}, width: {type: int, minval: 1, maxval: 512}}
+"""
+SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+DONE = Outcome(OutcomeKind.COMPLETED, "It is done")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A search under way in a database. `live`: its running trials' allocations."""
+
+    engine: Engine
+    store: Store
+    experiment_id: int
+    live: list[str]
+
+
+def measure(deadline: Deadline) -> None:
+    """Prints the figures of searches of `TRIALS` trials."""
+    with private_server() as server:
+        template = make_template(server)
+        for trials in TRIALS:
+            if not deadline.left:
+                say("fleet", f"search of {trials:,} trials", "left out: out of time")
+                continue
+            with database(server, template) as url, engine_of(url) as engine:
+                search = begin(engine, trials)
+                for what, sample, written in events(search):
+                    say("fleet", f"search of {trials:,} trials, {what}", sample, f"{figure(written)} bytes written")
+                with engine_of(url) as other:
+                    took, kept = rebuilt(other, search.experiment_id)
+                say("fleet", f"search of {trials:,} trials, rebuilt", f"{figure(took)} ms", f"{figure(kept)} MB")
+
+
+def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
+    """Kinds of events, how long each took, and the median of the bytes in PostgreSQL's log of changes."""
+    life = random.Random(2)
+    streams = itertools.cycle(search.live[: EVENTS // 2])
+    sent = dict.fromkeys(search.live, 0)
+
+    def validation() -> None:
+        name = next(streams)
+        sent[name] += 1
+        metrics = {"loss": life.random(), "epochs": sent[name]}
+        record = {"t": 1.7e9, "kind": "metrics", "group": "validation", "steps_completed": sent[name]}
+        piece = StreamBatch("core", sent[name], [{**record, "metrics": metrics}])
+        (answer,) = take_reports(search.store, SETTINGS, [ReportCall(name, piece)])
+        if isinstance(answer, Exception):
+            raise answer
+
+    ends = reversed(search.live)
+
+    def end() -> None:
+        end_together(search.store, SETTINGS, search.experiment_id, {next(ends): DONE})
+
+    enough = min(EVENTS, len(search.live) // 2)
+    for what, work, times in (("a validation", validation, EVENTS), ("a trial's end and the next trial", end, enough)):
+        work()
+        took, written = [], []
+        for _ in range(times - 1):
+            before = _written(search.engine)
+            took.append(timed(work))
+            written.append(_written(search.engine) - before)
+        yield what, Sample(took, tails=(0.99,)), Sample(written, "bytes").median
+
+
+def rebuilt(engine: Engine, experiment_id: int) -> tuple[float, float]:
+    """Milliseconds until a process that knows nothing has the search, and megabytes that it then holds."""
+    store = Store(engine)
+    took = timed(lambda: _load(store, experiment_id))
+    with store.transaction() as session:
+        live_searches(session).take(experiment_id)
+    gc.collect()
+    tracemalloc.start()
+    _load(store, experiment_id)
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return took, held / 2**20
+
+
+def _load(store: Store, experiment_id: int) -> None:
+    with locked_experiment(store, SETTINGS, experiment_id) as orchestrator:
+        assert orchestrator.search.trials
+
+
+def begin(engine: Engine, trials: int) -> Running:
+    """A search that has created so many trials, at most `AT_ONCE` of which run."""
+    store = Store(engine)
+    bootstrap.prepare(store, dict.fromkeys(("admin", "determined"), "a password of the Test 1"))
+    config = parse_experiment(CONFIG).to_json()
+    config["searcher"] |= {"max_trials": 4 * trials, "max_concurrent_trials": min(trials, AT_ONCE)}
+    search, creates, live = _grown(config, trials)
+    job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=1)
+    with store.transaction() as session:
+        session.add(job)
+        session.flush()
+        row = Experiment(
+            job_id=job.job_id,
+            owner_id=1,
+            project_id=1,
+            state="ACTIVE",
+            name="x",
+            config=config,
+            original_config=CONFIG,
+            resource_pool="main",
+            searcher_type="async_halving",
+            searcher_metric="loss",
+            smaller_is_better=True,
+            seed=1,
+            search=search.snapshot(),
+            num_trials=trials,
+            live_trials=len(live),
+        )
+        session.add(row)
+        session.flush()
+        rows = [
+            {"id": one.request_id, "hparams": one.hparams, "seed": one.seed, "live": one.request_id in live}
+            for one in creates
+        ]
+        facts = {"experiment": row.id, "job": job.job_id, "rows": json.dumps(rows)}
+        for statement in (_TASKS, _TRIALS, _ALLOCATIONS):
+            session.execute(text(statement), facts)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("VACUUM ANALYZE"))
+        live = connection.execute(text("SELECT id FROM allocations WHERE ended_at IS NULL ORDER BY trial_id"))
+        return Running(engine, store, row.id, list(live.scalars()))
+
+
+def _grown(config: dict[str, Any], trials: int) -> tuple[Search, list[Create], set[str]]:
+    """A search, the trials that it has created, and those of them that run."""
+    search, actions = Search.start(config["searcher"], config["hyperparameters"], 1)
+    creates = [action for action in actions if isinstance(action, Create)]
+    ended, life = 0, random.Random(1)
+    while search.trials < trials:
+        one = creates[ended].request_id
+        ended += 1
+        found = search.validation(one, {"loss": life.random(), "epochs": 1}, 1)
+        creates += [action for action in (*found, *search.exited(one)) if isinstance(action, Create)]
+    return search, creates, {one.request_id for one in creates[ended:]}
+
+
+def _written(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")).scalar_one())
+
+
+_ROWS = "jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id text, hparams jsonb, seed bigint, live boolean)"
+_TASKS = f"""
+    INSERT INTO tasks (task_id, task_type, job_id, end_time)
+    SELECT CAST(:experiment AS text) || '.' || id, 'TRIAL', CAST(:job AS uuid), CASE WHEN NOT live THEN now() END
+    FROM {_ROWS}"""
+_TRIALS = f"""
+    INSERT INTO trials (experiment_id, task_id, request_id, state, reason, hparams, seed, attempts, restarts, setbacks,
+        searcher_told, runner_state, progress, total_batches, summary_metrics, checkpoint_count, checkpoint_size,
+        end_time)
+    SELECT :experiment, CAST(:experiment AS text) || '.' || id, id, CASE WHEN live THEN 'ACTIVE' ELSE 'COMPLETED' END,
+        '', hparams, seed, 1, 0, 0, false, '', 0, 0, '{{}}', 0, 0, CASE WHEN NOT live THEN now() END
+    FROM {_ROWS}"""
+_ALLOCATIONS = f"""
+    INSERT INTO allocations (id, task_id, trial_id, token, state, submission, attempt, dispatcher, pool, slots,
+        owner_id, native_id, cluster, lease_job, num_nodes, observed_state, explanation, preempt_acked,
+        checkpoints_before, exits, exit_text, collected, ended_at)
+    SELECT t.task_id || '.1', t.task_id, t.id, 'det-' || t.id, 'RUNNING', 'SUBMITTED', 1, 'main', 'main', 1,
+        1, CAST(t.id AS text), '', CAST(t.id AS text), 1, 'running', '', false, 0, '{{}}', '', false, t.end_time
+    FROM {_ROWS} JOIN trials t ON t.request_id = r.id"""
