@@ -69,3 +69,27 @@ def test_stopping_what_has_ended_is_no_error() -> None:
 def test_a_command_that_does_not_fit_says_the_state(event: e.Event, state: State) -> None:
     with pytest.raises(e.NotPossible, match=state.value):
         e.step(e.Experiment(state), event)
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [(State.ACTIVE, e.Pause()), (State.PAUSED, e.Activate())]
+    + [(State.ACTIVE, event) for event in (e.Cancel(), e.Kill(), e.Fail("the disk is full"))],
+)
+def test_what_trials_are_told_can_be_read_off_the_state(state: State, event: e.Event) -> None:
+    """So a wish that is committed reaches them all, whoever carries it on."""
+    experiment, (told,) = e.step(e.Experiment(state, live=3), event)
+    assert isinstance(told, e.Tell)
+    assert e.told(experiment.state, getattr(told.event, "why", "")) == told.event
+    live = [state for state in State if not state.terminal and not state.value.startswith("DELET")]
+    for one in live:
+        trial = t.Trial(one, max_restarts=0, allocated=True)
+        after, decisions = t.step(trial, told.event)
+        assert (one in e.untold(experiment.state)) == (after != trial or bool(decisions))
+        assert after.state not in e.untold(experiment.state)
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.CANCELED, State.ERROR, State.DELETING])
+def test_an_experiment_that_has_ended_asks_nothing_of_trials(state: State) -> None:
+    assert e.told(state, "") is None
+    assert not e.untold(state)

@@ -1,4 +1,5 @@
-"""The loops that remove what was deleted or has expired: experiments, checkpoints, logs, sessions, idle notebooks.
+"""The loops that remove what was deleted or has expired: experiments, checkpoints, logs, sessions, idle notebooks; and
+the one that tells the trials of a large experiment that it was paused or ended.
 
 Rows and files have a loop each: a file system that does not answer must not delay a log-out. Each step and each item
 is independent, and an item that fails repeatedly is retried with increasing delays (`services.retries`).
@@ -16,6 +17,8 @@ from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.services.clusters.clusters import Clusters
 from trainmaster.master.services.experiments import unmanaged
 from trainmaster.master.services.files.user_files import UserFiles
+from trainmaster.master.services.orchestration import telling
+from trainmaster.master.services.orchestration.experiment_orchestrator import TELLING
 from trainmaster.master.services.removal import checkpoint_gc, checkpoints, removal, retention
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store, Wakeups
@@ -61,6 +64,13 @@ class Janitor:
                     ),
                 },
             ),
+            _Loop(
+                "teller",
+                wakeups,
+                retries,
+                {"telling trials": lambda: telling.tell_trials(store, settings, retries)},
+                subject=TELLING,
+            ),
         )
 
     def start(self) -> None:
@@ -82,13 +92,16 @@ class Janitor:
 class _Loop:
     """One thread that takes its steps in turn."""
 
-    def __init__(self, name: str, wakeups: Wakeups, retries: Retries, steps: Steps) -> None:
+    def __init__(
+        self, name: str, wakeups: Wakeups, retries: Retries, steps: Steps, *, subject: str = "janitor"
+    ) -> None:
         self._name, self._wakeups, self._patience, self._steps = name, wakeups, retries, steps
+        self._subject = subject
         self._wake, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        self._wakeups.subscribe("janitor", self._wake)
+        self._wakeups.subscribe(self._subject, self._wake)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
@@ -98,7 +111,7 @@ class _Loop:
     def stop(self) -> None:
         self.ask_to_stop()
         self._thread.join()
-        self._wakeups.unsubscribe("janitor", self._wake)
+        self._wakeups.unsubscribe(self._subject, self._wake)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -102,6 +102,41 @@ def step(experiment: Experiment, event: Event) -> tuple[Experiment, tuple[Decisi
             return _settle(done, why)
 
 
+_STOPS = {
+    State.STOPPING_CANCELED: trials.StopCause.CANCEL,
+    State.STOPPING_KILLED: trials.StopCause.KILL,
+    State.STOPPING_ERROR: trials.StopCause.ERROR,
+}
+
+
+def told(state: State, why: str) -> trials.Event | None:
+    """The event that each live trial of an experiment in `state` has been given, or is still to be given; None when
+    the state asks nothing of trials. `why`: of a stop."""
+    match state:
+        case State.PAUSED:
+            return trials.Pause()
+        case State.ACTIVE:
+            return trials.Activate()
+        case _ if state in _STOPS:
+            return trials.Stop(_STOPS[state], why)
+        case _:
+            return None
+
+
+def untold(state: State) -> frozenset[State]:
+    """The states of live trials that are still to be given what `told` returns."""
+    match state:
+        case State.PAUSED:
+            return frozenset({State.ACTIVE})
+        case State.ACTIVE:
+            return frozenset({State.PAUSED})
+        case _ if state in _STOPS:
+            weaker = {stop for stop in SEVERITY if SEVERITY[stop] < SEVERITY[state]}
+            return frozenset({State.ACTIVE, State.PAUSED, *weaker})
+        case _:
+            return frozenset()
+
+
 def _pause(experiment: Experiment) -> tuple[Experiment, tuple[Decision, ...]]:
     if experiment.state is State.PAUSED:
         return experiment, ()

@@ -31,28 +31,28 @@ def ask_for(
     trial_id: int | None = None,
     checkpoints_before: int = 0,
     ready: bool | None = None,
-) -> None:
+) -> Allocation:
     """Creates an attempt, which the controller submits to the scheduler. `delay`: seconds to wait first."""
-    session.add(
-        Allocation(
-            id=f"{task_id}.{attempt}",
-            task_id=task_id,
-            trial_id=trial_id,
-            token=f"{settings.token_prefix}{uuid.uuid4().hex[:12]}-a{attempt}",
-            state=AllocationState.PENDING.value,
-            submission=SubmissionState.NEW.value,
-            attempt=attempt,
-            dispatcher="",  # chosen by the controller from the pool
-            pool=pool,
-            slots=slots,
-            owner_id=owner_id,
-            not_before=now() + dt.timedelta(seconds=delay),
-            checkpoints_before=checkpoints_before,
-            ready=ready,
-            exits={},
-        )
+    allocation = Allocation(
+        id=f"{task_id}.{attempt}",
+        task_id=task_id,
+        trial_id=trial_id,
+        token=f"{settings.token_prefix}{uuid.uuid4().hex[:12]}-a{attempt}",
+        state=AllocationState.PENDING.value,
+        submission=SubmissionState.NEW.value,
+        attempt=attempt,
+        dispatcher="",  # chosen by the controller from the pool
+        pool=pool,
+        slots=slots,
+        owner_id=owner_id,
+        not_before=now() + dt.timedelta(seconds=delay),
+        checkpoints_before=checkpoints_before,
+        ready=ready,
+        exits={},
     )
+    session.add(allocation)
     wake(session, "controller")
+    return allocation
 
 
 def ask_to_leave(session: Session, allocation: Allocation, reason: str, timeout: float) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import select, update
+from sqlalchemy import ARRAY, Integer, any_, literal, select, update
 from sqlalchemy.orm import Session
 
 from trainmaster.master.db.tables import Allocation, Experiment, Story, Task, Trial
@@ -33,6 +33,8 @@ from trainmaster.master.services.orchestration.live_searches import LiveSearch
 from trainmaster.master.services.store import Settings, Store, wake
 
 EARLY_STOP_GRACE = 10.0  # seconds between a trial's own "invalid hyperparameters" and its end by us
+TELLING = "telling"  # the subject that wakes the loop that tells trials
+TOLD_AT_ONCE = 200  # trials in one transaction of their experiment: a quarter of a second or so
 
 _EXIT_REASON = {
     trials.StopCause.ERROR: ExitReason.ERRORED,
@@ -62,6 +64,7 @@ class ExperimentOrchestrator:
         self._pending: deque[Callable[[], None]] = deque()
         self._wanted: list[Create] = []
         self._over: list[str] = []  # tasks of trials that have ended
+        self._latest: dict[int, Allocation | None] = {}  # latest allocations by trial, once they were looked for
         self._notes = log_store.Notes()
 
     # -- what services call -----------------------------------------------------------------------------------
@@ -113,8 +116,8 @@ class ExperimentOrchestrator:
         for decision in decisions:
             match decision:
                 case experiments.Tell(for_trials):
-                    for trial in self._live_trials():
-                        self._later(partial(self.trial_event, trial, for_trials))
+                    row.reason = getattr(for_trials, "why", "")
+                    self.tell_trials()
                 case experiments.Finish(state, why):
                     row.end_time = now()
                     row.reason = why
@@ -123,7 +126,33 @@ class ExperimentOrchestrator:
                     webhooks.experiment_ended(self.session, row)
                     wake(self.session, f"experiment:{row.id}", "janitor")
 
+    def tell_trials(self) -> None:
+        """Gives live trials that lag behind the experiment's state what it asks of them: `TOLD_AT_ONCE` of them, so
+        that others can lock the experiment in between. While there are more, `tell_due` stays set for the loop that
+        comes back for them."""
+        untold = experiments.untold(State(self.row.state))
+        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None))
+        query = query.where(Trial.state.in_(untold)).order_by(Trial.id).limit(TOLD_AT_ONCE + 1)
+        fresh = {"populate_existing": True}
+        found = list(self.session.scalars(query.with_for_update(key_share=True), execution_options=fresh))
+        self.row.tell_due = len(found) > TOLD_AT_ONCE
+        if self.row.tell_due:
+            wake(self.session, TELLING)
+        self._find_allocations(found[:TOLD_AT_ONCE])
+        for trial in found[:TOLD_AT_ONCE]:
+            self._later(partial(self._catch_up, trial))
+
     def trial_event(self, trial: Trial, event: trials.Event) -> None:
+        if self.row.tell_due:
+            self._catch_up(trial)
+        self._trial_event(trial, event)
+
+    def _catch_up(self, trial: Trial) -> None:
+        state = State(self.row.state)
+        if trial.state in experiments.untold(state) and (event := experiments.told(state, self.row.reason)) is not None:
+            self._trial_event(trial, event)
+
+    def _trial_event(self, trial: Trial, event: trials.Event) -> None:
         if (step := self._step(trial, event)) is not None:
             self._follow(trial, step)
 
@@ -230,15 +259,24 @@ class ExperimentOrchestrator:
         for decision in step.decisions:
             self._carry_out(trial, decision)
 
-    def _live_trials(self) -> list[Trial]:
-        query = select(Trial).where(Trial.experiment_id == self.row.id, Trial.end_time.is_(None)).order_by(Trial.id)
-        return list(self.session.scalars(query))
+    def _find_allocations(self, some: Sequence[Trial]) -> None:
+        """Looks for the live allocations of trials, and locks them in order, so that none is looked for alone."""
+        mine = Allocation.trial_id == any_(literal([trial.id for trial in some], ARRAY(Integer)))
+        query = select(Allocation).where(mine, Allocation.ended_at.is_(None)).order_by(Allocation.id).with_for_update()
+        self._latest |= dict.fromkeys((trial.id for trial in some), None)
+        for allocation in self.session.scalars(query, execution_options={"populate_existing": True}):
+            if allocation.trial_id is not None:
+                self._latest[allocation.trial_id] = allocation
 
     def _live_allocation(self, trial: Trial) -> Allocation | None:
+        """Only who holds the experiment's lock, as we do, makes and ends allocations of its trials."""
         if trial.attempts == 0:
             return None
-        query = select(Allocation).where(Allocation.trial_id == trial.id, Allocation.ended_at.is_(None))
-        return self.session.scalar(query)
+        if trial.id not in self._latest:
+            query = select(Allocation).where(Allocation.trial_id == trial.id, Allocation.ended_at.is_(None))
+            self._latest[trial.id] = self.session.scalar(query)
+        latest = self._latest[trial.id]
+        return latest if latest is not None and latest.ended_at is None else None
 
     def _act(self, actions: list[Action]) -> None:
         self._wanted += [action for action in actions if isinstance(action, Create)]
@@ -355,7 +393,7 @@ class ExperimentOrchestrator:
         return float(self.row.config.get("preemption_timeout") or self.settings.preemption_timeout)
 
     def _allocate(self, trial: Trial, attempt: int, delay: int) -> None:
-        attempts.ask_for(
+        self._latest[trial.id] = attempts.ask_for(
             self.session,
             self.settings,
             task_id=trial.task_id,

@@ -33,6 +33,7 @@ from trainmaster.master.services.tasks import standalone
 log = logging.getLogger(__name__)
 
 WHY_ENDED = "its workspace is being deleted"
+TRIALS_AT_ONCE = 500  # whose rows are removed in one transaction
 
 
 def remove_deleted_experiments(store: Store, settings: Settings, files: UserFiles, retries: Retries) -> None:
@@ -93,21 +94,32 @@ def _remove(store: Store, settings: Settings, files: UserFiles, experiment_id: i
         row = session.get(Experiment, experiment_id, with_for_update=True)
         if row is None or row.state != State.DELETING:
             return
-        wake(session, "janitor")  # its project or workspace may be waiting for this
         if failure is not None:
+            wake(session, "janitor")  # its project or workspace may be waiting for this
             row.state, row.reason = State.DELETE_FAILED.value, failure
             return
-        of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
-        trials = session.execute(of_trials).all()
+    while _remove_trials(store, experiment_id):
+        pass
+    with store.transaction() as session:
+        wake(session, "janitor")  # its project or workspace may be waiting for this
+        session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+    log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+
+
+def _remove_trials(store: Store, experiment_id: int) -> bool:
+    """Removes the rows of some trials of an experiment that is being deleted. False when none is left."""
+    of_trials = select(Trial.id, Trial.task_id, Trial.earlier_tasks).where(Trial.experiment_id == experiment_id)
+    with store.transaction() as session:
+        trials = session.execute(of_trials.order_by(Trial.id).limit(TRIALS_AT_ONCE)).all()
         ids = [trial.id for trial in trials]
         tasks = [name for trial in trials for name in (*trial.earlier_tasks, trial.task_id)]
         series_columns.forget(session, ids)
         log_blocks.forget(session, tasks)
         session.execute(delete(metrics).where(metrics.c.trial_id.in_(ids)))
         session.execute(delete(task_logs).where(task_logs.c.task_id.in_(tasks)))
-        session.execute(delete(Experiment).where(Experiment.id == experiment_id))
+        session.execute(delete(Trial).where(Trial.id.in_(ids)))
         session.execute(delete(Task).where(Task.task_id.in_(tasks)))
-    log.info("experiment %d is deleted, with %d checkpoints", experiment_id, len(checkpoints))
+        return bool(trials)
 
 
 def _remove_events(store: Store, settings: Settings, files: UserFiles, experiment_id: int) -> str | None:

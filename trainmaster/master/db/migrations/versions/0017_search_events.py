@@ -1,4 +1,4 @@
-"""Events of searches since their snapshots"""
+"""Events of searches since their snapshots; experiments whose trials lag behind their state"""
 
 from __future__ import annotations
 
@@ -34,9 +34,12 @@ def upgrade() -> None:
     # The snapshots that are there hold every event: they and their searches have the version 0.
     for column in ("search_version", "snapshot_version"):
         op.add_column("experiments", sa.Column(column, sa.BigInteger(), server_default=sa.text("0"), nullable=False))
+    op.add_column("experiments", sa.Column("tell_due", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+    op.create_index("ix_experiments_tell_due", "experiments", ["id"], postgresql_where=sa.text("tell_due"))
 
 
 def downgrade() -> None:
+    op.drop_column("experiments", "tell_due")
     op.drop_column("experiments", "snapshot_version")
     op.drop_column("experiments", "search_version")
     op.drop_table("search_events")
