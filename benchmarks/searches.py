@@ -19,6 +19,7 @@ from benchmarks.measure import Deadline, Sample, figure, say, timed
 from tests.support.database import database, engine_of, make_template, private_server
 from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db.tables import Experiment, Job
+from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.search import Create, Search
@@ -28,6 +29,8 @@ from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment
 from trainmaster.master.services.orchestration.live_searches import live_searches
+from trainmaster.master.services.orchestration.telling import tell_trials
+from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.store import Settings, Store
 
 TRIALS = (100, 1_000, 10_000, 100_000)
@@ -41,6 +44,7 @@ searcher:
 hyperparameters: {lr: {type: log, base: 10, minval: -4, maxval: 0}, width: {type: int, minval: 1, maxval: 512}}
 """
 SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
+COMMANDS: dict[str, lifecycle.Event] = {"a pause": lifecycle.Pause(), "a kill": lifecycle.Kill()}
 DONE = Outcome(OutcomeKind.COMPLETED, "It is done")
 
 
@@ -69,6 +73,11 @@ def measure(deadline: Deadline) -> None:
                 with engine_of(url) as other:
                     took, kept = rebuilt(other, search.experiment_id)
                 say("fleet", f"search of {trials:,} trials, rebuilt", f"{figure(took)} ms", f"{figure(kept)} MB")
+                for what, event in COMMANDS.items():
+                    answer, steps = told(search, event)
+                    reached = f"all {len(search.live):,} trials in {figure(answer + sum(steps.values))} ms"
+                    claim = f"search of {trials:,} trials, {what} of it"
+                    say("fleet", claim, f"answer {figure(answer)} ms", reached, f"each step {steps}")
 
 
 def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
@@ -101,6 +110,23 @@ def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
             took.append(timed(work))
             written.append(_written(search.engine) - before)
         yield what, Sample(took, tails=(0.99,)), Sample(written, "bytes").median
+
+
+def told(search: Running, event: lifecycle.Event) -> tuple[float, Sample]:
+    """Milliseconds until a user's command is answered, and those of each step in which the other trials follow."""
+
+    def command() -> None:
+        with locked_experiment(search.store, SETTINGS, search.experiment_id) as orchestrator:
+            orchestrator.experiment_event(event)
+
+    def left() -> bool:
+        with search.store.autocommit() as session:
+            return session.get_one(Experiment, search.experiment_id).tell_due
+
+    answer, steps = timed(command), []
+    while left():
+        steps.append(timed(lambda: tell_trials(search.store, SETTINGS, Retries())))
+    return answer, Sample(steps or [0.0], tails=(0.99,))
 
 
 def rebuilt(engine: Engine, experiment_id: int) -> tuple[float, float]:
