@@ -65,7 +65,7 @@ class Janitor:
                 },
             ),
             _Loop(
-                "teller",
+                "experiment-loop",
                 wakeups,
                 retries,
                 {"telling trials": lambda: telling.tell_trials(store, settings, retries)},

@@ -19,7 +19,8 @@ from trainmaster.config.experiment import parse_experiment
 from trainmaster.master.db import migrate
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.searches import search_events
-from trainmaster.master.db.tables import Experiment
+from trainmaster.master.db.tables import Experiment, Trial
+from trainmaster.master.lifecycle.experiment import Kill
 from trainmaster.master.search import Create, Search, SearchError
 from trainmaster.master.services.orchestration import stored_search
 from trainmaster.master.services.orchestration.experiment_orchestrator import locked_experiment, locked_experiment_in
@@ -151,8 +152,9 @@ def test_an_event_writes_a_row_and_a_snapshot_replaces_them(attempts: Attempts) 
 def test_a_search_that_its_events_do_not_lead_to_is_not_gone_on_with(attempts: Attempts) -> None:
     number = search_of(attempts, {"name": "random", "metric": "loss", "max_trials": 4, "max_concurrent_trials": 1})
     with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
-        (first,) = [action.request_id for action in orchestrator.start_search() if isinstance(action, Create)]
+        orchestrator.begin()
     with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+        (first,) = orchestrator.session.scalars(select(Trial.request_id).where(Trial.experiment_id == number))
         orchestrator.search.exited(first)
     for change in ({"actions": 2}, {"trial": 3}):
         with attempts.store.transaction() as session:
@@ -163,6 +165,10 @@ def test_a_search_that_its_events_do_not_lead_to_is_not_gone_on_with(attempts: A
             locked_experiment(attempts.store, SETTINGS, number) as orchestrator,
         ):
             assert orchestrator.search
+    with locked_experiment(attempts.store, SETTINGS, number) as orchestrator:
+        orchestrator.experiment_event(Kill())
+    with attempts.store.transaction() as session:
+        assert session.get_one(Experiment, number).state == "CANCELED"
 
 
 def test_a_search_of_before_there_were_events_goes_on(empty_url: str) -> None:

@@ -413,7 +413,8 @@ class ExperimentOrchestrator:
         reason = _EXIT_REASON.get(decision.early) if decision.early else None
         if decision.state is State.COMPLETED and reason is None:
             trial.progress = 1.0
-        if not self.row.unmanaged:
+        # The end of an experiment that is being stopped is not the search's to decide, and may be there because of it.
+        if not self.row.unmanaged and not State(self.row.state).stopping:
             search, key = self.search, trial.request_id
             self._act(search.exited_early(key, reason) if reason else search.exited(key))
         self._later(lambda: self.experiment_event(experiments.TrialsLive(self.row.live_trials - 1)))
