@@ -36,6 +36,7 @@ from trainmaster.master.services.store import Settings, Store
 TRIALS = (100, 1_000, 10_000, 100_000)
 AT_ONCE = 10_000  # trials that run at the same time, at most
 EVENTS = 200  # of each kind
+WARM_UP = 20  # of them that are not counted: statements are compiled at their first use
 CONFIG = """
 entrypoint: "true"
 checkpoint_storage: {type: shared_fs, host_path: /tmp}
@@ -103,9 +104,10 @@ def events(search: Running) -> Iterator[tuple[str, Sample, float]]:
 
     enough = min(EVENTS, len(search.live) // 2)
     for what, work, times in (("a validation", validation, EVENTS), ("a trial's end and the next trial", end, enough)):
-        work()
+        for _ in range(WARM_UP):
+            work()
         took, written = [], []
-        for _ in range(times - 1):
+        for _ in range(times - WARM_UP):
             before = _written(search.engine)
             took.append(timed(work))
             written.append(_written(search.engine) - before)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import ARRAY, ColumnElement, Integer, any_, func, literal, or_, select
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.orm import Session
 
 from trainmaster.config.experiment import ExperimentConfig
@@ -77,8 +78,8 @@ def command(store: Store, settings: Settings, caller: Caller, experiment_id: int
 def get(store: Store, experiment_id: int) -> ExperimentView:
     with store.transaction() as session:
         views = views_of(session, [experiment_id])
-        trials = select(Trial.id).where(Trial.experiment_id == experiment_id).order_by(Trial.id)
-        trial_ids = list(session.scalars(trials)) if views else []
+        trials = select(func.array_agg(aggregate_order_by(Trial.id, Trial.id)))  # one row: there may be 100,000
+        trial_ids = session.scalar(trials.where(Trial.experiment_id == experiment_id)) or [] if views else []
     if not views:
         raise NotFound(f"There is no experiment {experiment_id}.")
     return replace(views[0], trial_ids=trial_ids)
