@@ -12,6 +12,7 @@ import pytest
 from tests.support.api.http import Answer, Api
 from tests.support.api.jobs import Job, config, jobs_of
 from tests.support.master import MasterProcess, wait_for
+from trainmaster.master.services.orchestration.experiment_orchestrator import TOLD_AT_ONCE
 
 COUNT = 12
 
@@ -67,3 +68,15 @@ def test_a_stranger_among_them_is_refused_and_the_others_are_served(jobs: list[J
     jobs[1].api = jobs[2].api  # a good token, of another attempt
     answers = at_once(jobs, lambda job: job.lease(run_id="one", fetches_context=True))
     assert [answer.status for answer in answers] == [401, 403, *[200] * (COUNT - 2)]
+
+
+def test_more_trials_than_one_transaction_takes_are_killed_by_one_request(
+    user: Api, experiment: Callable[..., int]
+) -> None:
+    count = TOLD_AT_ONCE * 2 + 1
+    searcher = {"name": "random", "metric": "loss", "max_trials": count, "max_concurrent_trials": count}
+    path = f"/api/v1/experiments/{experiment(config(searcher=searcher))}"
+    assert user.post(f"{path}/kill").status == 200
+    wait_for(lambda: user.get(path).json["experiment"]["state"] == "STATE_CANCELED", "the end of all its trials")
+    trials = user.get(f"{path}/trials?limit=1000").json["trials"]
+    assert [trial["state"] for trial in trials] == ["STATE_CANCELED"] * count
