@@ -13,6 +13,10 @@ Rules that every dispatcher keeps:
   `submit` under the same token happens only after the master has looked for the first one.
 * **Report what is known, not what is likely.** A submit that timed out is `Ambiguous`, never "failed". A job that is
   absent from a snapshot is only absent; the master decides what that means.
+* **CANCELLED is a person's word.** Many schedulers call jobs cancelled that they ended on their own account. What the
+  record shows to be the cluster's doing is INFRASTRUCTURE (or the state that fits); what may be either is CANCELLED,
+  with what is known of it (`Observation.canceller`, `started_at`, `Explanation.script_began`,
+  `Snapshot.controller_started_at`); the master weighs that.
 * **One query for all jobs.** `observe` is one bulk query, however many jobs there are.
 * **Nothing is decided here.** No retries beyond one call, no states of trials, no policies.
 * **Errors.** A dispatcher raises only the errors below; anything else is a bug and is logged as one.
@@ -36,6 +40,7 @@ from trainmaster.config.resource_managers import ClusterFacts as ClusterFacts
 from trainmaster.config.resource_managers import DispatcherOptions as DispatcherOptions
 from trainmaster.config.user_options import UserOptions as UserOptions
 from trainmaster.dispatchers.contract_types import BindMount as BindMount
+from trainmaster.dispatchers.contract_types import Canceller as Canceller
 from trainmaster.dispatchers.contract_types import Capabilities as Capabilities
 from trainmaster.dispatchers.contract_types import ContainerSpec as ContainerSpec
 from trainmaster.dispatchers.contract_types import DeviceMount as DeviceMount

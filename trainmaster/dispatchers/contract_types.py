@@ -27,7 +27,9 @@ class JobState(enum.StrEnum):
     FINISHING = "FINISHING"  # the script has ended or is being ended; the outcome is not final
     COMPLETED = "COMPLETED"  # ended with status 0; the runtime's exit record takes precedence
     FAILED = "FAILED"  # ended with another status
-    CANCELLED = "CANCELLED"  # removed by a person or by us
+    CANCELLED = (
+        "CANCELLED"  # removed by a person or by us; what the scheduler shows to be its own doing is another state
+    )
     WALLTIME = "WALLTIME"  # the time limit or a deadline ended it
     OUT_OF_MEMORY = "OUT_OF_MEMORY"
     PREEMPTED = "PREEMPTED"  # the scheduler took the resources for another job
@@ -66,6 +68,13 @@ _RANK = {
     JobState.FINISHING: 3,
     **{state: 4 for state in _TERMINAL},
 }
+
+
+class Canceller(enum.StrEnum):
+    """Who cancelled a job, as far as its scheduler's record names somebody."""
+
+    UNKNOWN = "unknown"  # nobody, or an account under which administrators and the scheduler itself act
+    PERSON = "person"  # an account under which the scheduler never acts
 
 
 class Signal(enum.StrEnum):
@@ -174,6 +183,7 @@ class Observation:
     submitted_at: float | None = None
     never: bool = False  # True when the scheduler can never start it as asked (impossible request)
     user: str | None = None  # whose job it is; None where the dispatcher runs everything under one account
+    canceller: Canceller = Canceller.UNKNOWN  # of a CANCELLED job
 
 
 @dataclass(frozen=True)
@@ -193,11 +203,14 @@ class ExternalJob:
 @dataclass(frozen=True)
 class Snapshot:
     """All jobs that carry our prefix, seen by one bulk query. `jobs` may list a token more than once (jobs
-    of earlier submits). `external` are live jobs of others that the same query showed; empty if it shows none."""
+    of earlier submits). `external` are live jobs of others that the same query showed; empty if it shows none.
+    `controller_started_at`: when the scheduler's controller was started last, by its clock. None: not known, or not
+    asked because the listing has no newly cancelled job; one further query at most."""
 
     taken_at: float
     jobs: Sequence[Observation]
     external: Sequence[ExternalJob] = ()
+    controller_started_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -209,6 +222,8 @@ class Explanation:
     raw_state: str = ""
     exit_code: int | None = None
     exit_signal: int | None = None
+    canceller: Canceller = Canceller.UNKNOWN  # of a CANCELLED job
+    script_began: bool | None = None  # False: a cancelled job had nodes, but its script left no output file
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from trainmaster.dispatchers.base import PoolNode
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.commands import end_mark
 from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.partitions import partitions
-from trainmaster.dispatchers.slurm.states import SlurmExit
 
 
 def by_name(text: str) -> dict[str, parse.QueueLine]:

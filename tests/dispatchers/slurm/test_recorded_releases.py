@@ -9,9 +9,10 @@ from trainmaster.dispatchers.base import Ambiguous, DispatcherError, JobState, R
 from trainmaster.dispatchers.command_runner import CommandResult
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
+from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.failures import WORDS, submit_failure
 from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
+from trainmaster.dispatchers.slurm.states import map_state
 
 NEWER = RELEASES[1:]
 IMPOSSIBLE = {

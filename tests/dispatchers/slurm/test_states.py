@@ -8,7 +8,8 @@ from tests.support.slurm.recorded import MARK, recorded
 from trainmaster.dispatchers.base import JobState
 from trainmaster.dispatchers.slurm import parse
 from trainmaster.dispatchers.slurm.endings import in_words
-from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
+from trainmaster.dispatchers.slurm.exits import SlurmExit
+from trainmaster.dispatchers.slurm.states import map_state
 
 WORDS = {
     JobState.QUEUED: "PENDING PD REQUEUED RQ REQUEUE_FED RF EXPEDITING",
@@ -86,7 +87,8 @@ def test_the_words_of_recorded_jobs() -> None:
     said = {}
     for job in jobs:
         state = map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
-        said[job.name] = (state.value, in_words(state, job.state, reason=job.reason, exit=job.exit, nodes=job.nodes))
+        words = in_words(state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes)
+        said[job.name] = (state.value, words)
     del said["odd\nname\x1f|x"]
     memory = "and was ended; ask for more with --mem."
     assert said == {

@@ -13,6 +13,7 @@ from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unr
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
+from trainmaster.dispatchers.slurm.controller import Controller
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,10 @@ class SlurmClient(BatchClient):
 
     def configuration(self) -> dict[str, str]:
         return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)
+
+    def controller(self) -> Controller:
+        """Return what the controller says of itself."""
+        return Controller.of(self.configuration())
 
     def version(self) -> str:
         """Return, for example, "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""

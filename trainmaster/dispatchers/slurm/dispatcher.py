@@ -11,6 +11,7 @@ from functools import lru_cache
 from trainmaster.config.user_options import Slurm
 from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
+    Canceller,
     Capabilities,
     DispatcherError,
     Explanation,
@@ -34,12 +35,15 @@ from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDisp
 from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
+from trainmaster.dispatchers.slurm.cluster_ends import LAUNCH_FAILED, find
 from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.endings import in_words, memory_ran_out
+from trainmaster.dispatchers.slurm.controller import Controller
+from trainmaster.dispatchers.slurm.endings import canceller, in_words
+from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, duration, expand_hosts
 from trainmaster.dispatchers.slurm.partitions import Partition, partitions
 from trainmaster.dispatchers.slurm.reasons import explain_reason
-from trainmaster.dispatchers.slurm.states import SlurmExit, map_state
+from trainmaster.dispatchers.slurm.states import map_state, state_words
 from trainmaster.templates import render
 
 _LONGEST_GRACE = 65535  # seconds; sbatch(1) --signal
@@ -67,6 +71,8 @@ class SlurmDispatcher(BatchDispatcher):
         self._partitions = KnownPools(self._ask_partitions, options.pools_cached_for)
         self._names: dict[str, str] = {}  # job names by job id in the last listing
         self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended in the last listing
+        self._cancelled: frozenset[str] = frozenset()  # ids of our cancelled jobs in the last listing
+        self._controller: Controller | None = None  # as it was asked last
 
     # -- the cluster -----------------------------------------------------------------------------------
 
@@ -225,7 +231,18 @@ class SlurmDispatcher(BatchDispatcher):
                 ours.append(_observation(job, self._access.name(job.user) if job.user else None))
             else:
                 others.append(job)
-        return Snapshot(taken_at, tuple(ours), tuple(self._external(others)) if self._options.external_jobs else ())
+        external = tuple(self._external(others)) if self._options.external_jobs else ()
+        return Snapshot(taken_at, tuple(ours), external, self._restarted(ours))
+
+    def _restarted(self, ours: Sequence[Observation]) -> float | None:
+        """Return when the controller was started last. It is asked only when jobs of ours have been cancelled since the
+        last listing: one that came back with an old state cancels jobs itself."""
+        cancelled = frozenset(job.job_id for job in ours if job.state is JobState.CANCELLED)
+        new, self._cancelled = cancelled - self._cancelled, cancelled
+        if new:
+            with contextlib.suppress(DispatcherError):  # not known then
+                self._controller = self._client.controller()
+        return self._controller.started_at if self._controller else None
 
     def _whole_queue(self) -> list[QueueLine]:
         """List all jobs, and detect truncated answers.
@@ -270,7 +287,8 @@ class SlurmDispatcher(BatchDispatcher):
     def explain(self, ref: JobRef) -> Explanation:
         """Explain from the controller while it remembers the job, then from accounting, which also knows who cancelled
         it. Only the job's output shows that a task of several ran out of memory, or that slurmd refused to start the
-        job ("Killing non-startable batch job"): both sources report no more than status 1."""
+        job ("Killing non-startable batch job", "Could not launch job and not able to requeue it, cancelling job"): both
+        sources report no more than status 1, or that the job was cancelled."""
         shown = self._client.show_job(ref.job_id)
         if shown.get("JobName") not in (None, ref.token):
             shown = {}  # job ids start again when a cluster loses its state
@@ -279,17 +297,31 @@ class SlurmDispatcher(BatchDispatcher):
             facts = self._from_accounting(ref)
         elif facts.state.terminal:
             with contextlib.suppress(DispatcherError):  # accounting does not answer; the controller's answer is used
-                recorded = self._from_accounting(ref)
-                facts = recorded if recorded and recorded.state.terminal else facts  # it gets ends a little later
+                facts = self._better(facts, self._from_accounting(ref))
         if facts is None:
             return Explanation(f"Slurm does not remember job {ref.job_id}, and keeps no accounting that would.")
-        if facts.state is JobState.FAILED and facts.nodes:
-            output = self.collect(ref.token, ref.user).output_tail
-            if output is None:
-                facts = replace(facts, raw="LAUNCH_FAILED")  # slurmd makes the file before it starts the script
-            elif memory_ran_out(output):
-                facts = replace(facts, raw="OUT_OF_MEMORY")
-        return facts.explanation()
+        if facts.state not in (JobState.FAILED, JobState.CANCELLED):
+            return facts.explanation()
+        output = self.collect(ref.token, ref.user).output_tail if facts.nodes else ""
+        if facts.state is JobState.FAILED and output is None:
+            # slurmd makes the file before it starts the script
+            return replace(facts, raw=LAUNCH_FAILED).explanation()
+        told = replace(facts, output=output or "").explanation()
+        if told.state is not JobState.CANCELLED:
+            return told
+        began = output is not None if facts.nodes else None
+        return replace(told, canceller=self._canceller(facts.raw), script_began=began)
+
+    def _better(self, shown: _Facts, recorded: _Facts | None) -> _Facts:
+        """Return accounting's record where it has the end already; it gets ends a little later than the controller."""
+        return recorded if recorded and recorded.state.terminal else shown
+
+    def _canceller(self, raw: str) -> Canceller:
+        """Return who cancelled a job. Raises Unreachable, Transient."""
+        if canceller(raw, ()) is Canceller.UNKNOWN:
+            return Canceller.UNKNOWN
+        self._controller = self._controller or self._client.controller()
+        return canceller(raw, self._controller.accounts)
 
     def _from_accounting(self, ref: JobRef) -> _Facts | None:
         row = self._client.account(ref)
@@ -310,10 +342,15 @@ class _Facts:
     exit: SlurmExit | None
     derived: SlurmExit | None
     nodes: tuple[str, ...]
+    output: str = ""  # the end of what the job printed
 
     @property
     def state(self) -> JobState:
-        return map_state(self.raw, reason=self.reason, exit=self.exit, derived=self.derived)
+        reason, exit, derived, placed = self.reason, self.exit, self.derived, bool(self.nodes)
+        word = (state_words(self.raw) or [""])[-1]
+        if own := find(word, reason=reason, exit=exit, derived=derived, placed=placed, output=self.output):
+            return own.state
+        return map_state(self.raw, reason=reason, exit=exit, derived=derived, placed=placed)
 
     @classmethod
     def of_controller(cls, shown: Mapping[str, str]) -> _Facts:
@@ -336,7 +373,15 @@ class _Facts:
         )
 
     def explanation(self) -> Explanation:
-        text = in_words(self.state, self.raw, reason=self.reason, exit=self.exit, nodes=self.nodes)
+        text = in_words(
+            self.state,
+            self.raw,
+            reason=self.reason,
+            exit=self.exit,
+            derived=self.derived,
+            nodes=self.nodes,
+            output=self.output,
+        )
         ended = self.state.terminal
         return Explanation(
             text=text or f"Slurm reports {self.raw}.",
@@ -349,7 +394,7 @@ class _Facts:
 
 @lru_cache(LISTED)
 def _state(job: QueueLine) -> JobState:
-    return map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived)
+    return map_state(job.state, reason=job.reason, exit=job.exit, derived=job.derived, placed=bool(job.nodes))
 
 
 @lru_cache(LISTED)
@@ -367,7 +412,7 @@ def _observation(job: QueueLine, user: str | None) -> Observation:
         raw_state=job.state,
         cluster=job.cluster,
         reason=job.reason,
-        explanation=in_words(state, job.state, reason=job.reason, exit=job.exit, nodes=job.nodes),
+        explanation=in_words(state, job.state, reason=job.reason, exit=job.exit, derived=job.derived, nodes=job.nodes),
         exit_code=job.exit.code if ended and job.exit and not job.exit.signal else None,
         exit_signal=job.exit.signal if ended and job.exit else None,
         nodes=job.nodes,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from trainmaster.dispatchers.slurm.commands import OWNER_FIELDS, QUEUE_FIELDS, end_mark
-from trainmaster.dispatchers.slurm.states import REMEMBERED, SlurmExit
+from trainmaster.dispatchers.slurm.exits import REMEMBERED, SlurmExit
 
 _QUEUE_LENGTHS = (len(QUEUE_FIELDS), len(QUEUE_FIELDS) + len(OWNER_FIELDS))
 _QUEUE_HEADING, _NODES_HEADING = "JOBID", "PARTITION"

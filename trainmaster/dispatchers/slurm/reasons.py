@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from trainmaster.dispatchers.slurm.states import REMEMBERED
+from trainmaster.dispatchers.slurm.exits import REMEMBERED
 
 
 @dataclass(frozen=True)

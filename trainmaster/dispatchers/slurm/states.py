@@ -7,10 +7,11 @@ words ("CANCELLED by 1000") and truncates ("CANCELLED+"). An unknown word maps t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 
 from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.slurm.cluster_ends import find
+from trainmaster.dispatchers.slurm.exits import REMEMBERED, SlurmExit
 
 # src/common/slurm_protocol_defs.c job_state_string() and job_state_string_compact()
 _BASE = {
@@ -53,64 +54,42 @@ _WORDS = {
     **{word: state for table in (_BASE, _FLAGS) for word, (_, state) in table.items()},
     **{code: state for table in (_BASE, _FLAGS) for _, (code, state) in table.items()},
 }
-LAUNCH_FAILURE_SIGNAL = 53  # exit "0:53": slurmstepd could not start the script (ESLURMD_* in a signal's place)
-OUT_OF_MEMORY_SIGNAL = 125  # exit "0:125": SIG_OOM, Slurm's own number
-REMEMBERED = 4096  # cached results: of thousands of jobs in a listing, most have the same text
+_LONG = {code: word for table in (_BASE, _FLAGS) for word, (code, _) in table.items()}
 REQUEUED_HELD = "job requeued in held state"  # a description, not one of Slurm's reason words
 HELD_REASONS = frozenset({"JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", REQUEUED_HELD})
 
 
-@dataclass(frozen=True)
-class SlurmExit:
-    """How a script ended: an exit code 0..255, or the signal that ended it."""
-
-    code: int = 0
-    signal: int | None = None
-
-    @classmethod
-    def from_wait_status(cls, status: int) -> SlurmExit:
-        """From the number that `squeue -O exit_code` prints: wait(2)'s status, with Slurm's own signals in it."""
-        number = status & 0x7F
-        return cls(code=0, signal=number) if number else cls(code=(status >> 8) & 0xFF)
-
-    @classmethod
-    @lru_cache(REMEMBERED)
-    def parse(cls, text: str) -> SlurmExit | None:
-        """From "code:signal" or the raw status; None when it is neither."""
-        if re.fullmatch(r"\d+", text):
-            return cls.from_wait_status(int(text))
-        found = re.fullmatch(r"(\d+):(\d+)", text)
-        if not found:
-            return None
-        code, number = int(found[1]), int(found[2])
-        return cls(code=0, signal=number) if number else cls(code=code & 0xFF)
-
-
 @lru_cache(REMEMBERED)
 def map_state(
-    raw: str, *, reason: str = "", exit: SlurmExit | None = None, derived: SlurmExit | None = None
+    raw: str,
+    *,
+    reason: str = "",
+    exit: SlurmExit | None = None,
+    derived: SlurmExit | None = None,
+    placed: bool = True,
 ) -> JobState:
     """Return the state for Slurm's word.
 
     `exit` is the script's, `derived` the highest of its steps' (a script that only runs srun ends with srun's
-    status, and the memory kill shows in the step's).
+    status, and the memory kill shows in the step's). `placed`: the job has nodes.
+    What the cluster did on its own account, `cluster_ends` knows.
     """
-    words = [word for word in re.split(r"[\s,|+]+", raw.strip().upper()) if word]
-    # "CANCELLED by 1000": only the first word is a state; "RUNNING,COMPLETING": the flags follow the base.
-    if len(words) > 1 and words[1] == "BY":
-        words = words[:1]
+    words = state_words(raw)
     known = [_WORDS[word] for word in words if word in _WORDS]
-    if not known:
-        return JobState.UNKNOWN
     meaningful = [state for state in known if state is not JobState.UNKNOWN]
     if not meaningful:
         return JobState.UNKNOWN
+    if own := find(words[-1], reason=reason, exit=exit, derived=derived, placed=placed):
+        return own.state
     state = meaningful[-1]
     if state is JobState.QUEUED and reason in HELD_REASONS:
         return JobState.HELD
-    if state is JobState.FAILED:
-        if exit is not None and exit.signal == LAUNCH_FAILURE_SIGNAL:
-            return JobState.INFRASTRUCTURE
-        if any(one is not None and one.signal == OUT_OF_MEMORY_SIGNAL for one in (exit, derived)):
-            return JobState.OUT_OF_MEMORY
     return state
+
+
+def state_words(raw: str) -> list[str]:
+    """Split Slurm's word into states and flags, in long form: "RUNNING,COMPLETING". "CANCELLED by 1000" is one word."""
+    words = [word for word in re.split(r"[\s,|+]+", raw.strip().upper()) if word]
+    if len(words) > 1 and words[1] == "BY":
+        words = words[:1]
+    return [_LONG.get(word, word) for word in words]

@@ -346,34 +346,33 @@ class ClusterLoop:
         return True
 
     def _investigated(self, found: list[endings.Ending]) -> list[endings.Ending]:
-        """Examines jobs that ended without a report of their runtime: their files, and the scheduler's accounting.
-        Returns what is known now."""
-        silent = endings.silent(found)
-        self._asked &= {allocation_id for allocation_id, _, _ in silent}
+        """Examines jobs that ended without a report of their runtime, or that a person may not have cancelled: their
+        files, and the scheduler's accounting. Returns what is known now."""
+        unclear = endings.unclear(found)
+        self._asked &= {one.allocation_id for one in unclear}
         in_time = self._for_a_while()
-        by_id = {one[0]: one for one in sorted(silent, key=lambda one: one[0] in self._asked)}
+        by_id = {one.allocation_id: one for one in sorted(unclear, key=lambda one: one.allocation_id in self._asked)}
 
         def investigate(allocation_id: str) -> None:
             if next(in_time):
-                self._investigate(*by_id[allocation_id])
+                self._investigate(by_id[allocation_id])
 
         self._patience.each("examining the end of", by_id, investigate)
-        return endings.ending(self._store, self._cluster.name) if silent else found
+        return endings.ending(self._store, self._cluster.name) if unclear else found
 
-    def _investigate(self, allocation_id: str, ref: JobRef, said: OutcomeKind | None) -> None:
+    def _investigate(self, one: endings.Unclear) -> None:
+        allocation_id, ref = one.allocation_id, one.ref
         remains = self._read(ref.token, ref.user)
         told = [self._take_exit(allocation_id, record) for record in remains.exits.values()] if remains else []
-        if allocation_id in self._asked or (said is None and any(told)):
+        if not one.explains or allocation_id in self._asked or (one.said is None and any(told)):
             return
-        if said not in (None, OutcomeKind.FAILED):
-            return  # "failed" may hide the cause; every other state names it
         try:
             words = self._dispatcher.explain(ref)
         except DispatcherError as error:
             log.info("job %s cannot be explained now: %s", ref.job_id, error)
             return
         self._asked.add(allocation_id)
-        endings.note_explanation(self._store, allocation_id, words.state, words.text, words.exit_code)
+        endings.note_explanation(self._store, allocation_id, words)
 
     # -- concluding -------------------------------------------------------------------------------------------
 

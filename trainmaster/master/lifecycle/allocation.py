@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainmaster.master.lifecycle.cancellation import Cancellation, doubt, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind
 
 SETTLE = 5.0  # seconds between the scheduler's "ended" and ours, for the runtime's own report to arrive
@@ -55,6 +56,7 @@ class Attempt:
     never_since: float | None = None  # when the scheduler first reported that it can never start
     preempt_reason: str | None = None  # it was asked to leave, by us or the runtime
     kill_asked: bool = False
+    cancellation: Cancellation = field(default_factory=Cancellation)  # counts only where `said` is CANCELLED
     runs: str = "training"  # noun for what it runs, in messages about its end: `program` for standalone tasks
 
     @property
@@ -104,7 +106,7 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
     if attempt.exits:
         return _from_records(attempt, now)
     if attempt.ended_seen_at is not None:
-        return _from_scheduler(attempt) if now - attempt.ended_seen_at >= SETTLE else None
+        return _from_scheduler(attempt, now) if now - attempt.ended_seen_at >= SETTLE else None
     if attempt.absent_since is not None:
         return _from_silence(attempt, attempt.absent_since, now, lost_after)
     if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= NEVER:
@@ -131,7 +133,7 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
         if waited < SECOND_OPINION and not settled:
             return None
     if told and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
-        return _from_scheduler(attempt)
+        return _from_scheduler(attempt, now)
     if bad:
         return _from_failure(attempt, min(bad, key=_blame))
     return _from_success(attempt, records[0])
@@ -225,11 +227,13 @@ def _named(number: int) -> str:
         return ""
 
 
-def _from_scheduler(attempt: Attempt) -> Outcome:
+def _from_scheduler(attempt: Attempt, now: float) -> Outcome | None:
     said = attempt.said or OutcomeKind.INFRASTRUCTURE
     text = attempt.said_text.rstrip(".") or f"The scheduler reports: {said.value}"
     if attempt.kill_asked or (_asked_by_us(attempt) and said is OutcomeKind.CANCELLED):
         return _ended_by_us(attempt)
+    if said is OutcomeKind.CANCELLED:
+        return _from_cancellation(attempt, text, now)
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.FAILED:
@@ -242,6 +246,16 @@ def _from_scheduler(attempt: Attempt) -> Outcome:
             OutcomeKind.INFRASTRUCTURE, "The scheduler reports success, but nothing in the job reported how it ended"
         )
     return Outcome(said, text)
+
+
+def _from_cancellation(attempt: Attempt, text: str, now: float) -> Outcome | None:
+    waited = now - (attempt.ended_seen_at or now)
+    if needs_asking(attempt.cancellation) and waited < SECOND_OPINION:
+        return None
+    found = doubt(attempt.cancellation)
+    if found is None:
+        return Outcome(OutcomeKind.CANCELLED, text)
+    return Outcome(OutcomeKind.INFRASTRUCTURE, f"{found}: the cluster's doing, not a person's ({text})")
 
 
 def _ended_by_us(attempt: Attempt, exit_code: int | None = None) -> Outcome:

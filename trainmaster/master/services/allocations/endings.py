@@ -9,10 +9,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from trainmaster.dispatchers.base import JobRef, JobState, NotStarted
+from trainmaster.dispatchers.base import Canceller, Explanation, JobRef, JobState, NotStarted
 from trainmaster.master.db.tables import Allocation, ReportStream, Trial
 from trainmaster.master.lifecycle import trial as trials
 from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, verdict
+from trainmaster.master.lifecycle.cancellation import Cancellation, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.logs import log_store
@@ -65,26 +66,47 @@ def possibly_over() -> ColumnElement[bool]:
     )
 
 
-def silent(endings: Sequence[Ending]) -> list[tuple[str, JobRef, OutcomeKind | None]]:
-    """Attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing:
-    (allocation, job, the end that the scheduler reports). The files in their folders are read first."""
+@dataclass(frozen=True)
+class Unclear:
+    """An attempt whose end its scheduler or its files may still explain. `said`: the end that the scheduler reports;
+    `explains`: whether to ask it, beside reading the files."""
+
+    allocation_id: str
+    ref: JobRef
+    said: OutcomeKind | None
+    explains: bool
+
+
+def unclear(endings: Sequence[Ending]) -> list[Unclear]:
+    """Attempts that the scheduler reports ended, or no longer lists, while exit records of nodes are missing; and those
+    that it calls cancelled although something speaks against a person."""
     found = []
     for one in endings:
         attempt = attempt_of(one.allocation)
         over = attempt.said is not None or attempt.absent_since is not None
-        if over and len(attempt.exits) < attempt.num_nodes and one.ref is not None:
-            found.append((one.allocation.id, one.ref, attempt.said))
+        doubted = (
+            attempt.said is OutcomeKind.CANCELLED and not attempt.kill_asked and needs_asking(attempt.cancellation)
+        )
+        if one.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
+            # "failed" may hide the cause; every other state names it
+            explains = doubted or attempt.said in (None, OutcomeKind.FAILED)
+            found.append(Unclear(one.allocation.id, one.ref, attempt.said, explains))
     return found
 
 
-def note_explanation(store: Store, allocation_id: str, state: JobState, text: str, exit_code: int | None) -> None:
-    """Stores what the scheduler's accounting reports of a job that left the queue."""
+def note_explanation(store: Store, allocation_id: str, told: Explanation) -> None:
+    """Stores what the scheduler's accounting, or the job's files, report of a job that left the queue."""
     with store.transaction() as session:
         allocation = session.get_one(Allocation, allocation_id, with_for_update=True)
-        if allocation.ended_at is None and state.terminal:
-            allocation.observed_state = state.value
-            allocation.observed = {**(allocation.observed or {}), "text": text, "ended_seen_at": epoch(now())}
-            allocation.exit_code = exit_code
+        if allocation.ended_at is not None:
+            return
+        known = dict(allocation.observed or {})
+        if told.state.terminal:
+            known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
+            known |= {"canceller": told.canceller.value, "script_began": told.script_began}
+            allocation.observed_state = told.state.value
+            allocation.exit_code = told.exit_code
+        allocation.observed = {**known, "asked": True}
 
 
 @dataclass(frozen=True)
@@ -299,7 +321,29 @@ def attempt_of(allocation: Allocation) -> Attempt:
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
         preempt_reason=allocation.preempt_reason if allocation.preempt_at else None,
         kill_asked=allocation.kill_at is not None,
+        cancellation=_cancellation(allocation),
         runs="training" if allocation.trial_id is not None else "program",
+    )
+
+
+def _cancellation(allocation: Allocation) -> Cancellation:
+    seen = allocation.observed or {}
+    submitted = epoch(allocation.submit_started_at) if allocation.submit_started_at else None
+    # The scheduler's clock may differ from ours: the submit is a moment of both.
+    behind = submitted - seen["submitted_at"] if submitted and seen.get("submitted_at") else 0.0
+
+    def by_our_clock(key: str) -> float | None:
+        return seen[key] + behind if seen.get(key) else None
+
+    return Cancellation(
+        by_person=seen.get("canceller") == Canceller.PERSON,
+        asked=bool(seen.get("asked")),
+        leased_at=epoch(allocation.leased_at) if allocation.leased_at else None,
+        started_at=by_our_clock("started_at"),
+        placed=bool(seen.get("nodes")),
+        script_began=seen.get("script_began"),
+        alive_at=seen.get("alive_at"),
+        controller_started_at=by_our_clock("controller_started_at"),
     )
 
 

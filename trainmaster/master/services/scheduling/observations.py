@@ -39,11 +39,13 @@ class Memory:
     """Memory of a cluster between two observations. Only the time that an observation takes depends on it, and that
     each forgery is logged once.
 
+    `looked_at`: when the cluster was observed last.
     `settled`: attempts (by token) that the last observation did not change, with the row's version and what was seen
     then. `forgeries`: tokens, each with the job that bears it.
     """
 
     name: str
+    looked_at: float = 0.0
     settled: dict[str, tuple[str, Observation]] = field(default_factory=dict)
     forgeries: set[tuple[str, str]] = field(default_factory=set)
 
@@ -66,6 +68,8 @@ class PendingUpdates:
     quiet_period: float  # seconds
     waiting: str  # the beginning of sentences about jobs in the queue
     updates: list[tuple[str, Observation | None]]  # by allocation; None: its job is not listed
+    controller_started_at: float | None = None  # by the scheduler's clock, where the observation says it
+    alive_at: Mapping[str, float] = field(default_factory=dict)  # by allocation: when the observation before showed it
 
     def take(self, store: Store) -> list[str]:
         """Stores the first of them. Returns the allocations whose submit has certainly not happened."""
@@ -127,7 +131,13 @@ def take_snapshot(
     seen: dict[str, list[Observation]] = {}
     for observation in snapshot.jobs:
         seen.setdefault(observation.token, []).append(observation)
-    found = ObservedChanges([], [], PendingUpdates(from_epoch(snapshot.taken_at), quiet_period, waiting, []))
+    alive_at: dict[str, float] = {}
+    backlog = PendingUpdates(
+        *(from_epoch(snapshot.taken_at), quiet_period, waiting, []),
+        controller_started_at=snapshot.controller_started_at,
+        alive_at=alive_at,
+    )
+    found = ObservedChanges([], [], backlog)
     updates: list[tuple[bool, str, Observation | None]] = []
     doubles: dict[str, list[Observation]] = {}
     with store.autocommit() as session:
@@ -152,6 +162,8 @@ def take_snapshot(
                 continue
             if _is_news(known, mine):
                 only_why = mine is not None and known.observed_state == mine.state.value
+                if mine is not None and known.token in settled:
+                    alive_at[known.id] = memory.looked_at
                 updates.append((only_why, known.id, mine))
             elif mine is not None and len(listed) == 1:
                 still[known.token] = known.version, mine
@@ -167,6 +179,7 @@ def take_snapshot(
                     found.orphans.append(_ref(o))
     for allocation_id, others in doubles.items():
         found.doubles.extend(_condemned(store, allocation_id, others))
+    memory.looked_at = snapshot.taken_at
     found.backlog.updates = [(name, mine) for _, name, mine in sorted(updates, key=itemgetter(0, 1))]
     return found
 
@@ -263,10 +276,20 @@ def _record_of(seen: Observation) -> dict[str, Any]:
     }
 
 
+def _about_the_end(seen: Observation, before: Mapping[str, Any], alive_at: float | None) -> dict[str, Any]:
+    """What `cancellation.doubt` weighs. Only of ended jobs: the records of thousands of waiting ones are alike, and
+    parsed once. A job that is being ended is no longer alive."""
+    last = before.get("alive_at") or alive_at
+    if seen.state is not JobState.CANCELLED:
+        return {"alive_at": last} if seen.state is JobState.FINISHING else {}
+    times = {"started_at": seen.started_at, "submitted_at": seen.submitted_at}
+    return {"alive_at": last, "canceller": seen.canceller.value, **times}
+
+
 def _take_observation(
     notes: log_store.Notes, allocation: Allocation, seen: Observation, pending: PendingUpdates
 ) -> None:
-    before = _state(allocation)
+    before, observed_at = _state(allocation), allocation.observed_at
     allocation.observed_at, allocation.absent_since = pending.taken, None
     if allocation.submission != SubmissionState.SUBMITTED:
         mark_submitted(notes, allocation, seen.job_id, seen.cluster)
@@ -285,6 +308,10 @@ def _take_observation(
         record["never_since"] = (allocation.observed or {}).get("never_since") or epoch(now())
     if seen.state.terminal:
         record["ended_seen_at"] = (allocation.observed or {}).get("ended_seen_at") or epoch(now())
+    alive_at = pending.alive_at.get(allocation.id) or (epoch(observed_at) if observed_at else None)
+    record |= _about_the_end(seen, allocation.observed or {}, alive_at)
+    if seen.state is JobState.CANCELLED:
+        record["controller_started_at"] = pending.controller_started_at
     allocation.observed_state, allocation.observed = seen.state.value, record
     if state := _PROGRESS.get(seen.state):
         allocation.state = later(AllocationState(allocation.state), state).value
