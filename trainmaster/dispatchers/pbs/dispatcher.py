@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from trainmaster.config.user_options import Pbs
 from trainmaster.dispatchers.access.access import JobFolderAccess, make_access
 from trainmaster.dispatchers.base import (
+    Canceller,
     Capabilities,
     DispatcherError,
     Explanation,
@@ -38,7 +39,7 @@ from trainmaster.dispatchers.pbs.history import RecentlyEnded
 from trainmaster.dispatchers.pbs.parse import PbsJob, truth
 from trainmaster.dispatchers.pbs.queues import Queue, queues
 from trainmaster.dispatchers.pbs.reasons import explain_reason
-from trainmaster.dispatchers.pbs.states import PbsExit, map_state, preempted
+from trainmaster.dispatchers.pbs.states import PbsExit, canceller, map_state, preempted
 from trainmaster.templates import render
 
 # PBS answers a submit when it has accepted it, or never: a lost call is settled once the server answers others again.
@@ -259,7 +260,13 @@ class PbsDispatcher(BatchDispatcher):
             raw_state=job.state,
             exit_code=exit.code if state.terminal else None,
             exit_signal=exit.signal if state.terminal else None,
+            canceller=canceller(job) if state is JobState.CANCELLED else Canceller.UNKNOWN,
+            script_began=self._began(job, ref) if state is JobState.CANCELLED else None,
         )
+
+    def _began(self, job: PbsJob, ref: JobRef) -> bool | None:
+        """Return whether the script of a cancelled job began; None when it was given no nodes."""
+        return self.collect(ref.token, ref.user).output_tail is not None if job.nodes else None
 
 
 def _observation(job: PbsJob, user: str | None) -> Observation:
@@ -285,6 +292,7 @@ def _observation(job: PbsJob, user: str | None) -> Observation:
         submitted_at=job.submitted_at,
         never=reason is not None and reason.never,
         user=user,
+        canceller=canceller(job) if state is JobState.CANCELLED else Canceller.UNKNOWN,
     )
 
 

@@ -6,10 +6,10 @@ has 256 plus the signal's number); pbs_job_attributes(7B) for the letters. A let
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from trainmaster.dispatchers.base import JobState
+from trainmaster.dispatchers.base import Canceller, JobState
+from trainmaster.dispatchers.pbs.cluster_ends import TERMINATED, deleted_by, find
 from trainmaster.dispatchers.pbs.parse import PbsJob
 
 _LETTERS = {
@@ -27,26 +27,8 @@ _LETTERS = {
 }
 _ENDED = frozenset("FCX")  # C is Torque's, X a part of an array
 _STARTING = frozenset({41, 71, 72})  # handed to the node, provisioning, waiting for the other nodes
-_TERMINATED = 91
+_ROOT = "root"  # administrators, and what PBS does by its own commands
 SIGNALLED = 256
-
-_NEGATIVE = {
-    -1: JobState.INFRASTRUCTURE,
-    -2: JobState.INFRASTRUCTURE,
-    -3: JobState.INFRASTRUCTURE,
-    -4: JobState.INFRASTRUCTURE,
-    -5: JobState.INFRASTRUCTURE,
-    -6: JobState.INFRASTRUCTURE,
-    -7: JobState.INFRASTRUCTURE,
-    -8: JobState.INFRASTRUCTURE,
-    -9: JobState.INFRASTRUCTURE,
-    -24: JobState.FAILED,
-    -25: JobState.FAILED,
-    -26: JobState.OUT_OF_MEMORY,
-    -27: JobState.OUT_OF_MEMORY,
-    -28: JobState.WALLTIME,
-    -29: JobState.WALLTIME,
-}
 
 
 @dataclass(frozen=True)
@@ -79,26 +61,22 @@ def map_state(job: PbsJob) -> JobState:
 
 def _ended(job: PbsJob) -> JobState:
     status = job.exit_status
-    if preempted(job):
-        return JobState.PREEMPTED
+    if own := find(job):
+        return own.state
     if status is not None and status < 0:
-        return _NEGATIVE.get(status, JobState.INFRASTRUCTURE)
-    if job.substate == _TERMINATED or terminated_by(job):
-        return JobState.CANCELLED
-    if status is None:
-        # Nobody deleted it, and it never ran: PBS gave it up (a node that vanished, a hook).
         return JobState.INFRASTRUCTURE
+    if job.substate == TERMINATED or deleted_by(job):
+        return JobState.CANCELLED
     return JobState.COMPLETED if status == 0 else JobState.FAILED
 
 
-def terminated_by(job: PbsJob) -> str:
-    """Return who deleted it, "alice@host"; empty when it was not deleted, or by an unknown user."""
-    found = re.search(r"\bterminated by (\S+)", job.comment)
-    return found[1] if found else ""
+def canceller(job: PbsJob) -> Canceller:
+    """Who cancelled a job; the server's own names are not among those that get here (`cluster_ends`)."""
+    account = deleted_by(job).partition("@")[0]
+    return Canceller.PERSON if account not in ("", _ROOT) else Canceller.UNKNOWN
 
 
 def preempted(job: PbsJob) -> bool:
-    """True when the scheduler deleted it in favour of another job (preempt_order D)."""
-    return bool(re.search(r"\bpreempted\b", job.comment, re.IGNORECASE)) or terminated_by(job).lower().startswith(
-        ("scheduler@", "pbs_sched@")
-    )
+    """Whether the scheduler deleted it in favour of another job (preempt_order D)."""
+    own = find(job)
+    return own is not None and own.state is JobState.PREEMPTED

@@ -13,7 +13,7 @@ from trainmaster.dispatchers.base import DispatcherError, JobRef, Transient, Unr
 from trainmaster.dispatchers.batch.client import BatchClient, new_mark
 from trainmaster.dispatchers.slurm import commands, failures, parse
 from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.controller import Controller
+from trainmaster.dispatchers.slurm.controller import SlurmController
 from trainmaster.dispatchers.slurm.pyslurm_reader import NoReader, PyslurmReader
 
 log = logging.getLogger(__name__)
@@ -143,9 +143,9 @@ class SlurmClient(BatchClient):
     def configuration(self) -> dict[str, str]:
         return parse.configuration(self._ask(commands.show_config(self._programs)).stdout)
 
-    def controller(self) -> Controller:
+    def controller(self) -> SlurmController:
         """Return what the controller says of itself."""
-        return Controller.of(self.configuration())
+        return SlurmController.of(self.configuration())
 
     def version(self) -> str:
         """Return, for example, "22.05.8"; Debian prints "slurm-wlm 22.05.8"."""

@@ -28,7 +28,7 @@ HELD_AFTER_LAUNCH = (
 
 
 @dataclass(frozen=True)
-class ClusterEnd:
+class SlurmEnd:
     """One way in which Slurm ends jobs, and how it is recognised. Empty fields match anything."""
 
     way: str  # what happened, for readers of the table
@@ -63,53 +63,53 @@ _I = JobState.INFRASTRUCTURE
 # A job that waits, in all states and flags that say so.
 _WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
-ENDS: tuple[ClusterEnd, ...] = (
-    ClusterEnd(
+ENDS: tuple[SlurmEnd, ...] = (
+    SlurmEnd(
         *("a partition is removed, or gone after a reconfiguration, and the job ran in it", _I, _PARTITION),
         words=("NODE_FAIL",),
         reasons=("PartitionDown",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         *("a partition is removed, and the job waited for it", _I, _PARTITION),
         words=("CANCELLED",),
         signal=1,  # the number 1 stands where wait(2)'s status does
         placed=False,
     ),
-    ClusterEnd(
+    SlurmEnd(
         *("a node fails, is set down, or lost its GPUs in a reconfiguration", _I, _NODE),
         words=("NODE_FAIL",),
         reasons=("NodeDown",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "slurmd was restarted and no longer has the job (Batch JobId missing from batch node)",
         *(_I, "Slurm lost the job{where}: its script no longer ran there."),
         words=("NODE_FAIL",),
         signal=1,
     ),
-    ClusterEnd("a node does not answer, for another reason", _I, _NODE, words=("NODE_FAIL",)),
-    ClusterEnd(
+    SlurmEnd("a node does not answer, for another reason", _I, _NODE, words=("NODE_FAIL",)),
+    SlurmEnd(
         "a node is lost while the job is being ended",
         *(_I, _NODE),
         words=("CANCELLED", "FAILED"),
         output=r"^slurmstepd\S*: error: \*\*\* JOB \d+ ON \S+ CANCELLED AT \S+ DUE TO NODE FAILURE",
     ),
-    ClusterEnd(
+    SlurmEnd(
         *("a node does not boot or resume", _I, "A node of the job did not start{where}."),
         words=("BOOT_FAIL", "RECONFIG_FAIL"),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "a prolog fails on a further node, and the job may not be requeued",
         *(_I, "The site's prolog failed{where}."),
         words=("CANCELLED", "FAILED"),
         output=r"Prolog failure on node \S+",
     ),
-    ClusterEnd(
+    SlurmEnd(
         "a launch is refused, the prolog fails, or the user's profile cannot be read, and the job is requeued and held",
         *(_I, "Slurm could not start the job, put it back into its queue and holds it there."),
         words=_WAITING,
         reasons=HELD_AFTER_LAUNCH,
     ),
-    ClusterEnd(
+    SlurmEnd(
         "the script's output cannot be opened, its folder is missing, its user is unknown",
         _I,
         "Slurm could not start the job's script{where}: the job folder or its output file cannot be written there, or "
@@ -117,32 +117,32 @@ ENDS: tuple[ClusterEnd, ...] = (
         words=("FAILED",),
         signal=LAUNCH_FAILURE,
     ),
-    ClusterEnd(
+    SlurmEnd(
         "slurmd refuses the launch (Killing non-startable batch job), or a SPANK plugin fails",
         *(_I, _SCRIPT),
         words=(LAUNCH_FAILED,),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "the user's profile cannot be read (--get-user-env)",
         *(_I, "Slurm could not read the environment of the job's user{where}."),
         words=("GETENV_FAILED",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "the state folder lost the job's script (Script for JobId lost), or slurmctld failed itself",
         *(_I, "Slurm lost the job's script or its own record of it."),
         words=("FAILED",),
         reasons=("SystemFailure",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "a dependency can never be satisfied (kill_invalid_depend)",
         *(_I, "Slurm removed the job because what it waited for can no longer happen."),
         words=("CANCELLED",),
         reasons=("DependencyNeverSatisfied",),
     ),
-    ClusterEnd("memory runs out", JobState.OUT_OF_MEMORY, _MEMORY, words=("OUT_OF_MEMORY",)),
-    ClusterEnd(*("memory runs out in the script", JobState.OUT_OF_MEMORY, _MEMORY), words=("FAILED",), signal=OOM),
-    ClusterEnd(*("memory runs out in a step", JobState.OUT_OF_MEMORY, _MEMORY), words=("FAILED",), derived=OOM),
-    ClusterEnd(
+    SlurmEnd("memory runs out", JobState.OUT_OF_MEMORY, _MEMORY, words=("OUT_OF_MEMORY",)),
+    SlurmEnd(*("memory runs out in the script", JobState.OUT_OF_MEMORY, _MEMORY), words=("FAILED",), signal=OOM),
+    SlurmEnd(*("memory runs out in a step", JobState.OUT_OF_MEMORY, _MEMORY), words=("FAILED",), derived=OOM),
+    SlurmEnd(
         # When srun ends other tasks because one ran out of memory, the job's status is the highest of all tasks, and
         # only the output still shows the cause.
         "memory runs out in one of several tasks",
@@ -150,7 +150,7 @@ ENDS: tuple[ClusterEnd, ...] = (
         words=("FAILED",),
         output=r"^(slurmstepd\S*: error: Detected \d+ oom[-_ ]kill event|srun: error: .*: Out Of Memory\s*$)",
     ),
-    ClusterEnd(
+    SlurmEnd(
         *(
             "the deadline passes before the job can end",
             JobState.WALLTIME,
@@ -158,12 +158,12 @@ ENDS: tuple[ClusterEnd, ...] = (
         ),
         words=("DEADLINE",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "the time limit, the end of a reservation, or a limit of minutes of an account or QOS is reached",
         *(JobState.WALLTIME, _LIMIT),
         words=("TIMEOUT",),
     ),
-    ClusterEnd(
+    SlurmEnd(
         "a job of higher priority takes the resources (cancel, or requeue where that is refused)",
         *(JobState.PREEMPTED, "Slurm took the job's resources for a job of higher priority."),
         words=("PREEMPTED",),
@@ -180,7 +180,7 @@ def find(
     derived: SlurmExit | None = None,
     placed: bool = True,
     output: str = "",
-) -> ClusterEnd | None:
+) -> SlurmEnd | None:
     """Return the way in which Slurm itself ended the job; None when it did not, or what it shows leaves that open.
 
     `word`: the state in its long form; `reason`: as squeue prints it, or scontrol, which writes underscores."""

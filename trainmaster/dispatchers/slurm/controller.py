@@ -12,7 +12,7 @@ ROOT = 0
 
 
 @dataclass(frozen=True)
-class Controller:
+class SlurmController:
     """`started_at`: when slurmctld was started last, epoch seconds by its clock; None: not known. `accounts`: uids
     under which Slurm itself cancels jobs, beside persons who act as root."""
 
@@ -20,7 +20,7 @@ class Controller:
     accounts: frozenset[int]
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> Controller:
+    def of(cls, configuration: Mapping[str, str]) -> SlurmController:
         """From `scontrol show config` under SLURM_TIME_FORMAT=%s: "BOOT_TIME = 1795242711", "SlurmUser = root(0)"."""
         printed = (configuration.get(name, "") for name in ("SlurmUser", "SlurmdUser"))
         uids = (re.search(r"\((\d+)\)", text) for text in printed)

@@ -37,7 +37,7 @@ from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
 from trainmaster.dispatchers.slurm.cluster_ends import LAUNCH_FAILED, find
 from trainmaster.dispatchers.slurm.config import SlurmOptions
-from trainmaster.dispatchers.slurm.controller import Controller
+from trainmaster.dispatchers.slurm.controller import SlurmController
 from trainmaster.dispatchers.slurm.endings import canceller, in_words
 from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.parse import LISTED, QueueLine, duration, expand_hosts
@@ -72,7 +72,7 @@ class SlurmDispatcher(BatchDispatcher):
         self._names: dict[str, str] = {}  # job names by job id in the last listing
         self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended in the last listing
         self._cancelled: frozenset[str] = frozenset()  # ids of our cancelled jobs in the last listing
-        self._controller: Controller | None = None  # as it was asked last
+        self._controller: SlurmController | None = None  # as it was asked last
 
     # -- the cluster -----------------------------------------------------------------------------------
 
