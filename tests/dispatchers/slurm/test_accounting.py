@@ -16,7 +16,7 @@ from tests.dispatchers.slurm.conftest import slurm_setup
 from tests.support.cluster.accounting import AccountedCluster
 from tests.support.cluster.slurm import accounted_cluster
 from tests.support.dispatcher_site import Bench, wait
-from trainmaster.dispatchers.base import DispatcherError, JobRef, JobState, Rejected, Transient
+from trainmaster.dispatchers.base import Canceller, DispatcherError, JobRef, JobState, Rejected, Transient
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 
@@ -106,6 +106,8 @@ def test_how_a_forgotten_job_ended(
     told = bench.dispatcher.explain(ended.refs[name])
     assert told.state is state
     assert words.format(operator=ended.operator, node=accounted_cluster.layout.nodes[1]) in told.text
+    assert (told.canceller is Canceller.PERSON) == (name == "operator")  # Slurm itself acts as root, too
+    assert told.script_began is (True if state is JobState.CANCELLED else None)
     assert told.exit_code == (7 if name == "status" else 0 if name == "done" else told.exit_code)
 
 

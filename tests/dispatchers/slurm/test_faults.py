@@ -15,7 +15,7 @@ import pytest
 from tests.dispatchers.slurm.conftest import slurm_setup
 from tests.support.cluster.cluster import Cluster
 from tests.support.dispatcher_site import Bench, wait
-from trainmaster.dispatchers.base import Ambiguous, JobRef, JobState, Rejected
+from trainmaster.dispatchers.base import Ambiguous, Canceller, JobRef, JobState, Rejected
 from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.slurm import SlurmDispatcher
 
@@ -79,7 +79,18 @@ def test_a_job_cancelled_by_somebody_else_says_so(bench: Bench, slurm_cluster: C
     end = bench.ended(ref)
     assert end.state is JobState.CANCELLED
     assert end.explanation == "The job was cancelled (scancel)."
-    assert bench.dispatcher.explain(ref).state is JobState.CANCELLED
+    told = bench.dispatcher.explain(ref)
+    assert (told.state, told.canceller, told.script_began) == (JobState.CANCELLED, Canceller.UNKNOWN, True)
+    # The controller is asked about itself once, and not for what we cancel ourselves.
+    slurm_cluster.reset_rpc_counts()
+    started = bench.dispatcher.observe().controller_started_at
+    assert started is not None
+    assert started < (end.started_at or 0)
+    ours = bench.submit(programs.WAITS)
+    bench.ready(ours)
+    bench.dispatcher.cancel([ours])
+    assert bench.ended(ours).state is JobState.CANCELLED
+    assert not [name for name in slurm_cluster.rpc_counts() if "CONFIG" in name or "BUILD_INFO" in name]
 
 
 def test_a_failed_node_is_no_fault_of_the_user_and_the_job_is_not_requeued(

@@ -12,10 +12,21 @@ import pytest
 
 from tests.support.attempts import Attempts
 from tests.support.master import wait_for
-from trainmaster.dispatchers.base import Capabilities, JobRef, JobState, Observation, Setup, Snapshot
+from trainmaster.dispatchers.base import (
+    Canceller,
+    Capabilities,
+    Explanation,
+    JobRef,
+    JobState,
+    Observation,
+    Setup,
+    Snapshot,
+)
 from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
 from trainmaster.master.controller import cluster_loop
 from trainmaster.master.controller.cluster_loop import ClusterLoop
+from trainmaster.master.lifecycle import allocation
+from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
@@ -34,6 +45,8 @@ class Listed(LocalDispatcher):
         self.listed: list[Observation] = []
         self.looks = 0
         self.cancelled: list[JobRef] = []
+        self.explained: list[JobRef] = []
+        self.words: dict[str, Explanation] = {}  # by token
         self.broken: set[str] = set()  # tokens at which this plugin shows a bug
 
     def probe(self) -> Capabilities:
@@ -42,6 +55,10 @@ class Listed(LocalDispatcher):
     def observe(self) -> Snapshot:
         self.looks += 1
         return Snapshot(epoch(now()), tuple(self.listed))
+
+    def explain(self, ref: JobRef) -> Explanation:
+        self.explained.append(ref)
+        return self.words[ref.token]
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         self.cancelled += refs
@@ -87,6 +104,46 @@ def test_news_are_written_down_however_often_the_cluster_is_looked_at(
     names = [attempts.attempt(dispatcher=loop.name) for _ in range(7)]
     loop.dispatcher.listed = [Observation(name, "1", JobState.RUNNING, "RUNNING") for name in names]
     loop.passes_until(lambda: all(attempts.row(name).observed_state for name in names), "news of all")
+
+
+def test_only_cancellations_that_something_speaks_against_are_asked_about(
+    attempts: Attempts, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = now() - dt.timedelta(seconds=60)
+    lease = {"lease_job": "1", "leased_at": begun, "submit_started_at": begun - dt.timedelta(seconds=5)}
+    plain = [attempts.attempt(dispatcher=loop.name, **lease) for _ in range(20)]
+    waited = attempts.attempt(dispatcher=loop.name)
+    again = attempts.attempt(dispatcher=loop.name, **lease)
+    refused, named = (attempts.attempt(dispatcher=loop.name) for _ in range(2))
+    at = {"submitted_at": epoch(begun) - 5, "started_at": epoch(begun) - 1}
+    on = {"nodes": ("n1",)}
+    gone = JobState.CANCELLED, "CANCELLED"
+    loop.dispatcher.listed = [
+        *(Observation(name, "1", *gone, **at, **on) for name in plain),  # type: ignore[arg-type]
+        Observation(waited, "1", *gone),
+        Observation(again, "1", *gone, **{**at, "started_at": epoch(begun) + 30}, **on),  # type: ignore[arg-type]
+        *(Observation(name, "1", *gone, **on) for name in (refused, named)),  # type: ignore[arg-type]
+    ]
+    cancelled = Explanation("It was cancelled by root.", JobState.CANCELLED)
+    loop.dispatcher.words = {
+        again: cancelled,
+        refused: replace(cancelled, script_began=False),
+        named: replace(cancelled, script_began=False, canceller=Canceller.PERSON),
+    }
+    names = [*plain, waited, again, refused, named]
+
+    def asked() -> bool:
+        return all((attempts.row(name).observed or {}).get("asked") for name in (again, refused, named))
+
+    loop.passes_until(asked, "what accounting says")
+    assert sorted(ref.token for ref in loop.dispatcher.explained) == sorted([again, refused, named]), "each once"
+    monkeypatch.setattr(allocation, "SETTLE", 0.0)
+    found = endings.verdicts(SETTINGS, endings.ending(attempts.store, loop.name))
+    outcomes = {verdict.allocation_id: verdict.outcome for verdict in found}
+    lost = OutcomeKind.INFRASTRUCTURE
+    assert {name for name in names if outcomes[name].kind is lost} == {again, refused}
+    assert {outcome.kind for outcome in outcomes.values()} == {lost, OutcomeKind.CANCELLED}
+    assert outcomes[refused].text.startswith("The scheduler gave the job its nodes, cancelled it and never started")
 
 
 def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(

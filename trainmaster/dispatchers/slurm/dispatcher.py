@@ -72,6 +72,7 @@ class SlurmDispatcher(BatchDispatcher):
         self._names: dict[str, str] = {}  # job names by job id in the last listing
         self._lived: frozenset[str] = frozenset()  # ids of our jobs that had not ended in the last listing
         self._cancelled: frozenset[str] = frozenset()  # ids of our cancelled jobs in the last listing
+        self._cancelling: set[str] = set()  # ids of jobs that we cancelled, as long as they are listed
         self._controller: SlurmController | None = None  # as it was asked last
 
     # -- the cluster -----------------------------------------------------------------------------------
@@ -236,10 +237,11 @@ class SlurmDispatcher(BatchDispatcher):
 
     def _restarted(self, ours: Sequence[Observation]) -> float | None:
         """Return when the controller was started last. It is asked only when jobs of ours have been cancelled since the
-        last listing: one that came back with an old state cancels jobs itself."""
+        last listing, and not by us: one that came back with an old state cancels jobs itself."""
         cancelled = frozenset(job.job_id for job in ours if job.state is JobState.CANCELLED)
         new, self._cancelled = cancelled - self._cancelled, cancelled
-        if new:
+        self._cancelling &= {job.job_id for job in ours}
+        if new - self._cancelling:
             with contextlib.suppress(DispatcherError):  # not known then
                 self._controller = self._client.controller()
         return self._controller.started_at if self._controller else None
@@ -274,6 +276,7 @@ class SlurmDispatcher(BatchDispatcher):
 
     def cancel(self, refs: Sequence[JobRef]) -> None:
         if ours := self._still_ours(refs):
+            self._cancelling |= {ref.job_id for ref in ours}
             self._client.cancel(ours)
 
     def signal(self, refs: Sequence[JobRef], signal: Signal) -> None:

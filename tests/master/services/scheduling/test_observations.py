@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from tests.support.attempts import Attempts
-from trainmaster.dispatchers.base import JobRef, JobState, Observation, Snapshot
+from trainmaster.dispatchers.base import Explanation, JobRef, JobState, Observation, Snapshot
 from trainmaster.master.db.tables import User
+from trainmaster.master.lifecycle.cancellation import Doubt, doubt
 from trainmaster.master.services.allocations import endings, leases
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.errors import Conflict
@@ -200,7 +201,7 @@ def test_the_job_that_holds_the_lease_counts_whichever_was_known_before(attempts
     assert [ref.job_id for _, ref in endings.to_kill(attempts.store, cluster.name) if ref] == ["7"]
     look(attempts, cluster, seen(name, "7", JobState.FAILED), seen(name, "8", JobState.CANCELLED))
     assert attempts.row(name).observed_state == "FAILED"
-    assert [ref.job_id for _, ref, _ in endings.silent(endings.ending(attempts.store, cluster.name))] == ["7"]
+    assert [one.ref.job_id for one in endings.unclear(endings.ending(attempts.store, cluster.name))] == ["7"]
 
 
 def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memory) -> None:
@@ -266,13 +267,36 @@ def test_what_is_better_known_of_an_end_than_the_queue_says_stays(attempts: Atte
     name = attempts.attempt(dispatcher=cluster.name)
     said = seen(name, state=JobState.FAILED, explanation="The job ended with status 1.", exit_code=1)
     look(attempts, cluster, said)
-    endings.note_explanation(attempts.store, name, JobState.INFRASTRUCTURE, "Slurm did not start it.", 1)
+    told = Explanation("Slurm did not start it.", JobState.INFRASTRUCTURE, exit_code=1)
+    endings.note_explanation(attempts.store, name, told)
     assert compare(attempts, cluster, said).backlog.updates == []
     look(attempts, cluster)  # left out by one listing, and there again
     look(attempts, cluster, said)
     row = attempts.row(name)
     assert (row.observed_state, row.absent_since) == ("INFRASTRUCTURE", None)
     assert (row.observed or {})["text"] == "Slurm did not start it."
+
+
+@pytest.mark.parametrize("skew", [-600.0, 0.0, 600.0])  # seconds by which the scheduler's clock is ahead of ours
+def test_what_speaks_against_a_person_is_weighed_by_one_clock(attempts: Attempts, cluster: Memory, skew: float) -> None:
+    submitted = now() - dt.timedelta(seconds=30)
+    theirs = epoch(submitted) + skew
+    names = [attempts.attempt(dispatcher=cluster.name, native_id=str(n), submit_started_at=submitted) for n in range(3)]
+    began, again, restarted = names
+    jobs = [seen(name, str(n), JobState.RUNNING, submitted_at=theirs) for n, name in enumerate(names)]
+    for n, name in enumerate(names):
+        lease(attempts, name, str(n))
+    look(attempts, cluster, *jobs)
+    look(attempts, cluster, *jobs, later=60)  # nothing has changed: only the memory of the cluster knows of this look
+    look(attempts, cluster, *jobs[:2], replace(jobs[2], state=JobState.FINISHING), later=70)
+    start = {began: theirs + 10, again: theirs + 100, restarted: theirs + 10}
+    ended = [replace(job, state=JobState.CANCELLED, started_at=start[job.token]) for job in jobs]
+    took = Snapshot(epoch(now()) + 80, ended, controller_started_at=theirs + 30 + 65)
+    found = observations.take_snapshot(attempts.store, cluster, took, QUIET)
+    found.backlog.take(attempts.store)
+    doubts = {name: doubt(endings.attempt_of(attempts.row(name)).cancellation) for name in names}
+    # The controller was started between the last two looks at which they lived: the third was being ended at the later.
+    assert doubts == {began: None, again: Doubt.STARTED_AGAIN, restarted: Doubt.CONTROLLER_RESTARTED}
 
 
 def test_a_word_that_nobody_knows_ends_nothing_and_is_not_absence(attempts: Attempts, cluster: Memory) -> None:
