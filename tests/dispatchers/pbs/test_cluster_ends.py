@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.pages import ROOT
 from trainmaster.dispatchers.base import Canceller, JobState
 from trainmaster.dispatchers.pbs.cluster_ends import ENDS, PbsEnd, find
 from trainmaster.dispatchers.pbs.endings import in_words
@@ -79,3 +80,8 @@ def test_who_deleted_a_job(job: PbsJob, state: JobState, who: Canceller) -> None
     assert find(job) is None
     assert map_state(job) is state
     assert canceller(job) is who
+
+
+def test_the_page_for_readers_has_each_way() -> None:
+    page = (ROOT / "docs" / "architecture" / "who-ended-a-job.md").read_text()
+    assert [row.way for row in ENDS if f"| {row.way} |" not in page] == []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.support.pages import ROOT
 from trainmaster.dispatchers.base import Canceller, JobState
 from trainmaster.dispatchers.slurm.cluster_ends import ENDS, SlurmEnd, find
 from trainmaster.dispatchers.slurm.controller import SlurmController
@@ -197,3 +198,8 @@ def test_accounting_names_a_person_unless_slurm_acts_under_that_account(raw: str
     assert controller == SlurmController(1795242711.0, frozenset({0, 64030}))
     assert canceller(raw, controller.accounts) is found
     assert SlurmController.of({}) == SlurmController(None, frozenset({0}))
+
+
+def test_the_page_for_readers_has_each_way() -> None:
+    page = (ROOT / "docs" / "architecture" / "who-ended-a-job.md").read_text()
+    assert [row.way for row in ENDS if f"| {row.way} |" not in page] == []

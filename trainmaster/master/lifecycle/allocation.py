@@ -106,13 +106,19 @@ def verdict(attempt: Attempt, now: float, lost_after: float) -> Outcome | None:
     if attempt.exits:
         return _from_records(attempt, now)
     if attempt.ended_seen_at is not None:
-        return _from_scheduler(attempt, now) if now - attempt.ended_seen_at >= SETTLE else None
+        return _from_scheduler(attempt, now) if settled(attempt, now) else None
     if attempt.absent_since is not None:
         return _from_silence(attempt, attempt.absent_since, now, lost_after)
     if attempt.never_since is not None and not attempt.leased and now - attempt.never_since >= NEVER:
         why = attempt.said_text.rstrip(".")
         return Outcome(OutcomeKind.REJECTED, f"The scheduler can never start the job as it was asked for: {why}")
     return None
+
+
+def settled(attempt: Attempt, now: float) -> bool:
+    """Whether the scheduler's word is old enough for others to have arrived: the runtime's, accounting's, files on a
+    network's disk."""
+    return attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
 
 
 def _from_records(attempt: Attempt, now: float) -> Outcome | None:
@@ -129,8 +135,7 @@ def _from_records(attempt: Attempt, now: float) -> Outcome | None:
     told = attempt.said in _TELLING or (attempt.said is OutcomeKind.PREEMPTED and bool(bad))
     if outside and _asks_for_a_second_opinion(bad or records) and not told:
         waited = now - (attempt.first_exit_at or now)
-        settled = attempt.ended_seen_at is not None and now - attempt.ended_seen_at >= SETTLE
-        if waited < SECOND_OPINION and not settled:
+        if waited < SECOND_OPINION and not settled(attempt, now):
             return None
     if told and _asks_for_a_second_opinion(bad or records) and not attempt.kill_asked:
         return _from_scheduler(attempt, now)

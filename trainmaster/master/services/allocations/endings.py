@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, func, or_, select, update
 from trainmaster.dispatchers.base import Canceller, Explanation, JobRef, JobState, NotStarted
 from trainmaster.master.db.tables import Allocation, ReportStream, Trial
 from trainmaster.master.lifecycle import trial as trials
-from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, verdict
+from trainmaster.master.lifecycle.allocation import Attempt, ExitRecord, Outcome, later, settled, verdict
 from trainmaster.master.lifecycle.cancellation import Cancellation, needs_asking
 from trainmaster.master.lifecycle.states import AllocationState, OutcomeKind, SubmissionState
 from trainmaster.master.services.clock import epoch, now
@@ -84,14 +84,17 @@ def unclear(endings: Sequence[Ending]) -> list[Unclear]:
     for one in endings:
         attempt = attempt_of(one.allocation)
         over = attempt.said is not None or attempt.absent_since is not None
-        doubted = (
-            attempt.said is OutcomeKind.CANCELLED and not attempt.kill_asked and needs_asking(attempt.cancellation)
-        )
+        doubted = _is_doubted(attempt)
         if one.ref is not None and (doubted or (over and len(attempt.exits) < attempt.num_nodes)):
             # "failed" may hide the cause; every other state names it
             explains = doubted or attempt.said in (None, OutcomeKind.FAILED)
             found.append(Unclear(one.allocation.id, one.ref, attempt.said, explains))
     return found
+
+
+def _is_doubted(attempt: Attempt) -> bool:
+    ours = attempt.kill_asked or attempt.said is not OutcomeKind.CANCELLED
+    return not ours and needs_asking(attempt.cancellation) and settled(attempt, epoch(now()))
 
 
 def note_explanation(store: Store, allocation_id: str, told: Explanation) -> None:
