@@ -9,8 +9,9 @@ import pytest
 
 from tests.support.pages import ROOT
 from trainmaster.dispatchers.base import Canceller, JobState
-from trainmaster.dispatchers.slurm.cluster_ends import ENDS, SlurmEnd, find
+from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, ENDS, SlurmEnd, find
 from trainmaster.dispatchers.slurm.controller import SlurmController
+from trainmaster.dispatchers.slurm.dispatcher import _Facts
 from trainmaster.dispatchers.slurm.endings import canceller, in_words
 from trainmaster.dispatchers.slurm.exits import SlurmExit
 from trainmaster.dispatchers.slurm.states import map_state, state_words
@@ -33,6 +34,7 @@ class Shown:
         return find(word, reason=self.reason, placed=bool(self.nodes), output=self.output, **exits)
 
 
+BY_ROOT = "CANCELLED by 0"
 NODE_FAILURE = (
     "slurmstepd-n1: error: *** JOB 85 ON n1 CANCELLED AT 2026-11-23T21:03:40 DUE TO NODE FAILURE, SEE SLURMCTLD LOG "
     "FOR DETAILS ***"
@@ -101,6 +103,10 @@ BY_ROWS: dict[str, tuple[list[Shown], JobState, str]] = {
         [Shown("FAILED", "SystemFailure", "256", nodes=()), Shown("FAILED", "SystemFailure", "1:0")],
         *(JobState.INFRASTRUCTURE, "Slurm lost the job's script or its own record of it."),
     ),
+    "a cold start of slurmctld forgets what ran, and slurmdbd closes the record; any other end without a request": (
+        [Shown(BY_NOBODY, "None")],
+        *(JobState.INFRASTRUCTURE, "Slurm ended the job, and nobody had asked for that."),
+    ),
     "a dependency can never be satisfied (kill_invalid_depend)": (
         [Shown("CANCELLED", "DependencyNeverSatisfied", nodes=())],
         *(JobState.INFRASTRUCTURE, "Slurm removed the job because what it waited for can no longer happen."),
@@ -147,7 +153,7 @@ def test_each_way_is_known_by_slurms_own_words(row: SlurmEnd) -> None:
         assert shown.row() is row
         exit, derived = SlurmExit.parse(shown.exit), SlurmExit.parse(shown.derived)
         facts = {"reason": shown.reason, "exit": exit, "derived": derived}
-        if not shown.output:
+        if not shown.output and shown.state != BY_NOBODY:
             assert map_state(shown.state, placed=bool(shown.nodes), **facts) is state  # type: ignore[arg-type]
         words = in_words(state, shown.state, nodes=shown.nodes, output=shown.output, **facts)  # type: ignore[arg-type]
         one = sentence if shown.nodes or "on n1" not in sentence else sentence.replace(" on n1", "")
@@ -198,6 +204,14 @@ def test_accounting_names_a_person_unless_slurm_acts_under_that_account(raw: str
     assert controller == SlurmController(1795242711.0, frozenset({0, 64030}))
     assert canceller(raw, controller.accounts) is found
     assert SlurmController.of({}) == SlurmController(None, frozenset({0}))
+
+
+def test_accounting_knows_whether_anybody_asked_for_the_end() -> None:
+    row = {"reason": "None", "exit": "0:15", "derived": "0:0", "nodes": "n1"}
+    told = {state: _Facts.of_accounting({**row, "state": state}).explanation() for state in ("CANCELLED", BY_ROOT)}
+    assert (told["CANCELLED"].state, told[BY_ROOT].state) == (JobState.INFRASTRUCTURE, JobState.CANCELLED)
+    assert told["CANCELLED"].text == "Slurm ended the job, and nobody had asked for that."
+    assert told[BY_ROOT].text == "The job was cancelled by uid 0 (root)."
 
 
 def test_the_page_for_readers_has_each_way() -> None:

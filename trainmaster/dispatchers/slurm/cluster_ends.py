@@ -20,6 +20,7 @@ from trainmaster.dispatchers.slurm.exits import SlurmExit
 OOM = 125  # SIG_OOM, Slurm's own number
 LAUNCH_FAILURE = 53  # slurmstepd's error in a signal's place: it could not start the script
 LAUNCH_FAILED = "LAUNCH_FAILED"
+BY_NOBODY = "CANCELLED_BY_NOBODY"  # accounting's CANCELLED without "by UID", which every scancel leaves
 HELD_AFTER_LAUNCH = (
     "launch failed requeued held",
     "launch failure limit exceeded requeued held",
@@ -132,6 +133,11 @@ ENDS: tuple[SlurmEnd, ...] = (
         *(_I, "Slurm lost the job's script or its own record of it."),
         words=("FAILED",),
         reasons=("SystemFailure",),
+    ),
+    SlurmEnd(
+        "a cold start of slurmctld forgets what ran, and slurmdbd closes the record; any other end without a request",
+        *(_I, "Slurm ended the job, and nobody had asked for that."),
+        words=(BY_NOBODY,),
     ),
     SlurmEnd(
         "a dependency can never be satisfied (kill_invalid_depend)",

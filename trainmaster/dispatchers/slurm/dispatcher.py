@@ -35,7 +35,7 @@ from trainmaster.dispatchers.batch.dispatcher import SIGNALS, WAITING, BatchDisp
 from trainmaster.dispatchers.batch.pools import KnownPools
 from trainmaster.dispatchers.slurm import commands, options, resources
 from trainmaster.dispatchers.slurm.client import SlurmClient
-from trainmaster.dispatchers.slurm.cluster_ends import LAUNCH_FAILED, find
+from trainmaster.dispatchers.slurm.cluster_ends import BY_NOBODY, LAUNCH_FAILED, find
 from trainmaster.dispatchers.slurm.config import SlurmOptions
 from trainmaster.dispatchers.slurm.controller import SlurmController
 from trainmaster.dispatchers.slurm.endings import canceller, in_words
@@ -368,7 +368,7 @@ class _Facts:
     @classmethod
     def of_accounting(cls, row: Mapping[str, str]) -> _Facts:
         return cls(
-            raw=row["state"],
+            raw=BY_NOBODY if row["state"] == "CANCELLED" else row["state"],
             reason=row["reason"],
             exit=SlurmExit.parse(row["exit"]),
             derived=SlurmExit.parse(row["derived"]),

@@ -332,11 +332,12 @@ def attempt_of(allocation: Allocation) -> Attempt:
 def _cancellation(allocation: Allocation) -> Cancellation:
     seen = allocation.observed or {}
     submitted = epoch(allocation.submit_started_at) if allocation.submit_started_at else None
-    # The scheduler's clock may differ from ours: the submit is a moment of both.
-    behind = submitted - seen["submitted_at"] if submitted and seen.get("submitted_at") else 0.0
 
     def by_our_clock(key: str) -> float | None:
-        return seen[key] + behind if seen.get(key) else None
+        # The scheduler's clock may differ from ours: the submit is a moment of both.
+        if not submitted or not seen.get("submitted_at") or not seen.get(key):
+            return None
+        return float(seen[key] - seen["submitted_at"] + submitted)
 
     return Cancellation(
         by_person=seen.get("canceller") == Canceller.PERSON,
