@@ -16,7 +16,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -174,9 +174,9 @@ class DirectLink:
         self._stopped.set()
 
     @contextlib.contextmanager
-    def files(self, token: str) -> Iterator[IO[bytes]]:
+    def files(self, token: str, without: Sequence[str] = ()) -> Iterator[IO[bytes]]:
         with wire():
-            content = b"".join(self._dispatcher.job_files(self._id, token))
+            content = b"".join(self._dispatcher.job_files(self._id, token, without))
         yield io.BytesIO(content)
 
     def hand_in(self, token: str, node_rank: int, pieces: Iterable[bytes]) -> None:

@@ -16,10 +16,21 @@ import pytest
 from tests.support.container_starts import Call, called
 from tests.support.master import wait_for
 from trainmaster import plugins
-from trainmaster.containers import Bind, CannotStart, ContainerStart, Device, UnknownRuntime, container_runtime
+from trainmaster.containers import (
+    SHARED_FILES,
+    Bind,
+    CannotStart,
+    ContainerStart,
+    Device,
+    UnknownRuntime,
+    container_runtime,
+)
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_TOOL, NOT_FETCHED, OLD_PYTHON
 from trainmaster.containers.engines import NO_INIT
 from trainmaster.containers.forwarded import FORWARDED
+from trainmaster.dispatchers.base import SharedFile
+from trainmaster.dispatchers.conformance import programs
+from trainmaster.dispatchers.folder import JobFolder
 
 RUNTIMES = ("apptainer", "singularity", "docker", "podman", "enroot", "pyxis", "charliecloud")
 OPTIONS = Path(__file__).resolve().parents[1] / "data" / "container-tools"
@@ -103,6 +114,44 @@ def test_a_mount_can_be_read_only(runtime: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("runtime", [r for r in RUNTIMES if SHARED_FILES in container_runtime(r).supports])
+def test_shared_files_are_seen_and_not_changed(runtime: str, tmp_path: Path) -> None:
+    there, gone = tmp_path / "jobs/.shared-ada/ab", tmp_path / "jobs/.shared-ada/cd"
+    there.mkdir(parents=True)
+    words = of(runtime, tmp_path, shared=[there, gone]).argv
+    (mount,) = [part for word in words for part in word.split(",PRIVATE") if str(there) in part]
+    read_only = mount.replace("+", ",").replace('"', "").rsplit(str(there), 1)[1].replace(":", ",").split(",")
+    assert {"ro", "readonly"} & set(read_only)
+    assert not [word for word in words if str(gone) in word]
+
+
+def test_charliecloud_shares_nothing() -> None:
+    """It cannot mount read-only, and the file is that of other jobs too."""
+    assert SHARED_FILES not in container_runtime("charliecloud").supports
+
+
+@pytest.mark.parametrize("damage", ["", "short", "gone"])
+def test_a_shared_runtime_is_checked_before_it_runs(damage: str, tmp_path: Path) -> None:
+    program = next(iter(programs.runtime("print('it ran')").values()))
+    assert isinstance(program, SharedFile)
+    folder = JobFolder(tmp_path / "jobs", "det-1")
+    folder.stage_sharing({"runtime.zip": program})
+    file = (folder.path / "runtime.zip").resolve()
+    if damage:
+        file.unlink()
+    if damage == "short":
+        file.write_bytes(program.content[:-1])
+    words = [sys.executable, *ContainerStart(folder.path).process[1:]]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == ((75, "") if damage else (0, "it ran\n"))
+    cause = container_runtime("apptainer").explain(done.stderr)
+    if damage:
+        assert done.stderr.count("\n") == 1
+        assert cause is not None
+        assert (cause.final, cause.uncharged) == (False, True)
+        assert str(folder.path) in cause.text
+
+
 def test_charliecloud_does_not_mount_writable_what_is_to_be_read_only(tmp_path: Path) -> None:
     with pytest.raises(CannotStart, match="cannot mount '/data' read-only"):
         container_runtime("charliecloud").start_script(
@@ -179,7 +228,7 @@ def test_shared_memory_and_devices(runtime: str, tmp_path: Path) -> None:
     )
     assert call.values("--shm-size") == [str(2**30)]
     assert call.values("--device") == ["/dev/infiniband/uverbs0:/dev/infiniband/uverbs0:rw"]
-    assert container_runtime(runtime).supports == {"shm_size", "devices"}
+    assert container_runtime(runtime).supports == {"shm_size", "devices", SHARED_FILES}
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -319,8 +319,9 @@ class Agent:
         devices = [Device(device.host_path, device.container_path, device.mode) for device in order.devices]
         if wrong := [*check_binds(asked), *check_devices(devices)]:
             raise ContainerError(" ".join(wrong), Blame.JOB)
-        with self._link.files(order.token) as files:
-            secret = self._folders.stage(order.token, files, account, self._link.url, parents_below_node(asked))
+        with self._link.files(order.token, self._folders.shared.standing(order.shared)) as files:
+            inside = parents_below_node(asked)
+            secret = self._folders.stage(order.token, files, account, self._link.url, inside, order.shared)
         if order.force_pull or not self._engine.has_image(order.image):
             log.info("%s: pulling %s", order.token, order.image)
             self._engine.pull(order.image, login_for(order.image, secret))
@@ -348,6 +349,7 @@ class Agent:
         return DockerStart(
             image=order.image,
             job_folder=self._folders.job(order.token),
+            shared=[self._folders.shared.folder(sha256) for sha256 in order.shared.values()],
             node_folder=self._folders.node(order.token),
             home=self._folders.home(order.token),
             account=account,

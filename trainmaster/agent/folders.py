@@ -4,6 +4,7 @@ jobs/<token>/      the job folder; mode 0700, of the job's account
 node/<token>/      empty at first: the container's /run/determined
 home/<token>/      the container's home
 secret             this agent's secret, by which the master knows it; mode 0600
+shared/<sha256>/   a file that many jobs have in common, root's or the agent's own (agent.shared)
 started/<token>    holds the job's id; exists from just before its container is started until all is removed
 """
 
@@ -13,10 +14,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
+from trainmaster.agent.shared import SharedFiles
 from trainmaster.agent_protocol.archive import BadArchive, Item, content, list_below, open_below, unpack
 from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.containers.docker import ContainerUser
@@ -36,6 +39,7 @@ class Folders:
         for name in ("jobs", "node", "home", "started"):
             (data / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         data.chmod(0o700)
+        self.shared = SharedFiles(data / "shared", data / "jobs")
 
     def secret(self) -> str:
         """Return the secret that the master gave this agent; empty before it has enrolled."""
@@ -74,12 +78,20 @@ class Folders:
         return {name for part in ("jobs", "started") for name in os.listdir(self._data / part) if name[0] != "."}
 
     def stage(
-        self, token: str, files: IO[bytes], account: ContainerUser, master_url: str, inside: Sequence[str] = ()
+        self,
+        token: str,
+        files: IO[bytes],
+        account: ContainerUser,
+        master_url: str,
+        inside: Sequence[str] = (),
+        shared: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes | None:
         """Create the job's folders anew from the master's archive.
 
         Args:
             inside: folders below the node folder in which something is mounted; Docker would create them as root.
+            shared: SHA-256 of files that the job has in common with others, by name. The archive need not hold those
+                that stand here.
 
         Returns the content of REGISTRY_LOGIN, which is for the agent alone and never reaches the job; None without it.
         Raises BadArchive, OSError.
@@ -94,6 +106,7 @@ class Folders:
             (self.node(token) / name).mkdir(parents=True, exist_ok=True)
         unpack(files, job, ("",), MAX_FILES_OF_JOB)
         secret = _taken_out(job / REGISTRY_LOGIN)
+        self.shared.take(job, shared)
         self._point_at_master(job, master_url)
         # Until here no other account could enter; the folder itself changes its owner last.
         if account.uid != os.geteuid():
@@ -136,6 +149,7 @@ class Folders:
         """Remove all files of a job. Raises OSError when something stays."""
         self._remove_folders(token)
         (self._data / "started" / token).unlink(missing_ok=True)
+        self.shared.sweep()
 
     def _remove_folders(self, token: str) -> None:
         for folder in (self.job(token), self.node(token), self.home(token)):

@@ -7,9 +7,9 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from pydantic import ValidationError
 
@@ -84,9 +84,11 @@ class MasterLink:
                 held.shutdown(socket.SHUT_RDWR)
 
     @contextlib.contextmanager
-    def files(self, token: str) -> Iterator[IO[bytes]]:
-        """Download the tar of a job's files. Raises MasterUnavailable, MustLeave, NotGiven."""
-        with self._call("GET", f"/jobs/{quote(token)}/files") as answer:
+    def files(self, token: str, without: Sequence[str] = ()) -> Iterator[IO[bytes]]:
+        """Download the tar of a job's files, but not those called `without`. Raises MasterUnavailable, MustLeave,
+        NotGiven."""
+        query = urlencode([("without", name) for name in without])
+        with self._call("GET", f"/jobs/{quote(token)}/files" + (f"?{query}" if query else "")) as answer:
             yield answer
 
     def hand_in(self, token: str, node_rank: int, pieces: Iterable[bytes]) -> None:

@@ -135,6 +135,7 @@ class ContainerOrder(Wire):
     user: str | None = None  # an account of the agent's machine; None leaves it to the agent
     python: str = "python3"
     environment: dict[str, str] = Field(default_factory=dict)
+    shared: dict[str, str] = Field(default_factory=dict)  # SHA-256 of files that many jobs have in common, by name
     fresh: bool = True  # no agent has ever reported that it was started
     deliver: tuple[Delivery, ...] = ()
 

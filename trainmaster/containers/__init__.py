@@ -5,10 +5,19 @@ node. It is plain shell; there is no binding to a container tool.
 """
 
 from trainmaster.containers.apptainer import resolve_image
-from trainmaster.containers.base import Bind, CannotStart, Cause, ContainerRuntime, ContainerStart, Device
+from trainmaster.containers.base import (
+    SHARED_FILES,
+    Bind,
+    CannotStart,
+    Cause,
+    ContainerRuntime,
+    ContainerStart,
+    Device,
+)
 from trainmaster.containers.registry import UnknownRuntime, container_runtime
 
 __all__ = [
+    "SHARED_FILES",
     "Bind",
     "CannotStart",
     "Cause",

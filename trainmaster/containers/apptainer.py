@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import Cause, ContainerStart
+from trainmaster.containers.base import SHARED_FILES, Cause, ContainerStart
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, explained, sign
 from trainmaster.containers.images import below, kind_of
 from trainmaster.containers.script import container_script
@@ -49,7 +49,7 @@ class Apptainer:
 
     name = "apptainer"
     program = "apptainer"
-    supports: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset({SHARED_FILES})
     scheduler: ClassVar[str] = ""
     prefix = "APPTAINERENV_"  # each reads only its own without a warning
 

@@ -12,10 +12,18 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 NODE_DIR = "/run/determined"  # the run folder in a container: Determined's harness looks there for info/*.json
+DAMAGED_RUNTIME = "the runtime is not what its name says, or missing: "
+# A link leads to .../SHA256/runtime.zip, which other jobs use too; the link lies in the job's own folder.
 _RUN = (
-    "import sys, zipimport; sys.path[0] = sys.argv.pop(1); "
-    'exec(zipimport.zipimporter(sys.path[0]).get_code("__main__"))'
+    "import os, sys, zipimport; path = sys.path[0] = sys.argv.pop(1); "
+    "link = os.readlink(path).split('/') if os.path.islink(path) else (); "
+    "link and (os.path.isfile(path) and __import__('hashlib').sha256(open(path, 'rb').read()).hexdigest() == link[-2] "
+    f"or print('trainmaster: {DAMAGED_RUNTIME}' + path, file=sys.stderr) or sys.exit(75)); "
+    "exec(zipimport.zipimporter(path).get_code('__main__'))"
 )
+
+
+SHARED_FILES = "shared_files"
 
 
 class CannotStart(ValueError):
@@ -56,6 +64,7 @@ class ContainerStart:
     rocm: bool = False
     python: str = "python3"
     scratch: Sequence[str] = ()
+    shared: Sequence[Path] = ()  # folders beside the job folder that links in it lead to, where they exist; read-only
     variables: Mapping[str, str] = field(default_factory=dict)
     shm_size: int | None = None  # bytes of /dev/shm, for runtimes that support it
     devices: Sequence[Device] = ()  # for runtimes that support them
@@ -81,13 +90,16 @@ class Cause:
 
     text: str  # a sentence without a full stop: the cause, then the line that shows it
     final: bool = False  # another attempt would fail in the same way
+    uncharged: bool = False  # neither the owner nor the image is to blame
 
 
 class ContainerRuntime(Protocol):
     """One way to wrap a process.
 
     `program`: the command that it runs on the nodes; empty: none. `supports`: settings beside image and mounts, of
-    "shm_size" and "devices". `scheduler`: the only one under which it works, by its display name; empty: any.
+    "shm_size" and "devices", and SHARED_FILES if the process can read the folders in `ContainerStart.shared`, and not
+    write into them from a container; without it each job has copies. `scheduler`: the only one under which it works, by
+    its display name; empty: any.
     """
 
     name: str

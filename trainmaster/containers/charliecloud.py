@@ -28,7 +28,7 @@ class Charliecloud:
 
     name = "charliecloud"
     program = "ch-run"
-    supports: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset()  # it cannot mount read-only
     scheduler: ClassVar[str] = ""
 
     def __init__(self, command: str | None = None) -> None:

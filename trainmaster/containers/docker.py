@@ -51,6 +51,7 @@ class DockerStart:
     account: ContainerUser
     labels: Mapping[str, str]
     variables: Mapping[str, str] = field(default_factory=dict)
+    shared: Sequence[Path] = ()  # folders of the host that links in the job folder lead to
     binds: Sequence[Bind] = ()
     gpus: Sequence[str] = ()
     rocm: bool = False
@@ -73,6 +74,7 @@ def container_body(start: DockerStart) -> dict[str, Any]:
     home = f"/home/{start.account.name}"
     mounts = [
         _mount(Bind(folder, folder)),
+        *(_mount(Bind(str(each), str(each), read_only=True)) for each in start.shared),
         _mount(Bind(str(start.node_folder), NODE_DIR)),
         *([] if _is_taken(home, start.binds) else [_mount(Bind(str(start.home), home))]),
         *map(_mount, start.binds),

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import CannotStart, Cause, ContainerStart, runtime_arguments
+from trainmaster.containers.base import SHARED_FILES, CannotStart, Cause, ContainerStart, runtime_arguments
 from trainmaster.containers.causes import NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, Sign, explained, sign
 from trainmaster.containers.docker import CLOSED, OPEN, SOCKETS, check_binds, check_devices
 from trainmaster.containers.script import container_script
@@ -35,7 +35,7 @@ class _Engine:
 
     name: str
     program: str
-    supports: ClassVar[frozenset[str]] = frozenset({"shm_size", "devices"})
+    supports: ClassVar[frozenset[str]] = frozenset({"shm_size", "devices", SHARED_FILES})
     scheduler: ClassVar[str] = ""
     fresh: ClassVar[str]  # the pull policy that fetches an image that is there
     own_words: ClassVar[tuple[str, ...]]

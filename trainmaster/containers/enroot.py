@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from trainmaster.containers.apptainer import unreadable
-from trainmaster.containers.base import CannotStart, Cause, ContainerStart
+from trainmaster.containers.base import SHARED_FILES, CannotStart, Cause, ContainerStart
 from trainmaster.containers.causes import DAMAGED, NO_IMAGE, NO_PYTHON, NO_SOURCE, NOT_FETCHED, explained, sign
 from trainmaster.containers.images import below
 from trainmaster.containers.script import container_script, refuse_characters
@@ -35,7 +35,7 @@ class Enroot:
 
     name = "enroot"
     program = "enroot"
-    supports: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset({SHARED_FILES})
     scheduler: ClassVar[str] = ""
 
     def __init__(self, command: str | None = None) -> None:
@@ -81,7 +81,7 @@ class Pyxis:
 
     name = "pyxis"
     program = "srun"
-    supports: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset({SHARED_FILES})
     scheduler: ClassVar[str] = "Slurm"
 
     def __init__(self, command: str | None = None) -> None:

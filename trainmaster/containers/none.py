@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from trainmaster.containers.base import Cause, ContainerStart
+from trainmaster.containers.base import SHARED_FILES, Cause, ContainerStart
 from trainmaster.containers.causes import explained, sign
 from trainmaster.templates import render
 
@@ -23,7 +23,7 @@ class NoContainer:
 
     name = "none"
     program = ""
-    supports: ClassVar[frozenset[str]] = frozenset()
+    supports: ClassVar[frozenset[str]] = frozenset({SHARED_FILES})
     scheduler: ClassVar[str] = ""
 
     def __init__(self, command: str | None = None) -> None:

@@ -27,6 +27,7 @@ def container_script(template: str, start: ContainerStart, **values: object) -> 
         mount_tmp=_is_free("/tmp", start.binds),  # noqa: S108
         mount_node_dir=_is_free(NODE_DIR, start.binds),
         node_dir=NODE_DIR,
+        shared=[str(each) for each in start.shared],
         binds=[Bind(folder, folder), *(bind for bind in start.binds if bind not in below)],
         targets=[bind.container_path.rstrip("/") for bind in start.binds],
         inside=[(bind, posixpath.relpath(bind.container_path, NODE_DIR)) for bind in below],
@@ -38,7 +39,8 @@ def container_script(template: str, start: ContainerStart, **values: object) -> 
 
 def refuse_characters(start: ContainerStart, characters: str, runtime: str) -> None:
     """Raise CannotStart for a path with one of `characters`, which the runtime's command line cannot express."""
-    paths = [str(start.job_folder), *(path for bind in start.binds for path in (bind.host_path, bind.container_path))]
+    paths = [str(start.job_folder), *map(str, start.shared)]
+    paths += [path for bind in start.binds for path in (bind.host_path, bind.container_path)]
     for path in paths:
         if found := next((c for c in path if c in characters), None):
             raise CannotStart(f"bind_mounts: {runtime} cannot mount {path!r}: no path may hold {found!r} there.")

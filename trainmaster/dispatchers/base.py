@@ -47,6 +47,7 @@ from trainmaster.dispatchers.contract_types import DeviceMount as DeviceMount
 from trainmaster.dispatchers.contract_types import Explanation as Explanation
 from trainmaster.dispatchers.contract_types import ExternalJob as ExternalJob
 from trainmaster.dispatchers.contract_types import JobFeature as JobFeature
+from trainmaster.dispatchers.contract_types import JobFile as JobFile
 from trainmaster.dispatchers.contract_types import JobRef as JobRef
 from trainmaster.dispatchers.contract_types import JobSpec as JobSpec
 from trainmaster.dispatchers.contract_types import JobState as JobState
@@ -57,6 +58,7 @@ from trainmaster.dispatchers.contract_types import PoolNode as PoolNode
 from trainmaster.dispatchers.contract_types import Problem as Problem
 from trainmaster.dispatchers.contract_types import Remains as Remains
 from trainmaster.dispatchers.contract_types import Setup as Setup
+from trainmaster.dispatchers.contract_types import SharedFile as SharedFile
 from trainmaster.dispatchers.contract_types import Signal as Signal
 from trainmaster.dispatchers.contract_types import Snapshot as Snapshot
 from trainmaster.dispatchers.contract_types import StagedFile as StagedFile

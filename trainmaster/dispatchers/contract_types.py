@@ -8,7 +8,7 @@ Times are seconds since the epoch (UTC) unless a name says otherwise; sizes are 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -137,6 +137,25 @@ class StagedFile:
 
 
 @dataclass(frozen=True)
+class SharedFile:
+    """A file directly in the job folder that many jobs have in common. It may stand once for all jobs of an account,
+    with a link to it in each job folder (`folder.JobFolder.stage_sharing`); a dispatcher may as well copy it like any
+    other. `read` returns its content, and may raise DispatcherError."""
+
+    sha256: str  # of the content, hexadecimal
+    read: Callable[[], bytes] = field(repr=False)
+    mode: int = 0o400
+    optional: bool = False  # where it cannot be shared the job does without it
+
+    @property
+    def content(self) -> bytes:
+        return self.read()
+
+
+JobFile = StagedFile | SharedFile
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """Everything a dispatcher needs to run one allocation. Values are data and never interpreted by a shell."""
 
@@ -148,7 +167,7 @@ class JobSpec:
     slots_per_node: int | None = None  # of the user's section for this dispatcher, as `UserOptions` has it
     single_node: bool = False  # all slots on one node or nothing
     container: ContainerSpec = field(default_factory=ContainerSpec)
-    files: Mapping[str, StagedFile] = field(default_factory=dict)  # path below the job folder -> file
+    files: Mapping[str, JobFile] = field(default_factory=dict)  # path below the job folder -> file
     user: str | None = None  # account to run as; None is the account the master runs under
     options: Mapping[str, Any] = field(default_factory=dict)  # the user's section, as `UserOptions` has it
     labels: Sequence[str] = ()  # for the scheduler's accounting: project, workspace, labels
@@ -331,6 +350,7 @@ class NotStarted:
 
     text: str
     final: bool  # another attempt would fail in the same way
+    uncharged: bool = False  # neither the owner nor the image is to blame: another attempt costs the trial no restart
 
 
 @dataclass(frozen=True)

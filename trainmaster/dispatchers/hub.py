@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -120,8 +120,9 @@ class AgentHub(Protocol):
     def subscribe(self, agent_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed`, from any thread, whenever the orders may have changed. Returns a function that ends it."""
 
-    def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
-        """Yield a tar of the job's staged files, for an agent that should run it. Raises Rejected."""
+    def job_files(self, agent_id: str, token: str, without: Collection[str] = ()) -> Iterator[bytes]:
+        """Yield a tar of the job's staged files, for an agent that should run it; `without` those that it has from
+        other jobs (`ContainerOrder.shared`). Raises Rejected."""
 
     def take_remains(self, agent_id: str, token: str, node_rank: int, archive: Path) -> None:
         """Store the files that a container left, from a tar. Raises Rejected for one with unexpected content."""

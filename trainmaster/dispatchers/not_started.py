@@ -12,4 +12,4 @@ def explained(remains: Remains, runtime: ContainerRuntime) -> Remains:
     """Return `remains` with the reason added, if the job left no exit record and its output shows one."""
     if remains.exits or not remains.output_tail or (cause := runtime.explain(remains.output_tail)) is None:
         return remains
-    return replace(remains, not_started=NotStarted(cause.text, cause.final))
+    return replace(remains, not_started=NotStarted(cause.text, cause.final, cause.uncharged))

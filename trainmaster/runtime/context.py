@@ -1,14 +1,15 @@
-"""Writes the user's files to the node: a few small ones come with the lease, others are fetched as an archive."""
+"""Writes the user's files to the node: a few small ones come with the lease, others as an archive, which stands beside
+the job folder or is fetched."""
 
 from __future__ import annotations
 
 import binascii
 import os
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 from trainmaster.runtime.context_entries import entry_path, set_mode_and_time
 from trainmaster.runtime.errors import BadContext, CallFailed, CallRejected, NobodyThere, NotLeased
-from trainmaster.runtime.job import JobDescription, Work
+from trainmaster.runtime.job import SHARED_CONTEXT, JobDescription, Work
 from trainmaster.runtime.master import MasterCalls
 
 _TIMEOUT = 120.0  # seconds for each wait on the network
@@ -25,7 +26,8 @@ def bring_context(master: MasterCalls, job: JobDescription, work: Work, target: 
     elif work.context_size:
         from trainmaster.runtime.untar import unpack_context  # the packers of archives cost more than small files
 
-        unpack_context(_fetch(master, job), target)
+        packed = _in_folder(job.folder)
+        unpack_context(_fetch(master, job) if packed is None else packed, target)
 
 
 def write_files(files: Sequence[Mapping[str, Any]], target: str) -> None:
@@ -47,6 +49,21 @@ def write_files(files: Sequence[Mapping[str, Any]], target: str) -> None:
             set_mode_and_time(path, entry["mode"], entry["mtime"])
         except (OSError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
             raise BadContext("the context entry %r cannot be written: %s" % (entry.get("path"), error)) from error
+
+
+def _in_folder(folder: str) -> Optional[bytes]:
+    """Read the archive to which the job folder has a link; None where there is none, or it is not what the link
+    says."""
+    path = os.path.join(folder, SHARED_CONTEXT)
+    try:
+        link = os.readlink(path)
+        with open(path, "rb") as file:
+            packed = file.read()
+    except OSError:
+        return None
+    import hashlib  # which loads OpenSSL
+
+    return packed if hashlib.sha256(packed).hexdigest() == link.split("/")[-2] else None
 
 
 def _from_base64(text: str) -> bytes:

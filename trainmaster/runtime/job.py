@@ -11,6 +11,8 @@ from trainmaster.runtime.errors import BadJobFolder
 from trainmaster.runtime.record import Record
 
 JOB_VERSION = 1
+RUNTIME = "runtime.zip"
+SHARED_CONTEXT = "context.tgz"  # the archive of the user's files, where several jobs share it
 MASTER_CERTIFICATE = "master.crt"  # in the job folder: what to trust (PEM), where systems do not know it
 
 

@@ -15,7 +15,7 @@ from trainmaster.runtime.environment import child_environment, write_info
 from trainmaster.runtime.errors import AskedToLeave, CallFailed, CallRejected, RuntimeFault
 from trainmaster.runtime.exit_record import ExitRecord
 from trainmaster.runtime.facts import Facts
-from trainmaster.runtime.job import JobDescription, Work
+from trainmaster.runtime.job import RUNTIME, JobDescription, Work
 from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.ports import ReservedPorts
 from trainmaster.runtime.preempt import Preemption, PreemptWatch
@@ -87,7 +87,7 @@ class NodeRun:
         devices.start()
         # Ranks import core from the node's own disk, not from the file system that all jobs share.
         package = os.path.join(self._run_dir, "trainmaster.zip")
-        _copy(os.path.join(job.folder, "runtime.zip"), package)
+        _copy(os.path.join(job.folder, RUNTIME), package)
         workdir = os.path.join(self._run_dir, "workdir")
         os.makedirs(workdir, exist_ok=True)  # it is there already where something is mounted in it
         bring_context(self._master, job, work, workdir)

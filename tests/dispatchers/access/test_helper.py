@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from trainmaster.dispatchers.access import helper_client
 from trainmaster.dispatchers.access.remote import RemoteShell
 from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Ambiguous, Unreachable
-from trainmaster.dispatchers.jobfolder import helper, job_files
+from trainmaster.dispatchers.jobfolder import helper, job_files, own_files, shared_files
 
 MARK = "0123456789abcdef" * 2
 
@@ -38,7 +41,15 @@ def ask(python: str, request: object, noise: str = "") -> dict[str, object]:
 def life(python: str, root: Path) -> None:
     common = {"mark": MARK, "deadline": 20, "user": None, "root": str(root), "token": "det-1"}
     files = {"a/b": {"content": helper.pack(b"x" * 1000), "mode": 0o600}}
-    assert ask(python, {**common, "verb": "stage", "files": files}) == {"ok": {}}
+    shared = {"sha256": hashlib.sha256(b"code").hexdigest(), "content": helper.pack(b"code")}
+    known = {"shelf": ".shared-us", "shared": {"zip": {"sha256": shared["sha256"]}}}
+    assert ask(python, {**common, "verb": "stage", "files": files, **known}) == {"ok": {"missing": ["zip"]}}
+    assert not (root / "det-1").exists()
+    for told in ({**known, "shared": {"zip": shared}}, known):
+        assert ask(python, {**common, "verb": "stage", "files": files, **told}) == {"ok": {"missing": []}}
+        assert (root / "det-1/zip").read_bytes() == b"code"
+    for wrong in ({"shelf": "../us"}, {"shelf": "us"}, {"shared": {"zip": {**shared, "sha256": "0" * 64}}}):
+        assert "refused" in ask(python, {**common, "verb": "stage", "files": {}, **known, **wrong})
     assert (root / "det-1/a/b").read_bytes() == b"x" * 1000
     (root / "det-1/exit/0.json").write_text("{}")
     (root / "det-1/spool/core.jsonl").write_text("1\n")
@@ -57,8 +68,11 @@ def life(python: str, root: Path) -> None:
     done = ask(python, {**common, "verb": "run", "argv": ["sh", "-c", "echo $X; cat"], "environment": {"X": "1"}})["ok"]
     assert isinstance(done, dict)
     assert helper.unpack(done["stdout"]) == b"1\n"
+    old = time.time() - 2 * shared_files.UNUSED
+    for place in (root / ".shared-us" / str(shared["sha256"]), root / ".shared-us"):
+        os.utime(place, (old, old))
     assert ask(python, {**common, "verb": "forget"}) == {"ok": {}}
-    assert list(root.iterdir()) == []
+    assert [path.name for path in root.rglob("*")] == [".shared-us"]
 
 
 def test_a_job_folders_life(tmp_path: Path) -> None:
@@ -132,14 +146,14 @@ def test_no_name_leads_out_of_the_allowed_folder(
     base = tmp_path_factory.mktemp("base")
     inside = base / "allowed"
     inside.mkdir()
-    with contextlib.suppress(job_files.RequestRefused, job_files.RequestFailed, OSError, ValueError):
+    with contextlib.suppress(own_files.RequestRefused, own_files.RequestFailed, OSError, ValueError):
         job_files.stage(f"{inside}{root}", token, {name: (b"x", 0o600)}, [str(inside)])
     assert [path.name for path in base.iterdir()] == ["allowed"]
 
 
 def test_an_answer_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "MAX_REQUEST", 1000)
-    with pytest.raises(job_files.RequestRefused, match="larger than"):
+    with pytest.raises(own_files.RequestRefused, match="larger than"):
         helper.unpack(helper.pack(b"x" * 1001))
 
 

@@ -21,6 +21,7 @@ from trainmaster.dispatchers.access.config import AccessOptions, Impersonation
 from trainmaster.dispatchers.access.helper_client import HelperClient, RefusedByHelper
 from trainmaster.dispatchers.access.transport import LocalTransport
 from trainmaster.dispatchers.base import Rejected, StagedFile, Transient, Unreachable
+from trainmaster.dispatchers.conformance import programs
 from trainmaster.dispatchers.jobfolder import helper
 from trainmaster.dispatchers.pbs.config import PbsOptions
 
@@ -68,6 +69,30 @@ def test_the_service_account_works_as_each_user(installed: Installed) -> None:
         assert run_as(other, ["cat", str(installed.root / "det-tmalice/a/b")]).returncode != 0
     for user in ("tmalice", "tmbob"):
         as_service(installed, f"access.folder('det-{user}', {user!r}).forget()")
+    assert list(installed.root.iterdir()) == []
+
+
+def test_nobody_puts_code_into_the_jobs_of_another(installed: Installed, access: Access) -> None:
+    """Each account has shared files of its own, and a folder that another one made under that name is not used."""
+    program = programs.runtime("print('hello')")
+    folders = {user: access.folder(f"det-{user}", user) for user in ("tmalice", "tmbob")}
+    for user, folder in folders.items():
+        folder.stage_sharing(program)
+        (shared,) = folder.shared_folders(program)
+        facts = shared.parent.stat()
+        assert (pwd.getpwuid(facts.st_uid).pw_name, stat.S_IMODE(facts.st_mode)) == (user, 0o700)
+        assert os.readlink(folder.path / "runtime.zip") == os.path.relpath(shared / "runtime.zip", folder.path)
+        assert run_as(user, ["test", "-r", str(folder.path / "runtime.zip")]).returncode == 0
+        shutil.rmtree(shared.parent)
+    planted = folders["tmalice"].shared_folders(program)[0]
+    run_as("tmbob", ["sh", "-c", f"umask 0; mkdir -p {planted}; echo evil >{planted}/runtime.zip"])
+    folders["tmalice"].stage_sharing(program)
+    copy = folders["tmalice"].path / "runtime.zip"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == program["runtime.zip"].content
+    shutil.rmtree(planted.parent)
+    for folder in folders.values():
+        folder.forget()
     assert list(installed.root.iterdir()) == []
 
 

@@ -15,9 +15,9 @@ from trainmaster.dispatchers.access.helper_client import HelperClient
 from trainmaster.dispatchers.access.inspection import Inspection
 from trainmaster.dispatchers.access.remote import RemoteFiles, RemoteFolder, RemoteShell, announce
 from trainmaster.dispatchers.access.transport import LocalTransport, ProgramTransport
-from trainmaster.dispatchers.base import HeldFiles, JobRef, Problem, Remains, StagedFile, StreamPosition
+from trainmaster.dispatchers.base import HeldFiles, JobFile, JobRef, Problem, Remains, StreamPosition
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH, Runner, Shell
-from trainmaster.dispatchers.folder import JobFolder, check_token
+from trainmaster.dispatchers.folder import JobFolder, check_token, shelf_of
 
 SUDO = "/usr/bin/sudo"
 PYTHON = "/usr/bin/python3"
@@ -30,7 +30,9 @@ class JobFolderAccess(Protocol):
     token: str
     path: Path
 
-    def stage(self, files: Mapping[str, StagedFile]) -> None: ...
+    def stage(self, files: Mapping[str, JobFile]) -> None: ...
+    def stage_sharing(self, files: Mapping[str, JobFile]) -> None: ...
+    def shared_folders(self, files: Mapping[str, JobFile]) -> list[Path]: ...
     def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains: ...
     def forget(self) -> None: ...
 
@@ -105,7 +107,8 @@ class Access:
         """Return the job folder of `token`. Raises Rejected for an invalid token."""
         if self.is_own(user):
             return JobFolder(self._root, token)
-        return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token))
+        shelf = shelf_of(self._whom(user) or self.account)
+        return RemoteFolder(self._helper(self._whom(user)), self._root, check_token(token), shelf)
 
     def files(self, user: str | None = None) -> HeldFiles | None:
         """Return access to files of jobs that run as `user`; None when this process can access them itself."""

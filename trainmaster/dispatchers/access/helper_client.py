@@ -151,12 +151,18 @@ class _Ended(Exception):
 
 
 def own_source() -> bytes:
-    """Return the helper as one file: helper.py, with each import from its own folder replaced by that module."""
+    """Return the helper as one file: helper.py, with the first import of each module of its folder replaced by that
+    module."""
     folder = importlib.resources.files(jobfolder)
+    placed: set[str] = set()
 
     def module(found: re.Match[str]) -> str:
+        if found[1] in placed:
+            return ""
+        placed.add(found[1])
         text = folder.joinpath(f"{found[1]}.py").read_text(encoding="utf-8")
-        return f"# -- {jobfolder.__name__}.{found[1]} --" + text.partition("from __future__ import annotations\n")[2]
+        body = text.partition("from __future__ import annotations\n")[2]
+        return f"# -- {jobfolder.__name__}.{found[1]} --" + re.sub(imports, module, body, flags=re.MULTILINE)
 
     imports = rf"^from {re.escape(jobfolder.__name__)}\.(\w+) import (?:\([^)]*\)|.*)$"
     program = folder.joinpath("helper.py").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ from typing import Any
 
 from trainmaster.dispatchers.access.helper_client import FailedInHelper, HelperClient, RefusedByHelper
 from trainmaster.dispatchers.access.transport import ConnectionLost, ProgramNotStarted
-from trainmaster.dispatchers.base import Rejected, Remains, StagedFile, StreamPosition, Transient, Unreachable, sentence
+from trainmaster.dispatchers.base import JobFile, Rejected, Remains, StreamPosition, Transient, Unreachable, sentence
 from trainmaster.dispatchers.command_runner import CommandResult
-from trainmaster.dispatchers.folder import check_names, piece_of
-from trainmaster.dispatchers.jobfolder import helper, job_files, trees
+from trainmaster.dispatchers.folder import check_names, copied, parted, piece_of, shared_folders, stage_in_rounds
+from trainmaster.dispatchers.jobfolder import helper, job_files, own_files, trees
 
 FOLDER_DEADLINE = 120.0  # seconds for reading or writing a job folder
 
@@ -55,17 +55,42 @@ class RemoteShell:
 class RemoteFolder:
     """The folder of one job of another account or on another machine."""
 
-    def __init__(self, there: HelperClient, root: Path, token: str) -> None:
+    def __init__(self, there: HelperClient, root: Path, token: str, shelf: str) -> None:
+        """`shelf`: name of the folder of shared files of the job's account."""
         self._there = there
         self._root = root
+        self._shelf = shelf
         self.token = token
         self.path = root / token
 
-    def stage(self, files: Mapping[str, StagedFile]) -> None:
+    def shared_folders(self, files: Mapping[str, JobFile]) -> list[Path]:
+        """As JobFolder.shared_folders."""
+        return shared_folders(self._root, self._shelf, files)
+
+    def stage_sharing(self, files: Mapping[str, JobFile]) -> None:
+        """As JobFolder.stage_sharing; also raises Unreachable. Content of shared files travels only where it is
+        missing."""
+        check_names(self.token, files)
+        own, shared = parted(files)
+        packed = _packed(own)
+
+        def stage(known: Mapping[str, bytes]) -> list[str] | None:
+            wanted = {
+                name: {"sha256": file.sha256, **({"content": helper.pack(known[name])} if name in known else {})}
+                for name, file in shared.items()
+            }
+            reply = self._ask("stage", "cannot be written", files=packed, shared=wanted, shelf=self._shelf)
+            if "not_shared" in reply:
+                return None
+            return [name for name in shared if name in reply["missing"]]
+
+        if not stage_in_rounds(shared, stage):
+            self.stage(files)
+
+    def stage(self, files: Mapping[str, JobFile]) -> None:
         """Stage files as JobFolder.stage; also raises Unreachable."""
         check_names(self.token, files)
-        packed = {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
-        self._ask("stage", "cannot be written", files=packed)
+        self._ask("stage", "cannot be written", files=_packed(copied(files)))
 
     def collect(self, places: Mapping[str, StreamPosition] | None = None, most: int = 2**30) -> Remains:
         """As JobFolder.collect; also raises Unreachable."""
@@ -82,7 +107,7 @@ class RemoteFolder:
                 output_tail=None if output is None else helper.unpack(output, job_files.TAIL).decode(errors="replace"),
             )
         except (
-            job_files.RequestRefused,
+            own_files.RequestRefused,
             ValueError,
             TypeError,
             LookupError,
@@ -97,6 +122,10 @@ class RemoteFolder:
     def _ask(self, verb: str, what: str, **fields: Any) -> Mapping[str, Any]:
         with _in_words(f"The job folder {self.path} {what}", self.token):
             return self._there.ask(verb, FOLDER_DEADLINE, root=str(self._root), token=self.token, **fields)
+
+
+def _packed(files: Mapping[str, JobFile]) -> dict[str, Any]:
+    return {name: {"content": helper.pack(file.content), "mode": file.mode} for name, file in files.items()}
 
 
 class RemoteFiles:

@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from trainmaster.containers import Bind, CannotStart, ContainerRuntime, ContainerStart, Device, UnknownRuntime
+from trainmaster.containers import (
+    SHARED_FILES,
+    Bind,
+    CannotStart,
+    ContainerRuntime,
+    ContainerStart,
+    Device,
+    UnknownRuntime,
+)
 from trainmaster.dispatchers.access.access import Access, JobFolderAccess
 from trainmaster.dispatchers.base import (
     HeldFiles,
@@ -21,6 +29,7 @@ from trainmaster.dispatchers.base import (
     Setup,
     Signal,
     SlotType,
+    StagedFile,
     StreamPosition,
     sentence,
 )
@@ -113,12 +122,19 @@ class BatchDispatcher:
                 binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                 gpus=libraries and spec.slot_type is SlotType.CUDA,
                 rocm=libraries and spec.slot_type is SlotType.ROCM,
+                shared=folder.shared_folders(spec.files),
                 python=self._options.python,
                 scratch=self._options.scratch,
                 shm_size=spec.container.shm_size,
                 devices=[Device(each.host_path, each.container_path, each.mode) for each in spec.container.devices],
             )
         )
+
+    def _stage(self, spec: JobSpec, folder: JobFolderAccess, scripts: Mapping[str, str]) -> None:
+        """Stage the files of a job and the scripts, by name. Raises Rejected, Transient, Unreachable."""
+        files = {**spec.files, **{name: StagedFile(text.encode(), 0o600) for name, text in scripts.items()}}
+        shares = SHARED_FILES in self._options.container(spec.container.runtime).supports
+        (folder.stage_sharing if shares else folder.stage)(files)
 
     def _image(self, runtime: ContainerRuntime, spec: JobSpec) -> str:
         return runtime.resolve(spec.container.image, self._options.image_root, fresh=spec.container.force_pull)

@@ -5,10 +5,11 @@ They run on Python 3.8 with the standard library, like the runtime itself.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import zipfile
 
-from trainmaster.dispatchers.base import StagedFile
+from trainmaster.dispatchers.base import JobFile, SharedFile
 
 ENDS_WELL = """
 print("hello from the job")
@@ -71,9 +72,11 @@ with open(folder + "/runs", "a") as runs:
 """
 
 
-def runtime(source: str) -> dict[str, StagedFile]:
-    """Return the staged files of a job that runs `source` instead of the runtime."""
+def runtime(source: str) -> dict[str, JobFile]:
+    """Return the staged files of a job that runs `source` instead of the runtime. As with the runtime, jobs of the same
+    program have the same file."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("__main__.py", source)
-    return {"runtime.zip": StagedFile(buffer.getvalue())}
+        archive.writestr(zipfile.ZipInfo("__main__.py", date_time=(1980, 1, 1, 0, 0, 0)), source)
+    content = buffer.getvalue()
+    return {"runtime.zip": SharedFile(hashlib.sha256(content).hexdigest(), lambda: content)}

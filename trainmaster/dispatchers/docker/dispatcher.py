@@ -8,14 +8,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from trainmaster.agent_protocol.archive import BadArchive, open_below, pack, unpack
+from trainmaster.agent_protocol.archive import BadArchive, Item, open_below, pack, unpack
 from trainmaster.agent_protocol.messages import MAX_REMAINS, AgentReport, BindOrder, Delivery, DeviceOrder, Orders
-from trainmaster.containers import Bind, Device
+from trainmaster.containers import Bind, Device, container_runtime
 from trainmaster.containers.docker import check_binds, check_capabilities, check_devices
 from trainmaster.dispatchers.base import (
     BindMount,
@@ -30,6 +30,7 @@ from trainmaster.dispatchers.base import (
     Rejected,
     Remains,
     Setup,
+    SharedFile,
     Signal,
     Snapshot,
     StreamPosition,
@@ -45,6 +46,7 @@ from trainmaster.dispatchers.docker.options import DockerOptions
 from trainmaster.dispatchers.docker.reconciler import Reconciler
 from trainmaster.dispatchers.folder import JobFolder, check_token
 from trainmaster.dispatchers.hub import INBOX_PREFIX, AgentView, NotLeading, PoolPolicy, QueueEntry
+from trainmaster.dispatchers.not_started import explained
 
 log = logging.getLogger(__name__)
 
@@ -197,7 +199,7 @@ class DockerDispatcher:
             raise Rejected(bad, token=spec.token)
         if wrong := _complaints(spec):
             raise Rejected(" ".join(wrong), token=spec.token)
-        folder.stage(spec.files)
+        folder.stage_sharing(spec.files)
         return JobRef(spec.token, reconciler.submit(spec.token, _wanted(spec, tuple(sorted(spec.files)))).job_id)
 
     def observe(self) -> Snapshot:
@@ -261,7 +263,7 @@ class DockerDispatcher:
                 tails[path.name.split(".")[1]] = path.read_bytes().decode(errors="replace")
         several = len(tails) > 1
         parts = [f"-- node {number} --\n{text}" if several else text for number, text in tails.items()]
-        return replace(found, output_tail="\n".join(parts))
+        return explained(replace(found, output_tail="\n".join(parts)), container_runtime("none"))
 
     def forget(self, token: str, user: str | None = None) -> None:  # noqa: ARG002 the folder is ours
         folder = JobFolder(self._root, token)
@@ -301,13 +303,13 @@ class DockerDispatcher:
             agent.listeners.add(changed)
             return lambda: agent.listeners.discard(changed)
 
-    def job_files(self, agent_id: str, token: str) -> Iterator[bytes]:
+    def job_files(self, agent_id: str, token: str, without: Collection[str] = ()) -> Iterator[bytes]:
         reconciler = self._leading()
         with reconciler.lock:
             record = self._job_of(reconciler, agent_id, token)
-        folder = JobFolder(self._root, token).path
+        folder = JobFolder(self._root, token)
         try:
-            items = [open_below(folder, name) for name in record.wanted.files]
+            items = [_staged(folder, name, record.wanted.shared) for name in record.wanted.files if name not in without]
         except OSError as error:
             raise Rejected(f"The files of {token} no longer exist: {error}.", token=token) from None
         return pack(items)
@@ -421,6 +423,13 @@ def _change_settings(agent: FleetAgent, slot: int | None, *, enabled: bool, drai
     )
 
 
+def _staged(folder: JobFolder, name: str, shared: Mapping[str, str]) -> Item:
+    """Open a file of the job folder, or what the link in its place leads to. Raises OSError."""
+    if name in shared and (folder.path / name).is_symlink():
+        return open_below(folder.path.parent / folder.shelf / shared[name], name)
+    return open_below(folder.path, name)
+
+
 def _image(spec: JobSpec) -> str:
     return spec.container.image.removeprefix("docker://")
 
@@ -463,6 +472,7 @@ def _wanted(spec: JobSpec, files: tuple[str, ...]) -> JobRequest:
         max_slots=spec.max_slots,
         preemptible=spec.preemptible,
         files=files,
+        shared={name: file.sha256 for name, file in spec.files.items() if isinstance(file, SharedFile)},
     )
 
 

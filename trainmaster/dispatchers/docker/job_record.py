@@ -103,6 +103,7 @@ class JobRequest(Values):
     max_slots: int | None = None
     preemptible: bool = True
     files: tuple[str, ...] = ()
+    shared: dict[str, str] = Field(default_factory=dict)  # those of `files` that other jobs have too: name -> SHA-256
 
 
 class JobRecord(Values):

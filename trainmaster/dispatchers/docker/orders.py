@@ -34,6 +34,7 @@ def order(
         user=wanted.user,
         python=options.python,
         environment=environment(record, number, slot_type),
+        shared=wanted.shared,
         fresh=rank.started_at is None,
         deliver=endings.deliveries(record, now, options.cancel_grace, options.preemption_grace),
     )

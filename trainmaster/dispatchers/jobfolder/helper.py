@@ -6,7 +6,7 @@ does. It never has more rights than that user, so nothing here may be set-uid. I
 ready`, reads one request, a JSON object on one line of standard input, and prints one answer, a JSON object between two
 copies of the request's `mark`, so that other output of a login does no harm. Verbs:
 
-    stage    make the job folder ROOT/TOKEN and write its files      collect  read what the job left there
+    stage    make the job folder ROOT/TOKEN and write its files,     collect  read what the job left there
     forget   remove the job folder                                   tail     read the end of the job's output
     run      run one of the scheduler's commands                     check    report account and paths
     announce write the master's address beside the job folders; only for the account that the master logs in as
@@ -18,8 +18,8 @@ folders below which job folders may be), `storage_roots` (the same for checkpoin
 neither its caller nor the job: no path is followed through a link below a job root, every file must be the user's own
 and of bounded size, and no shell is involved.
 
-Python 3.8 and its standard library only. Installed as one file: `helper_client.own_source` puts `job_files.py` and
-`trees.py` in the place of their imports.
+Python 3.8 and its standard library only. Installed as one file: `helper_client.own_source` puts the other
+modules of this folder in the place of their imports.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ from trainmaster.dispatchers.jobfolder.job_files import (
     MAX_RECORD,
     POLICY,
     TAIL,
-    RequestFailed,
-    RequestRefused,
+    NotShared,
     announce,
     collect,
     forget,
     stage,
     tail,
 )
+from trainmaster.dispatchers.jobfolder.own_files import RequestFailed, RequestRefused
+from trainmaster.dispatchers.jobfolder.shared_files import SharedContent
 from trainmaster.dispatchers.jobfolder.trees import Rules, Unfinished, Untouched, remove
 
-VERSION = 2
+VERSION = 3
 SLURM = ("sbatch", "squeue", "scancel", "sinfo", "sacct", "scontrol")
 PROGRAMS = (*SLURM, "qsub", "qstat", "qselect", "qdel", "qsig", "pbsnodes")
 DENIED_GROUPS = ("root", "wheel", "sudo", "admin", "docker", "lxd", "disk", "shadow")
@@ -238,8 +239,14 @@ def answer(policy: HelperPolicy, request: Mapping[str, Any]) -> Dict[str, Any]:
         files = {str(name): (unpack(file["content"]), int(file["mode"])) for name, file in request["files"].items()}
         if policy.job_roots is None and os.path.normpath(root) == root and root.startswith("/"):
             os.makedirs(root, 0o755, exist_ok=True)
-        stage(root, token, files, policy.job_roots)
-        return {}
+        shared = {
+            str(name): SharedContent(str(file["sha256"]), unpack(file["content"]) if "content" in file else None)
+            for name, file in request.get("shared", {}).items()
+        }
+        try:
+            return {"missing": stage(root, token, files, policy.job_roots, str(request.get("shelf", "")), shared)}
+        except NotShared as error:
+            return {"not_shared": str(error)}
     if verb == "collect":
         places = request.get("places")
         left = collect(root, token, policy.job_roots, places, max(0, int(request.get("most", 1024**3))))

@@ -3,19 +3,37 @@
 The job's user can change the folder at any moment, so nothing here trusts its content: paths are walked by descriptors
 and through no link, every file must be the user's own plain file, and sizes are bounded.
 
-It is part of the helper program as well: Python 3.8 and its standard library only, and nothing of this package.
+It is part of the helper program as well: Python 3.8 and its standard library only, and nothing of this package
+but modules that are part of it too.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
-from typing import BinaryIO, Dict, Iterator, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import BinaryIO, Dict, Iterator, List, Mapping, NamedTuple, Optional, Pattern, Sequence, Tuple
+
+from trainmaster.dispatchers.jobfolder.own_files import (
+    SUBFOLDER,
+    TOKEN,
+    RequestFailed,
+    RequestRefused,
+    descend,
+    own_file,
+    replace_in,
+)
+from trainmaster.dispatchers.jobfolder.shared_files import (
+    NotOurs,
+    SharedContent,
+    are_there,
+    link,
+    provide,
+    shelves_of,
+    sweep,
+)
 
 POLICY = "/etc/trainmaster/helper.json"
-TOKEN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 STREAM = re.compile(r"(?:core|log-[0-9]{1,6})\.jsonl")
 OUTPUT = "output.txt"
 URL_FILE = "master-url"
@@ -25,15 +43,6 @@ PIECE = 4 * 1024**2  # of report streams in one answer; no line may be longer
 BLOCK = 1024**2  # bytes per read when lines are counted
 MAX_RANKS = 10_000
 TAIL = 64 * 1024
-_SUBFOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class RequestRefused(Exception):
-    """The request is not allowed; repeating it will not help."""
-
-
-class RequestFailed(Exception):
-    """The request could not be carried out this time."""
 
 
 def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
@@ -45,26 +54,7 @@ def _open_root(root: str, allowed: Optional[Sequence[str]] = None) -> int:
         raise RequestFailed("%s is not below a folder that job_roots in %s names" % (root, POLICY))
     top = base or root
     descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    return _descend(descriptor, [part for part in root[len(top) :].split("/") if part])
-
-
-def _descend(descriptor: int, parts: Sequence[str], make: bool = False) -> int:
-    """Open the folder at `parts` below a folder, through no link; closes the first descriptor."""
-    for part in parts:
-        try:
-            if make:
-                try:
-                    os.mkdir(part, 0o700, dir_fd=descriptor)
-                except FileExistsError:
-                    pass
-            inner = os.open(part, _SUBFOLDER, dir_fd=descriptor)
-            if make and os.fstat(inner).st_uid != os.geteuid():
-                os.close(inner)
-                raise RequestFailed("the folder %s in the job folder belongs to another account" % part)
-        finally:
-            os.close(descriptor)
-        descriptor = inner
-    return descriptor
+    return descend(descriptor, [part for part in root[len(top) :].split("/") if part])
 
 
 def _open_job(root_fd: int, token: str) -> int:
@@ -72,7 +62,7 @@ def _open_job(root_fd: int, token: str) -> int:
     if not TOKEN.fullmatch(token):
         os.close(root_fd)
         raise RequestRefused("%r is not a job token" % token)
-    descriptor = _descend(root_fd, [token])
+    descriptor = descend(root_fd, [token])
     owner = os.fstat(descriptor).st_uid
     if owner != os.geteuid():
         os.close(descriptor)
@@ -80,51 +70,63 @@ def _open_job(root_fd: int, token: str) -> int:
     return descriptor
 
 
+class NotShared(RequestFailed):
+    """Nothing can be shared in this root; the files must be staged without."""
+
+
 def stage(
-    root: str, token: str, files: Mapping[str, Tuple[bytes, int]], allowed: Optional[Sequence[str]] = None
-) -> None:
-    """Create the job folder and write `files` (path below it -> content and mode) into it. Idempotent."""
-    for name in files:
+    root: str,
+    token: str,
+    files: Mapping[str, Tuple[bytes, int]],
+    allowed: Optional[Sequence[str]] = None,
+    shelf: str = "",
+    shared: Optional[Mapping[str, SharedContent]] = None,
+) -> List[str]:
+    """Create the job folder and write `files` (path below it -> content and mode) into it, and links to those of
+    `shared`, which stand in ROOT/`shelf`. Idempotent.
+
+    Returns names of `shared` whose content is needed: then the folder is not complete, and the call must be repeated
+    with them. Raises NotShared, RequestRefused, RequestFailed, OSError.
+    """
+    shared = shared or {}
+    for name in (*files, *shared):
         if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
             raise RequestRefused("the staged file %r would be outside the job folder" % name)
     root_fd = _open_root(root, allowed)
     try:
+        missing = provide(root_fd, shelf, shared)
+        if missing:
+            return missing
         if TOKEN.fullmatch(token):
-            os.mkdir(token, 0o700, dir_fd=root_fd)
-    except FileExistsError:
-        pass
-    except OSError:
+            try:
+                os.mkdir(token, 0o700, dir_fd=root_fd)
+            except FileExistsError:
+                pass
+        _fill(_open_job(os.dup(root_fd), token), files, shelf, shared)
+        # They may have been removed as unused before the links were there.
+        return [] if are_there(root_fd, shelf, shared) else sorted(shared)
+    except NotOurs as error:
+        raise NotShared(str(error)) from None
+    finally:
         os.close(root_fd)
-        raise
-    job = _open_job(root_fd, token)
+
+
+def _fill(job: int, files: Mapping[str, Tuple[bytes, int]], shelf: str, shared: Mapping[str, SharedContent]) -> None:
+    """Write the files of an opened job folder; closes it."""
     try:
         os.fchmod(job, 0o700)
         for name in ("spool", "exit"):
-            os.close(_descend(os.dup(job), [name], make=True))
+            os.close(descend(os.dup(job), [name], make=True))
         for name, (content, mode) in files.items():
             *parents, leaf = name.split("/")
-            folder = _descend(os.dup(job), parents, make=True)
+            folder = descend(os.dup(job), parents, make=True)
             try:
-                _write(folder, leaf, content, mode & 0o777)
+                replace_in(folder, leaf, content, mode & 0o777)
             finally:
                 os.close(folder)
+        link(job, shelf, shared)
     finally:
         os.close(job)
-
-
-def _write(folder: int, name: str, content: bytes, mode: int) -> None:
-    draft = ".%s.draft" % name
-    try:
-        os.unlink(draft, dir_fd=folder)
-    except FileNotFoundError:
-        pass
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
-        os.fchmod(file.fileno(), mode)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())  # a node that reads over NFS must not see an empty file (nextflow#4154)
-    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def announce(root: str, url: str) -> int:
@@ -134,7 +136,7 @@ def announce(root: str, url: str) -> int:
         raise RequestRefused("%r is not the address of a master" % url)
     folder = _open_root(root)
     try:
-        _write(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
+        replace_in(folder, URL_FILE, ("%s\n" % url).encode(), 0o644)
         return os.stat(URL_FILE, dir_fd=folder, follow_symlinks=False).st_uid
     finally:
         os.close(folder)
@@ -215,7 +217,7 @@ def tail(root: str, token: str, limit: int, allowed: Optional[Sequence[str]] = N
 def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, str]]:
     """Yield the files of a subfolder of the job folder: its descriptor, and each name."""
     try:
-        folder = _descend(os.dup(job), [name])
+        folder = descend(os.dup(job), [name])
     except (FileNotFoundError, NotADirectoryError):
         return  # also for a link in its place
     try:
@@ -228,7 +230,7 @@ def _leaves(job: int, name: str, wanted: Pattern[str]) -> Iterator[Tuple[int, st
 def _piece(folder: int, name: str, line: int, offset: int, room: int, most: int) -> Optional[StreamPart]:
     """Read whole lines behind line number `line`, at most `room` bytes. A line that is longer than PIECE becomes an
     empty one. None: the user has no such file."""
-    file = _own_file(folder, name)
+    file = own_file(folder, name)
     if file is None:
         return None
     with file:
@@ -276,7 +278,7 @@ def _ends(file: BinaryIO, offset: int, lines: int, size: int) -> int:
 
 def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
     """Read the first `limit` bytes of the user's own plain file (negative: the last ones); None for anything else."""
-    file = _own_file(folder, name)
+    file = own_file(folder, name)
     if file is None:
         return None
     with file:
@@ -284,23 +286,9 @@ def _read(folder: int, name: str, limit: int) -> Optional[bytes]:
         return file.read(abs(limit))
 
 
-def _own_file(folder: int, name: str) -> Optional[BinaryIO]:
-    """Open the user's own plain file; None for anything else."""
-    try:
-        file = open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder), "rb")
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.ENXIO):
-            return None  # missing, a link, not readable, or a socket: jobs write none of these
-        raise
-    facts = os.fstat(file.fileno())
-    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid():
-        file.close()
-        return None
-    return file
-
-
 def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> None:
-    """Remove the job folder; links in it are removed, never followed. Raises RequestFailed when something stays."""
+    """Remove the job folder, and now and then shared files that no job needs; links in it are removed, never followed.
+    Raises RequestFailed when something stays."""
     try:
         root_fd = _open_root(root, allowed)
     except FileNotFoundError:
@@ -314,10 +302,16 @@ def forget(root: str, token: str, allowed: Optional[Sequence[str]] = None) -> No
             os.unlink(token, dir_fd=root_fd)  # a link; in the sticky folder only its owner can remove it
             return
         try:
+            shelves = shelves_of(job)
             _empty(job, job, 0)
         finally:
             os.close(job)
         os.rmdir(token, dir_fd=root_fd)
+        for shelf in shelves:
+            try:
+                sweep(root_fd, shelf)
+            except OSError:
+                pass  # the job's folder is gone, which is what was asked; the next one that goes takes up the rest
     finally:
         os.close(root_fd)
 
@@ -335,10 +329,10 @@ def _empty(folder: int, top: int, depth: int) -> None:
                 os.rename(name, ".deep-%d" % os.stat(name, dir_fd=folder).st_ino, src_dir_fd=folder, dst_dir_fd=top)
             else:
                 try:
-                    inner = os.open(name, _SUBFOLDER, dir_fd=folder)
+                    inner = os.open(name, SUBFOLDER, dir_fd=folder)
                 except PermissionError:
                     os.chmod(name, 0o700, dir_fd=folder)  # if it became a link: it changes only files of the same user
-                    inner = os.open(name, _SUBFOLDER, dir_fd=folder)
+                    inner = os.open(name, SUBFOLDER, dir_fd=folder)
                 try:
                     _empty(inner, top, depth + 1)
                 finally:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainmaster.containers import Bind, CannotStart, ContainerStart, Device, UnknownRuntime
+from trainmaster.containers import SHARED_FILES, Bind, CannotStart, ContainerStart, Device, UnknownRuntime
 from trainmaster.dispatchers.base import (
     Capabilities,
     Explanation,
@@ -124,6 +124,7 @@ class LocalDispatcher:
                     binds=[Bind(bind.host_path, bind.container_path, bind.read_only) for bind in spec.container.binds],
                     gpus=self._options.slot_type is SlotType.CUDA and spec.slots > 0,
                     rocm=self._options.slot_type is SlotType.ROCM and spec.slots > 0,
+                    shared=folder.shared_folders(spec.files),
                     python=self._options.python,
                     scratch=self._options.scratch,
                     shm_size=spec.container.shm_size,
@@ -132,7 +133,8 @@ class LocalDispatcher:
             )
         except (CannotStart, UnknownRuntime, ControlCharacter) as error:
             raise Rejected(str(error), token=spec.token) from None
-        folder.stage({**spec.files, "start.sh": StagedFile(start.encode())})
+        shares = SHARED_FILES in runtime.supports
+        (folder.stage_sharing if shares else folder.stage)({**spec.files, "start.sh": StagedFile(start.encode())})
         try:
             ref = JobRef(spec.token, job.submit(spec.slots).job_id)
         except OSError as error:  # a full disk: the job appears in one step or not at all

@@ -23,7 +23,6 @@ from trainmaster.dispatchers.base import (
     Setup,
     Signal,
     Snapshot,
-    StagedFile,
     Traits,
     sentence,
 )
@@ -154,8 +153,7 @@ class PbsDispatcher(BatchDispatcher):
         with self._refused_in_words(spec):
             job, scripts = self._prepare(spec, folder)
             scripts["start.sh"] = self._start_script(spec, folder)
-        staged = {name: StagedFile(text.encode(), 0o600) for name, text in scripts.items()}
-        folder.stage({**spec.files, **staged})
+        self._stage(spec, folder, scripts)
         return JobRef(spec.token, self._client.submit(job, spec.user), user=spec.user)
 
     def _prepare(self, spec: JobSpec, folder: JobFolderAccess) -> tuple[commands.QsubRequest, dict[str, str]]:

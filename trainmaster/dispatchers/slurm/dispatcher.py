@@ -25,7 +25,6 @@ from trainmaster.dispatchers.base import (
     Setup,
     Signal,
     Snapshot,
-    StagedFile,
     Traits,
     Transient,
     sentence,
@@ -181,7 +180,7 @@ class SlurmDispatcher(BatchDispatcher):
             given = options.check(_asked(spec).sbatch_args)
             job, script = self._prepare(spec, folder, given)
             start = self._start_script(spec, folder)
-        folder.stage({**spec.files, "start.sh": StagedFile(start.encode(), 0o600)})
+        self._stage(spec, folder, {"start.sh": start})
         job_id, cluster = self._client.submit(job, script, spec.user)
         return JobRef(spec.token, job_id, cluster, spec.user)
 

@@ -82,9 +82,15 @@ async def orders(
 
 
 @router.get("/api/x1/agents/{agent_id}/jobs/{token}/files", response_class=StreamingResponse)
-def job_files(agent_id: AgentId, token: Token, agent_cluster: AgentCaller) -> StreamingResponse:
-    """The job's staged files as a tar."""
-    return StreamingResponse(agents.job_files(agent_cluster, agent_id, token), media_type="application/x-tar")
+def job_files(
+    agent_id: AgentId,
+    token: Token,
+    agent_cluster: AgentCaller,
+    without: Annotated[list[str], Query()] = [],  # noqa: B006
+) -> StreamingResponse:
+    """The job's staged files as a tar, `without` those that the agent has from other jobs."""
+    files = agents.job_files(agent_cluster, agent_id, token, without)
+    return StreamingResponse(files, media_type="application/x-tar")
 
 
 @router.put("/api/x1/agents/{agent_id}/jobs/{token}/remains")

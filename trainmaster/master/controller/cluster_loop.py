@@ -40,6 +40,7 @@ from trainmaster.master.services.allocations.exit_reports import ExitReport, tak
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
 from trainmaster.master.services.errors import ServiceError, Unavailable
+from trainmaster.master.services.files.shared_contexts import SharedContexts
 from trainmaster.master.services.group_commit import only
 from trainmaster.master.services.retries import Retries
 from trainmaster.master.services.scheduling import job_spec, observations, pool_health, slot_limits, submission
@@ -90,6 +91,7 @@ class ClusterLoop:
         self._crowded = False  # more may be submitted as soon as a submit under way is over
         self._due_asked = now()  # time of the last query for due submits
         self._limited = False  # some may wait until others of their experiment end
+        self._contexts = SharedContexts(store)
         self._backlog: observations.PendingUpdates | None = None
         self._memory = observations.Memory(cluster.name)
         self._replays: dict[str, Replay | None] = {}  # of attempts whose end waits until their files are read
@@ -248,7 +250,10 @@ class ClusterLoop:
         if ticket is None:
             return
         try:
-            spec = job_spec.build(self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets)
+            context = self._contexts.of(ticket.experiment_id, ticket.context_size)
+            spec = job_spec.build(
+                self._settings, ticket.served, ticket.allocation, ticket.config, ticket.secrets, context
+            )
             if ticket.first:
                 remarks = job_spec.remarks(self._cluster, ticket.config, schedules=schedules)
                 submission.remark(self._store, ticket.allocation, [*remarks, *self._dispatcher.remarks(spec)])

@@ -216,6 +216,7 @@ def with_cause(found: Verdict, why: NotStarted | None) -> Verdict:
     if why is None or found.outcome.kind is not OutcomeKind.FAILED:
         return found
     kind = OutcomeKind.REJECTED if why.final else OutcomeKind.FAILED
+    kind = OutcomeKind.INFRASTRUCTURE if why.uncharged else kind
     return replace(found, outcome=replace(found.outcome, kind=kind, text=why.text))
 
 

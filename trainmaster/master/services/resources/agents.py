@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,10 +147,10 @@ def listening(agent_cluster: AgentCluster, agent_id: str, changed: Callable[[], 
         undo()
 
 
-def job_files(agent_cluster: AgentCluster, agent_id: str, token: str) -> Iterator[bytes]:
+def job_files(agent_cluster: AgentCluster, agent_id: str, token: str, without: Collection[str] = ()) -> Iterator[bytes]:
     """Raises Invalid, Unavailable."""
     with _translated():
-        return agent_cluster.hub.job_files(agent_id, token)
+        return agent_cluster.hub.job_files(agent_id, token, without)
 
 
 def take_remains(agent_cluster: AgentCluster, agent_id: str, token: str, node_rank: int, archive: Path) -> None:

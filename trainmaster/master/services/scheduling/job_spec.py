@@ -3,22 +3,33 @@ with its lease."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 from trainmaster.agent_protocol.messages import REGISTRY_LOGIN
 from trainmaster.config.secrets import for_job
 from trainmaster.containers import container_runtime
-from trainmaster.dispatchers.base import BindMount, ContainerSpec, DeviceMount, JobFeature, JobSpec, StagedFile, Traits
+from trainmaster.dispatchers.base import (
+    BindMount,
+    ContainerSpec,
+    DeviceMount,
+    JobFeature,
+    JobSpec,
+    SharedFile,
+    StagedFile,
+    Traits,
+)
 from trainmaster.master.db.tables import Allocation, Experiment, Trial
 from trainmaster.master.services.access.identity import session_token
 from trainmaster.master.services.clusters.clusters import Cluster, ServedPool
 from trainmaster.master.services.store import Settings
-from trainmaster.runtime.job import MASTER_CERTIFICATE
+from trainmaster.runtime.job import MASTER_CERTIFICATE, RUNTIME, SHARED_CONTEXT
 
 SHARED_FS = "/determined_shared_fs"
 HOST_KEY = "host_key"  # among a shell's secrets
@@ -35,9 +46,10 @@ def build(
     allocation: Allocation,
     config: Mapping[str, Any],
     secrets: Mapping[str, str] = MappingProxyType({}),
+    context: SharedFile | None = None,
 ) -> JobSpec:
-    """The job of one allocation; `secrets` are files of its folder, by name. The same inputs give the same job, byte
-    for byte."""
+    """The job of one allocation; `secrets` are files of its folder, by name, `context` the archive of the user's files
+    where it comes with the folder. The same inputs give the same job, byte for byte."""
     dispatcher = served.cluster.dispatcher
     traits = dispatcher.traits
     section = config.get(traits.user_section or dispatcher.kind) or {}
@@ -90,7 +102,8 @@ def build(
         files={
             "job.json": StagedFile(json.dumps(job, indent=1).encode()),
             "secrets/token": StagedFile(secret.encode()),
-            "runtime.zip": StagedFile(settings.runtime_zip),
+            RUNTIME: SharedFile(_sha256(settings.runtime_zip), lambda: settings.runtime_zip),
+            **({SHARED_CONTEXT: context} if context is not None else {}),
             **({MASTER_CERTIFICATE: StagedFile(anchors.encode())} if (anchors := settings.master_anchors()) else {}),
             **{f"hooks/{i:02}.sh": StagedFile(hook.encode()) for i, hook in enumerate(site.startup_hooks)},
             **_login_file(traits, environment),
@@ -105,6 +118,11 @@ def build(
         max_slots=resources.get("max_slots"),
         group=allocation.task_id.partition(".")[0],
     )
+
+
+@lru_cache(maxsize=2)
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _login_file(traits: Traits, environment: Mapping[str, Any]) -> dict[str, StagedFile]:

@@ -37,6 +37,8 @@ class PendingSubmission:
     config: Mapping[str, Any]
     secrets: Mapping[str, str] = field(default_factory=dict)  # for the job's folder, by name
     first: bool = True  # it has not been tried before
+    experiment_id: int | None = None
+    context_size: int = 0  # bytes of the experiment's files
 
 
 def adopt_cluster(store: Store, clusters: Clusters) -> None:
@@ -125,7 +127,7 @@ def begin_submit(
             or allocation.submission != SubmissionState.NEW
         ):
             return None
-        config, secrets = _job_of(session, allocation)
+        experiment_id, context_size, config, secrets = _job_of(session, allocation)
         served = clusters.resolve(allocation.pool, allocation.slots)
         if not launch_error and (why := shortage(served, allocation.slots)):
             allocation.not_before = now() + dt.timedelta(seconds=SHORTAGE_DELAY)
@@ -135,14 +137,15 @@ def begin_submit(
         first = allocation.submit_started_at is None
         allocation.submission = SubmissionState.SUBMITTING.value
         allocation.submit_started_at = now()
-        return PendingSubmission(allocation, served, config, secrets, first)
+        return PendingSubmission(allocation, served, config, secrets, first, experiment_id, context_size)
 
 
-def _job_of(session: Session, allocation: Allocation) -> tuple[Mapping[str, Any], Mapping[str, str]]:
+def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, Mapping[str, Any], Mapping[str, str]]:
+    """The experiment, the size of its files, the configuration, and the secrets of a job."""
     if allocation.trial_id is None:
-        return task_spec.job_of(session, allocation)
-    of_trial = select(Experiment.config).join(Trial, Trial.experiment_id == Experiment.id)
-    return session.scalars(of_trial.where(Trial.id == allocation.trial_id)).one(), {}
+        return None, 0, *task_spec.job_of(session, allocation)
+    of_trial = select(Experiment.id, Experiment.context_size, Experiment.config).join(Trial)
+    return *session.execute(of_trial.where(Trial.id == allocation.trial_id)).one().tuple(), {}
 
 
 def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None:
