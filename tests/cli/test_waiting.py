@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,17 +90,30 @@ def test_waiting_and_following_live_through_a_crash(shell: Shell, own: MasterPro
         assert waiting.stderr is not None
         assert waiting.stderr.readline() != ""
         own.kill()
+        away = [_until(process, "Waiting for it, 10 min at most.") for process in (following, waiting)]
         gate.touch()
         own.start()
         assert wait_ended(own.client(), number).state == "COMPLETED"
         # Not by communicate(), which would pass over what readline() has left in the stream's buffer.
         log = first + following.stdout.read()
         assert following.stderr is not None
-        notices = following.stderr.read()
-        waiting.stderr.read()
+        notices = [said + process.stderr.read() for said, process in zip(away, (following, waiting), strict=True)]
         following.wait(60)
         waiting.wait(60)
     assert (following.returncode, waiting.returncode) == (0, 0)
     epochs = [int(found[1]) for line in log.splitlines() if (found := re.search(r"epoch (\d+)$", line))]
     assert [epoch for epoch in epochs if epoch > 0] == list(range(1, 21))
-    assert "Waiting for it." in notices
+    for said in notices:
+        assert said.count("does not answer (Connection refused). Waiting for it") == 1
+        assert len(re.findall(r"^det: The master answers again after \d+ s\.$", said, re.MULTILINE)) == 1
+
+
+def _until(process: subprocess.Popen[str], text: str) -> str:
+    """What a command said on stderr up to the line that ends with `text`."""
+    assert process.stderr is not None
+    said = ""
+    while not said.rstrip("\n").endswith(text):
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    return said

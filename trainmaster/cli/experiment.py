@@ -10,11 +10,12 @@ from typing import Any
 
 from trainmaster.cli import experiment_edit, render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
-from trainmaster.cli.session import UsageError, connect
+from trainmaster.cli.session import UsageError, connect, say
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, confirmed, positive, seconds
 from trainmaster.client.errors import APIError, ClientError
 from trainmaster.client.experiment import Experiment, Trial
 from trainmaster.client.master import Master
+from trainmaster.client.patience import Patience
 from trainmaster.client.transport import Transport
 
 # verb -> (the message when it is done, help, aliases)
@@ -121,19 +122,12 @@ def _create(args: argparse.Namespace) -> int:
 
 def follow_first_trial(master: Master, experiment_id: int) -> int:
     """Print the first trial's log until it ends. Raises ClientError."""
-    import time
-
-    from trainmaster.cli.trial import say_waiting
-
     try:
         print("Waiting for first trial to begin...", file=sys.stderr)
-        while not (trials := master.trials(experiment_id, limit=1, everything=False)):
-            if master.experiment(experiment_id).ended_for_good:
-                raise ClientError(f"Experiment {experiment_id} ended without a trial.")
-            time.sleep(0.5)
-        trial = trials[0]
+        waiting = Patience(notice=say)
+        trial = waiting.ask(lambda: master.experiment(experiment_id)).first_trial(patience=waiting)
         print(f"Following first trial with ID {trial.id}", file=sys.stderr)
-        for line in master.logs(trial.id, follow=True, notice=say_waiting):
+        for line in master.logs(trial.id, follow=True, notice=say):
             print(line.message, end="", flush=True)
     except KeyboardInterrupt:
         print(
@@ -302,7 +296,7 @@ def _logs(args: argparse.Namespace) -> None:
 def _wait(args: argparse.Namespace) -> int:
     from trainmaster.cli.progress import watch
 
-    ended = watch(connect(args), args.experiment_id, args.polling_interval)
+    ended = watch(lambda: connect(args), args.experiment_id, args.polling_interval)
     if ended.state != "COMPLETED":
         why = f": {ended.reason}" if ended.reason else ""
         raise ClientError(f"Experiment {ended.id} ended as {ended.state}{why}.")

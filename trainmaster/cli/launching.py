@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmaster.cli import render
 from trainmaster.cli.config_file import add_override_option
-from trainmaster.cli.session import UsageError, connect
+from trainmaster.cli.session import UsageError, connect, say
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_order, log_filters, positive, read_mapping
 from trainmaster.client.context import ContextFolder, collect
 from trainmaster.client.errors import APIError, ClientError
@@ -154,7 +154,9 @@ def _logs(args: argparse.Namespace, kind: Kind) -> None:
 
 def print_log(master: Master, args: argparse.Namespace, task_id: str, where: dict[str, Any]) -> None:
     """Print a task's log with the options of `add_log_filters`."""
-    for line in master.cluster.task_log(task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
+    for line in master.cluster.task_log(
+        task_id, follow=args.follow, head=args.head, tail=args.tail, notice=say, **where
+    ):
         if args.json:
             render.show_json_line(line, flush=args.follow)
         else:
@@ -163,7 +165,7 @@ def print_log(master: Master, args: argparse.Namespace, task_id: str, where: dic
 
 def follow_log(master: Master, task_id: str) -> None:
     """Print a task's log until the task has ended."""
-    for line in master.cluster.task_log(task_id, follow=True):
+    for line in master.cluster.task_log(task_id, follow=True, notice=say):
         print(line["message"], end="", flush=True)
 
 

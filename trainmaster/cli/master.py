@@ -7,7 +7,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from trainmaster.cli import render
-from trainmaster.cli.session import connect, session
+from trainmaster.cli.session import connect, say, session
 from trainmaster.cli.verbs import LEVELS, Verbs, natural
 from trainmaster.client.cluster import ClusterView
 from trainmaster.client.policies import Policies
@@ -50,7 +50,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _logs(args: argparse.Namespace) -> None:
-    for entry in ClusterView(session(args)).master_log(offset=-args.tail, follow=args.follow):
+    for entry in ClusterView(session(args)).master_log(offset=-args.tail, follow=args.follow, notice=say):
         level = entry["level"].removeprefix("LOG_LEVEL_")
         print(f"{entry['timestamp']} [{level}]: {entry['message']}", flush=args.follow)
 

@@ -6,7 +6,7 @@ import argparse
 
 from trainmaster.cli import render
 from trainmaster.cli.launching import add_common_verbs, add_launch_options, launch
-from trainmaster.cli.session import connect
+from trainmaster.cli.session import connect, say
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.master import Master
 from trainmaster.client.tasks import Kind
@@ -45,7 +45,7 @@ def _open(args: argparse.Namespace) -> None:
 def show(master: Master, args: argparse.Namespace, kind: Kind, task_id: str) -> None:
     """Wait until a task's service answers, print its address and open it in a browser. Raises ClientError."""
     found = master.tasks.get(kind, task_id)
-    master.tasks.wait_ready(task_id)
+    master.tasks.wait_ready(task_id, notice=say)
     address = f"{master.url}{found['serviceAddress']}"
     print(address, flush=True)
     if not args.no_browser:

@@ -4,49 +4,49 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 from trainmaster.cli.terminal import clean, unfiltered
-from trainmaster.client.errors import MasterUnreachable
-from trainmaster.client.experiment import PATIENCE, Experiment
+from trainmaster.client.experiment import Experiment
 from trainmaster.client.master import Master
+from trainmaster.client.patience import Patience
 
 LINE_INTERVAL = 5.0  # seconds between lines when not on a terminal, to keep log files short
 BAR_WIDTH = 20  # characters
 
 
-def watch(master: Master, experiment_id: int, interval: float, patience: float = PATIENCE) -> Experiment:
-    """Return the experiment once it has ended, showing progress on stderr meanwhile.
+def watch(connect: Callable[[], Master], experiment_id: int, interval: float) -> Experiment:
+    """Return the experiment once it has ended, showing progress on stderr meanwhile. A master that is away is waited
+    for as DET_PATIENCE says.
 
     Args:
+        connect: Opens a session.
         interval: Seconds between requests.
-        patience: Seconds to keep trying while the master does not answer.
 
     Returns:
         The experiment as it ended.
 
     Raises:
-        MasterUnreachable: The master did not answer for `patience` seconds.
+        MasterUnreachable: The master did not answer for longer than that.
         APIError: The master refuses the call.
     """
     display = _Display()
-    away_since: float | None = None
-    experiment = master.experiment(experiment_id)
+    waiting = Patience(notice=display.note)
     try:
+        master = waiting.ask(connect)
         while True:
-            try:
-                experiment = master.experiment(experiment_id)
-                display.show(_line(master, experiment), last=experiment.ended_for_good)
-                away_since = None
-            except MasterUnreachable:
-                away_since = away_since or time.monotonic()
-                display.show(f"experiment {experiment_id}: the master does not answer; waiting for it")
-                if time.monotonic() > away_since + patience:
-                    raise
+            experiment, line = waiting.ask(lambda: _look(master, experiment_id))
+            display.show(line, last=experiment.ended_for_good)
             if experiment.ended_for_good:
                 return experiment
             time.sleep(interval)
     finally:
         display.close()
+
+
+def _look(master: Master, experiment_id: int) -> tuple[Experiment, str]:
+    experiment = master.experiment(experiment_id)
+    return experiment, _line(master, experiment)
 
 
 class _Display:
@@ -68,9 +68,15 @@ class _Display:
             print(line, file=sys.stderr, flush=True)
         self._shown, self._at = line, time.monotonic()
 
+    def note(self, text: str) -> None:
+        """Print a line that stays."""
+        self.close()
+        print(f"det: {text}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         if self._moving and self._shown:
             print(file=sys.stderr, flush=True)
+        self._shown = ""
 
 
 def _line(master: Master, experiment: Experiment) -> str:

@@ -27,6 +27,11 @@ def connect(args: argparse.Namespace) -> Master:
     return Master(session(args))
 
 
+def say(notice: str) -> None:
+    """Print what a command waits for."""
+    print(f"det: {notice}", file=sys.stderr, flush=True)
+
+
 def session(args: argparse.Namespace) -> Transport:
     """A transport with a session; asks for a password only at a terminal. Raises ClientError."""
     url = master_url(args)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.cli.launching import add_common_verbs, add_launch_options, launch
-from trainmaster.cli.session import connect
+from trainmaster.cli.session import connect, say
 from trainmaster.cli.verbs import Verbs
 from trainmaster.client.errors import ClientError
 from trainmaster.client.master import Master
@@ -70,7 +70,7 @@ def _enter(master: Master, args: argparse.Namespace, task_id: str) -> int:
 
 def _ready(master: Master, task_id: str) -> dict[str, Any]:
     """The shell, once it accepts connections. Raises ClientError."""
-    master.tasks.wait_ready(task_id)
+    master.tasks.wait_ready(task_id, notice=say)
     shell = master.tasks.get("shell", task_id)
     if not shell["privateKey"]:
         raise ClientError(f"The shell {task_id} belongs to another user.")

@@ -9,7 +9,7 @@ from typing import Literal
 
 from trainmaster.cli import render
 from trainmaster.cli.config_file import ConfigFile, add_override_option
-from trainmaster.cli.session import connect, session
+from trainmaster.cli.session import connect, say, session
 from trainmaster.cli.verbs import Run, Verbs, add_log_filters, log_filters, positive
 from trainmaster.client.cluster import ClusterView
 from trainmaster.client.context import collect
@@ -92,7 +92,7 @@ def _logs(args: argparse.Namespace) -> None:
     if args.search:
         where |= {"searchText": args.search, "enableRegex": args.regex or None}
     view = ClusterView(session(args))
-    for line in view.task_log(args.task_id, follow=args.follow, head=args.head, tail=args.tail, **where):
+    for line in view.task_log(args.task_id, follow=args.follow, head=args.head, tail=args.tail, notice=say, **where):
         if args.json:
             render.show_json_line(line, flush=args.follow)
         else:

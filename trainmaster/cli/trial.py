@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from trainmaster.cli import render, workloads
 from trainmaster.cli.experiment_edit import add_days
-from trainmaster.cli.session import connect, session
+from trainmaster.cli.session import connect, say, session
 from trainmaster.cli.story import sentence
 from trainmaster.cli.verbs import Verbs, add_log_filters, add_paging, log_filters, positive
 from trainmaster.client.errors import ClientError
@@ -105,16 +104,12 @@ def _logs(args: argparse.Namespace) -> None:
 def print_logs(master: Master, trial_id: int, args: argparse.Namespace) -> None:
     """Print the lines that the options of `add_log_filters` select. Raises UsageError and ClientError."""
     where = log_filters(args)
-    lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say_waiting, **where)
+    lines = master.logs(trial_id, follow=args.follow, tail=args.tail, head=args.head, notice=say, **where)
     for line in lines:
         if args.json:
             render.show_json_line(line.raw, flush=args.follow)
         else:
             print(line.message, end="", flush=args.follow)
-
-
-def say_waiting(why: str) -> None:
-    print(f"{why} Waiting for it.", file=sys.stderr)
 
 
 def _kill(args: argparse.Namespace) -> None:

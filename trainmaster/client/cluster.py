@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
+from trainmaster.client.errors import MasterUnreachable
+from trainmaster.client.patience import Notice, Patience, followed
 from trainmaster.client.resource import Json, Resource, word
+
+PAUSE = 0.5  # seconds before a log is asked for that the master has ended
 
 
 class ClusterView(Resource):
@@ -38,12 +43,13 @@ class ClusterView(Resource):
         body = {"config": {"log": {"level": f"LOG_LEVEL_{level}"}}, "fieldMask": {"paths": ["log.level"]}}
         self._patch("master/config", body)
 
-    def master_log(self, *, offset: int = 0, follow: bool = False) -> Iterator[Json]:
+    def master_log(self, *, offset: int = 0, follow: bool = False, notice: Notice | None = None) -> Iterator[Json]:
         """Read the master's log. Errors are raised while iterating.
 
         Args:
             offset: Lines to skip; a negative number counts from the end.
-            follow: Continue with new lines, without end.
+            follow: Continue with new lines, without end. A master that was started again begins its log anew.
+            notice: As in `Master.logs`.
 
         Returns:
             An iterator over the lines.
@@ -53,8 +59,24 @@ class ClusterView(Resource):
             MasterUnreachable: The master does not answer, or is not ready.
             APIError: The master refuses the call.
         """
-        for line in self._http.lines("/api/v1/master/logs", query={"offset": offset, "follow": follow}):
-            yield line["logEntry"]
+        waiting = Patience(None if follow else 0.0, notice)
+        last, until = -1, ""
+        while True:
+            try:
+                for line in self._http.lines("/api/v1/master/logs", query={"offset": offset, "follow": follow}):
+                    waiting.back()
+                    entry = line["logEntry"]
+                    number, at = int(entry["id"]), str(entry["timestamp"]).rstrip("Z")
+                    if number > last or at > until:  # a master that was started again counts from 0 again
+                        last, until = number, max(at, until)
+                        yield entry
+            except MasterUnreachable as error:
+                waiting.away(error)
+            else:
+                if not follow:
+                    return
+                time.sleep(PAUSE)  # it was stopped in an orderly way
+            offset = offset if last < 0 else 0
 
     def tasks(self) -> list[Json]:
         """List the attempts that have not ended.
@@ -70,15 +92,25 @@ class ClusterView(Resource):
         return sorted(found.values(), key=lambda task: str(task["registeredTime"]))
 
     def task_log(
-        self, task_id: str, *, follow: bool = False, head: int = 0, tail: int = 0, **where: Any
+        self,
+        task_id: str,
+        *,
+        follow: bool = False,
+        head: int = 0,
+        tail: int = 0,
+        notice: Notice | None = None,
+        patience: float | None = None,
+        **where: Any,
     ) -> Iterator[Json]:
         """Read the log of a task. Errors are raised while iterating.
 
         Args:
             task_id: Id of the task.
-            follow: Continue until the task has ended.
-            head: Only this many lines at the start; 0 for all.
+            follow: Continue until the task has ended and everything is read, also through restarts of the master.
+            head: Only this many lines at the start, unless `follow` or `tail` is set; 0 for all.
             tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
+            notice: As in `Master.logs`.
+            patience: As in `Master.logs`.
             where: Filters, named as in the API: levels, rankIds, searchText ...
 
         Returns:
@@ -90,17 +122,25 @@ class ClusterView(Resource):
             APIError: The master refuses the call.
         """
         path = f"/api/v1/tasks/{word(task_id)}/logs"
+        waiting = Patience(patience if follow else 0.0, notice)
         last = 0
         if tail:
-            newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
-            for line in reversed(list(newest)):
+            query = {"limit": tail, "orderBy": "ORDER_BY_DESC", **where}
+            for line in reversed(waiting.ask(lambda: list(self._http.lines(path, query=query)))):
                 last = int(line["id"])
                 yield line
-            if not follow:
-                return
-        yield from self._http.lines(
-            path, query={"limit": head or None, "follow": follow, "afterId": last or None, **where}
-        )
+        if not follow:
+            if not tail:
+                yield from self._http.lines(path, query={"limit": head or None, **where})
+            return
+
+        def read(after: int, more: bool) -> Iterator[Json]:
+            return self._http.lines(path, query={"follow": more, "afterId": after or None, **where})
+
+        def has_ended() -> bool:
+            return bool(self._get(f"tasks/{word(task_id)}")["task"].get("endTime"))
+
+        yield from followed(read, lambda line: int(line["id"]), has_ended, last, waiting)
 
     def usage(self, after: str, before: str) -> list[Json]:
         """List what held slots in a period.

@@ -3,6 +3,7 @@
 ClientError
 |-- FileFault           a file of the user's is wrong; the message begins with its name and line
 |-- MasterUnreachable   the master does not answer, or answers that it is not ready
+|   |-- HostNotFound    no machine of that name is known
 |   `-- NotTrusted      nothing was sent: the master's certificate is not trusted
 `-- APIError            the master answered with an error; `status` is the HTTP status
     |-- NotLoggedIn     401
@@ -24,7 +25,20 @@ class FileFault(ClientError):
 
 
 class MasterUnreachable(ClientError):
-    """The master does not answer, or is not ready."""
+    """The master does not answer, or is not ready.
+
+    Attributes:
+        what: The first sentence of the message: what is wrong, without what to do.
+    """
+
+    @property
+    def what(self) -> str:
+        text, stop, _ = str(self).partition(". ")
+        return text + stop.strip()
+
+
+class HostNotFound(MasterUnreachable):
+    """The name in the master's address is not known, now or at all."""
 
 
 class NotTrusted(MasterUnreachable):

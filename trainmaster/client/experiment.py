@@ -11,31 +11,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainmaster.client import models
-from trainmaster.client.errors import ClientError, MasterUnreachable
+from trainmaster.client.errors import ClientError
+from trainmaster.client.patience import Patience
 
 if TYPE_CHECKING:
     from trainmaster.client.artifacts import Checkpoint
     from trainmaster.client.master import Master
 
-PATIENCE = 600.0  # seconds to keep trying while the master does not answer
-
 E = TypeVar("E", bound="Experiment | Trial")
 
 
-def _ended(read: Callable[[], E], interval: float, patience: float) -> E:
-    """Poll with `read` until what it returns has ended; while the master does not answer, keep trying for `patience`
-    seconds."""
-    away_since: float | None = None
-    while True:
-        try:
-            if (current := read()).ended_for_good:
-                return current
-            away_since = None
-        except MasterUnreachable:
-            away_since = away_since or time.monotonic()
-            if time.monotonic() > away_since + patience:
-                raise
+def _ended(read: Callable[[], E], interval: float, patience: float | None) -> E:
+    """Poll with `read` until what it returns has ended; an absence of the master may last `patience` seconds."""
+    waiting = Patience(patience)
+    while not (current := waiting.ask(read)).ended_for_good:
         time.sleep(interval)
+    return current
 
 
 @dataclass(frozen=True)
@@ -63,12 +54,12 @@ class Experiment(models.Experiment):
         found: models.Json = self.raw["config"]
         return found
 
-    def wait(self, interval: float = 2.0, *, patience: float = PATIENCE) -> Experiment:
+    def wait(self, interval: float = 2.0, *, patience: float | None = None) -> Experiment:
         """Wait until the experiment has ended, in whatever state.
 
         Args:
             interval: Seconds between two requests.
-            patience: Seconds to keep trying while the master does not answer.
+            patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
 
         Returns:
             The experiment as it ended; see its `state`.
@@ -95,24 +86,26 @@ class Experiment(models.Experiment):
         """
         return self.master.trials(self.id)
 
-    def first_trial(self, interval: float = 0.5) -> Trial:
+    def first_trial(self, interval: float = 0.5, *, patience: Patience | None = None) -> Trial:
         """Get its first trial, and wait until there is one.
 
         Args:
             interval: Seconds between two requests.
+            patience: How long to keep trying while the master does not answer; None: as DET_PATIENCE says.
 
         Returns:
             The trial with the lowest id.
 
         Raises:
             ClientError: The experiment has ended without a trial.
-            MasterUnreachable: The master does not answer, or is not ready.
+            MasterUnreachable: The master did not answer for longer than `patience`.
             APIError: The master refuses the call.
         """
+        waiting = patience or Patience()
         while True:
-            if found := self.master.trials(self.id, limit=1, everything=False):
+            if found := waiting.ask(lambda: self.master.trials(self.id, limit=1, everything=False)):
                 return found[0]
-            if self.reload().ended_for_good:
+            if waiting.ask(self.reload).ended_for_good:
                 raise ClientError(f"Experiment {self.id} ended without a trial.")
             time.sleep(interval)
 
@@ -321,12 +314,12 @@ class Trial(models.Trial):
         """
         return self.master.trial(self.id)
 
-    def wait(self, interval: float = 2.0, *, patience: float = PATIENCE) -> Trial:
+    def wait(self, interval: float = 2.0, *, patience: float | None = None) -> Trial:
         """Wait until the trial has ended, with all its attempts.
 
         Args:
             interval: Seconds between two requests.
-            patience: Seconds to keep trying while the master does not answer.
+            patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
 
         Returns:
             The trial as it ended; see its `state`.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from trainmaster.client.context import ContextFolder
 from trainmaster.client.errors import ClientError
+from trainmaster.client.patience import Notice, Patience
 from trainmaster.client.resource import Json, Resource, given, word
 
 Kind = Literal["command", "notebook", "shell", "tensorboard"]
@@ -157,12 +158,13 @@ class Tasks(Resource):
         """
         return dict(self._get(f"tasks/{word(task_id)}")["task"])
 
-    def wait_ready(self, task_id: str, patience: float = 1800.0) -> None:
-        """Wait until the service in a task answers.
+    def wait_ready(self, task_id: str, patience: float = 1800.0, notice: Notice | None = None) -> None:
+        """Wait until the service in a task answers. A master that is away meanwhile is waited for as DET_PATIENCE says.
 
         Args:
             task_id: Id of the task.
-            patience: Seconds to wait at most.
+            patience: Seconds to wait at most while the master answers.
+            notice: As in `Master.logs`.
 
         Raises:
             ClientError: The task has ended, or is not ready after `patience` seconds.
@@ -171,8 +173,9 @@ class Tasks(Resource):
             APIError: The master refuses the call.
         """
         deadline = time.monotonic() + patience
+        waiting = Patience(notice=notice)
         while True:
-            task = self.task(task_id)
+            task = waiting.ask(lambda: self.task(task_id))
             if task.get("endTime"):
                 raise ClientError(f"The task has ended; `det task logs {task_id}` may show why.")
             if any(allocation["isReady"] for allocation in task["allocations"]):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from trainmaster.client.errors import ClientError, MasterUnreachable, NotLoggedIn, NotTrusted, api_error
+from trainmaster.client.errors import ClientError, HostNotFound, MasterUnreachable, NotLoggedIn, NotTrusted, api_error
 
 Json = dict[str, Any]
 TIMEOUT = 60.0  # seconds without a byte of an answer
@@ -260,7 +260,8 @@ class Transport:
                 f"https{self.url.removeprefix('http')}; set the address with -m or DET_MASTER."
             )
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        return MasterUnreachable(
+        kind = HostNotFound if isinstance(error, socket.gaierror) else MasterUnreachable
+        return kind(
             f"The master at {self.url} does not answer ({reason}). Is it running, and is the address right? "
             "Set it with -m or DET_MASTER."
         )

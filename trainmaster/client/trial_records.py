@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainmaster.client.errors import MasterUnreachable
-from trainmaster.client.experiment import PATIENCE
 from trainmaster.client.models import LogLine, MetricsReport, StoryEvent, Trial
+from trainmaster.client.patience import Notice, Patience, followed
 from trainmaster.client.resource import Json, Resource
 
 
@@ -63,7 +61,8 @@ class TrialRecords(Resource):
         follow: bool = False,
         tail: int = 0,
         head: int = 0,
-        notice: Callable[[str], None] | None = None,
+        notice: Notice | None = None,
+        patience: float | None = None,
         **where: Any,
     ) -> Iterator[LogLine]:
         """Read the log of a trial, in order of arrival. Errors are raised while iterating.
@@ -73,7 +72,10 @@ class TrialRecords(Resource):
             follow: Continue until the trial has ended and everything is read, also through restarts of the master.
             tail: Only this many lines at the end, followed by new ones with `follow`; 0 for all.
             head: Only this many lines at the start, unless `follow` or `tail` is set; 0 for all.
-            notice: Called with a sentence each time that the master stops answering.
+            notice: Called with a sentence when the master is away for a while and when it is back; None logs a
+                warning.
+            patience: Seconds to keep trying with `follow` while the master does not answer; None: DET_PATIENCE, else
+                600.
             where: Filters, named as in the API: levels, rankIds, searchText ...
 
         Returns:
@@ -85,10 +87,12 @@ class TrialRecords(Resource):
             APIError: The master refuses the call.
         """
         path = f"/api/v1/trials/{trial_id}/logs"
+        waiting = Patience(patience if follow else 0.0, notice)
         last = 0
         if tail:
-            newest = self._http.lines(path, query={"limit": tail, "orderBy": "ORDER_BY_DESC", **where})
-            for line in reversed([LogLine.parse(raw) for raw in newest]):
+            query = {"limit": tail, "orderBy": "ORDER_BY_DESC", **where}
+            newest = waiting.ask(lambda: list(map(LogLine.parse, self._http.lines(path, query=query))))
+            for line in reversed(newest):
                 last = line.number
                 yield line
         if not follow:
@@ -96,27 +100,12 @@ class TrialRecords(Resource):
                 for raw in self._http.lines(path, query={"limit": head or None, **where}):
                     yield LogLine.parse(raw)
             return
-        self._has_ended(trial_id)  # a master that does not answer from the start is an error at once
-        away_since: float | None = None
-        while True:
-            try:
-                # A master that does not support afterId sends all lines again; known ones are skipped here.
-                for raw in self._http.lines(path, query={"follow": True, "afterId": last or None, **where}):
-                    line, away_since = LogLine.parse(raw), None
-                    if line.number > last:
-                        last = line.number
-                        yield line
-                if self._has_ended(trial_id):
-                    return
-                away_since = None  # a master that is stopped in an orderly way ends its streams
-            except MasterUnreachable as error:
-                if away_since is None:
-                    away_since = time.monotonic()
-                    if notice:
-                        notice(str(error))
-                if time.monotonic() > away_since + PATIENCE:
-                    raise
-            time.sleep(1.0)
+
+        def read(after: int, more: bool) -> Iterator[LogLine]:
+            query = {"follow": more, "afterId": after or None, **where}
+            return map(LogLine.parse, self._http.lines(path, query=query))
+
+        yield from followed(read, lambda line: line.number, lambda: self._has_ended(trial_id), last, waiting)
 
     def _has_ended(self, trial_id: int) -> bool:
         return Trial.parse(self._get(f"trials/{trial_id}")["trial"]).ended_for_good
