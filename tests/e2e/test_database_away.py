@@ -102,6 +102,35 @@ def test_a_search_goes_on_through_a_database_that_hangs_and_one_that_dies(site: 
     text = trainings.experiment(searcher, epochs=EPOCHS, pause=0.5, value={"type": "double", "minval": 1, "maxval": 9})
     number = master.create_experiment(text, files(train__py=trainings.COUNTING)).id
     wait_for(lambda: sum(trial.batches >= 2 for trial in master.trials(number)) >= 4, "four trials that report")
+    (followed, *_) = master.trials(number)
+    readers = [site.process.client() for _ in range(2)]
+    notices: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        lines = pool.submit(lambda: list(readers[0].logs(followed.id, follow=True, notice=notices.append)))
+        waiting = pool.submit(readers[1].experiment(number).wait, 0.5)
+        _rides_out_both(site, number)
+        assert waiting.result().state == "COMPLETED"
+        numbers = [line.number for line in lines.result()]
+    assert numbers == [line.number for line in master.logs(followed.id)], "a line is missing or doubled"
+    assert [("Waiting for it" in said, "answers again" in said) for said in notices[:2]] == [
+        (True, False),
+        (False, True),
+    ], notices
+    reports = validations(master, [trial.id for trial in master.trials(number)])
+    assert len(reports) == 8
+    for trial in master.trials(number):
+        told = log_text(master, trial.id)
+        assert (trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0), told
+        assert told.count("starting after epoch") == 1, "a job ran twice"
+        assert reports[trial.id] == list(range(1, EPOCHS + 1)), "a report is missing or doubled"
+        assert trial.summary["avg_metrics"]["loss"]["count"] == EPOCHS
+    log = site.process.log.read_text()
+    assert log.count("the database does not answer") == 2, log
+    assert log.count("the database answers again") == 2, log
+
+
+def _rides_out_both(site: Site, number: int) -> None:
+    master = site.master
     with site.postgres.hanging():
         until = time.monotonic() + 20.0  # how long is the input here
         all_are_told(site)
@@ -117,17 +146,6 @@ def test_a_search_goes_on_through_a_database_that_hangs_and_one_that_dies(site: 
     site.postgres.start()
     back(site)
     ended_as(master, number, "COMPLETED")
-    reports = validations(master, [trial.id for trial in master.trials(number)])
-    assert len(reports) == 8
-    for trial in master.trials(number):
-        told = log_text(master, trial.id)
-        assert (trial.state, trial.attempts, trial.restarts) == ("COMPLETED", 1, 0), told
-        assert told.count("starting after epoch") == 1, "a job ran twice"
-        assert reports[trial.id] == list(range(1, EPOCHS + 1)), "a report is missing or doubled"
-        assert trial.summary["avg_metrics"]["loss"]["count"] == EPOCHS
-    log = site.process.log.read_text()
-    assert log.count("the database does not answer") == 2, log
-    assert log.count("the database answers again") == 2, log
 
 
 def back(site: Site) -> None:

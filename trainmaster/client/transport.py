@@ -124,7 +124,12 @@ class Transport:
                 message = json.loads(line)
                 if "error" in message:
                     error = message["error"]
-                    raise api_error(int(error.get("http_code", 500)), {"message": error.get("message")})
+                    status, said = int(error.get("http_code", 500)), {"message": error.get("message")}
+                    raise (
+                        self._not_ready(status, json.dumps(said).encode())
+                        if status in NOT_READY
+                        else api_error(status, said)
+                    )
                 yield message["result"]
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from None
