@@ -144,7 +144,7 @@ def run(demo: Demo) -> int:
     print(f"It listens on {demo.url}. Searching: 16 trials of up to {EPOCHS} epochs each.", file=sys.stderr)
     text = (EXAMPLE / "search.yaml").read_text()
     made = master.create_experiment(text, context.collect(EXAMPLE), source="examples/digits/search.yaml")
-    ended = progress.watch(master, made.id, 0.5, PATIENCE)
+    ended = progress.watch(lambda: master, made.id, 0.5, PATIENCE)
     trials = master.trials(made.id)
     print(summary(ended, trials), flush=True)
     if ended.state == "COMPLETED" and ended.best_trial_id is not None:

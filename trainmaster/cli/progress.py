@@ -15,23 +15,25 @@ LINE_INTERVAL = 5.0  # seconds between lines when not on a terminal, to keep log
 BAR_WIDTH = 20  # characters
 
 
-def watch(connect: Callable[[], Master], experiment_id: int, interval: float) -> Experiment:
-    """Return the experiment once it has ended, showing progress on stderr meanwhile. A master that is away is waited
-    for as DET_PATIENCE says.
+def watch(
+    connect: Callable[[], Master], experiment_id: int, interval: float, patience: float | None = None
+) -> Experiment:
+    """Return the experiment once it has ended, showing progress on stderr meanwhile.
 
     Args:
         connect: Opens a session.
         interval: Seconds between requests.
+        patience: Seconds to keep trying while the master does not answer; None: DET_PATIENCE, else 600.
 
     Returns:
         The experiment as it ended.
 
     Raises:
-        MasterUnreachable: The master did not answer for longer than that.
+        MasterUnreachable: The master did not answer for longer than `patience`.
         APIError: The master refuses the call.
     """
     display = _Display()
-    waiting = Patience(notice=display.note)
+    waiting = Patience(patience, display.note)
     try:
         master = waiting.ask(connect)
         while True:
