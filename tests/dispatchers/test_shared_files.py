@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import time
 from pathlib import Path
 
+import pytest
+
+from trainmaster.containers import ContainerStart, container_runtime
 from trainmaster.dispatchers.base import JobFile, SharedFile, StagedFile
 from trainmaster.dispatchers.folder import JobFolder
 from trainmaster.dispatchers.jobfolder import shared_files
 from trainmaster.dispatchers.jobfolder.own_files import SUBFOLDER
+from trainmaster.templates.render import FOLDER
 
 CODE = b"code of the job " * 50_000
 LONG_AGO = 2 * shared_files.UNUSED
@@ -60,6 +65,36 @@ def test_many_jobs_have_one_file(tmp_path: Path) -> None:
     assert stat.S_IMODE(only.stat().st_mode) == 0o400
     assert stat.S_IMODE(only.parent.parent.stat().st_mode) == 0o700
     assert folders[0].shared_folders(release.files()) == [only.parent]
+
+
+@pytest.mark.parametrize("scripts", [(), ("pbs_job.sh.j2", "pbs_host.sh.j2")])
+@pytest.mark.parametrize("runtime", ["none", "apptainer", "docker", "enroot", "pyxis"])
+def test_a_job_folder_is_small(runtime: str, scripts: tuple[str, ...], tmp_path: Path) -> None:
+    """What every dispatcher stages, with the longest scripts, a certificate and the files of an experiment."""
+    release = Release()
+    folder = JobFolder(tmp_path, "det-1")
+    start = container_runtime(runtime).start_script(
+        ContainerStart(folder.path, "/images/a.sif", shared=folder.shared_folders(release.files()) * 2, gpus=True)
+    )
+    folder.stage_sharing(
+        {
+            **release.files(),
+            "context.tgz": SharedFile(release.sha256, lambda: CODE),
+            "job.json": StagedFile(b"x" * 1000),
+            "secrets/token": StagedFile(b"x" * 60),
+            "master.crt": StagedFile(b"x" * 1200),
+            "start.sh": StagedFile(start.encode()),
+            **{name: StagedFile(_without_comments(FOLDER / name)) for name in scripts},
+        }
+    )
+    on_disk = [path for path in folder.path.rglob("*") if path.is_file() or path.is_symlink()]
+    assert len([path for path in on_disk if not path.is_symlink()]) <= 6
+    assert sum(path.lstat().st_size for path in on_disk) <= 20_000
+
+
+def _without_comments(template: Path) -> bytes:
+    """About what becomes of it: its blocks give way to values of the same length."""
+    return re.sub(rb"\{#.*?#\}|\{%.*?%\}\n?", b"", template.read_bytes(), flags=re.DOTALL)
 
 
 def test_a_file_that_is_not_what_its_name_says_is_written_anew(tmp_path: Path) -> None:

@@ -53,7 +53,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     p = verbs.add("logs", _logs, "print the first trial's log", "det experiment logs -f 1")
     _add_id(p)
     add_log_filters(p)
-    p = verbs.add("wait", _wait, "wait until it has ended; exit status 0 if it completed", "det experiment wait 1")
+    p = verbs.add(
+        "wait",
+        _wait,
+        "wait until it has ended, through absences of the master (DET_PATIENCE seconds); status 0 if it completed",
+        "det experiment wait 1",
+    )
     _add_id(p)
     p.add_argument("--polling-interval", type=seconds, default=1.0, metavar="SECONDS", help="default: %(default)s")
     for verb, (_, text, aliases) in STEER.items():

@@ -132,7 +132,12 @@ def add_log_filters(parser: argparse.ArgumentParser) -> None:
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument("--head", type=natural, default=0, metavar="N", help="the first N lines")
     ends.add_argument("--tail", type=natural, default=0, metavar="N", help="the last N lines, with -f also new ones")
-    parser.add_argument("-f", "--follow", action="store_true", help="continue until the trial has ended")
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="continue until the trial has ended, through absences of the master (DET_PATIENCE seconds)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument("--agent-id", action="append", metavar="NODE", help="only lines of this node")
     parser.add_argument("--container-id", action="append", metavar="ID", help="only lines of this container")
