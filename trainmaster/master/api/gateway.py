@@ -21,8 +21,13 @@ LISTS = frozenset(
     (
         *("agentIds", "allocationIds", "containerIds", "experimentIdFilter.incl", "experimentIdFilter.notIn", "ids"),
         *("labels", "levels", "metricIds", "metricNames", "rankIds", "resourcePools", "roleIdAssignedDirectlyToUser"),
-        *("sources", "states", "stdtypes", "tokenIds", "trialIds", "userIds", "users", "workspaceIds"),
-        *("workspaceNames", "timeSeriesFilter.integerRange.incl", "timeSeriesFilter.integerRange.notIn"),
+        *("sources", "states", "stdtypes", "tokenIds", "trialIds", "userIds", "users", "without"),
+        *(
+            "workspaceIds",
+            "workspaceNames",
+            "timeSeriesFilter.integerRange.incl",
+            "timeSeriesFilter.integerRange.notIn",
+        ),
     )
 )
 WITH_BODIES = ("POST", "PUT", "PATCH", "DELETE")
