@@ -110,7 +110,7 @@ def make_app(engine: Engine, services: Services) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         wakeups = services.wakeups
-        listener = Listener(engine, {CHANNEL: wakeups.fire})
+        listener = Listener(engine, {CHANNEL: wakeups.fire}, wakeups.fire_all)
         controller = Controller(engine, services.store, services.settings, services.clusters, wakeups)
         listener.start()
         controller.start()

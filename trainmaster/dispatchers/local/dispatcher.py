@@ -148,10 +148,11 @@ class LocalDispatcher:
         return Snapshot(taken_at=taken_at, jobs=tuple(filter(None, map(self._observation, ours))))
 
     def _observation(self, job: LocalJob) -> Observation | None:
-        submitted = job.submitted
         status = job.status()
-        if submitted is None or job.submitted is None:
-            return None  # it is being removed, so what was read of it may be incomplete
+        files = job.files()  # after the state: a job that is being removed is left out
+        submitted = files.submitted
+        if submitted is None:
+            return None
         waits = status.state is JobState.QUEUED
         return Observation(
             token=job.token,
@@ -162,7 +163,7 @@ class LocalDispatcher:
             exit_code=status.exit_code,
             exit_signal=status.exit_signal,
             nodes=() if waits else (platform.node(),),
-            started_at=job.started_at,
+            started_at=files.started_at,
             submitted_at=submitted.submitted_at,
             never=waits and submitted.slots > self._options.slots,
         )

@@ -22,6 +22,7 @@ from trainmaster.dispatchers.local.processes import Process
 
 STATE_FOLDER = ".local"
 CANNOT_START = -1
+YOUNG = 1_000_000_000  # ns: a folder that has changed so recently may change again without another time of change
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,28 @@ class LocalJobEnd:
     at: float
 
 
+@dataclass(frozen=True)
+class JobFiles:
+    """What the files of one job held when they were read; None for a file that was not there, or half written."""
+
+    submitted: Submitted | None = None
+    slot_ids: tuple[int, ...] | None = None
+    process: Process | None = None
+    started_at: float | None = None
+    cancel_requested_at: float | None = None
+    ended: LocalJobEnd | None = None
+
+
 class LocalJob:
-    """Reads and writes the state of one job. Reading never fails for a file that is missing or half written."""
+    """Reads and writes the state of one job. Its files are read again only when their folder has changed, so an object
+    that is kept costs one look at a folder's time each time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = folder.name
         self._state = folder / STATE_FOLDER
+        self._path = os.fspath(self._state)
+        self._kept: tuple[int, JobFiles] | None = None  # the folder's time of change, and what was read then
 
     # -- writing ---------------------------------------------------------------------------------------
 
@@ -94,44 +110,66 @@ class LocalJob:
 
     # -- reading ---------------------------------------------------------------------------------------
 
+    def files(self) -> JobFiles:
+        """What the files hold now. Never fails."""
+        try:
+            changed = os.stat(self._path).st_mtime_ns
+        except OSError:
+            return JobFiles()
+        kept = self._kept
+        if kept is not None and kept[0] == changed:
+            return kept[1]
+        at = time.time_ns()
+        found = self._read_files()
+        self._kept = (changed, found) if at - changed > YOUNG else None
+        return found
+
+    def _read_files(self) -> JobFiles:
+        ended = (self._read("ended") or "").split()
+        process, assignment, cancel = self._read("started"), self._read("assignment"), self._read("cancel")
+        # This one last: it is removed first, so while it is there none of the others has been removed.
+        submitted = self._read("submitted")
+        return JobFiles(
+            submitted=Submitted(**json.loads(submitted)) if submitted else None,
+            slot_ids=tuple(json.loads(assignment)["slot_ids"]) if assignment else None,
+            process=Process.parse(process) if process else None,
+            started_at=self._time_of("started") if process else None,
+            cancel_requested_at=float(cancel) if cancel else None,
+            ended=LocalJobEnd(int(ended[0]), float(ended[1])) if len(ended) == 2 else None,
+        )
+
     def _read(self, name: str) -> str | None:
         try:
             return (self._state / name).read_text()
         except OSError:
             return None
 
-    @property
-    def submitted(self) -> Submitted | None:
-        text = self._read("submitted")
-        return Submitted(**json.loads(text)) if text else None
-
-    @property
-    def slot_ids(self) -> tuple[int, ...] | None:
-        """The slots that it got; None before it got any."""
-        text = self._read("assignment")
-        return tuple(json.loads(text)["slot_ids"]) if text else None
-
-    @property
-    def process(self) -> Process | None:
-        text = self._read("started")
-        return Process.parse(text) if text else None
-
-    @property
-    def started_at(self) -> float | None:
+    def _time_of(self, name: str) -> float | None:
         try:
-            return (self._state / "started").stat().st_mtime
+            return (self._state / name).stat().st_mtime
         except OSError:
             return None
 
     @property
+    def submitted(self) -> Submitted | None:
+        return self.files().submitted
+
+    @property
+    def slot_ids(self) -> tuple[int, ...] | None:
+        """The slots that it got; None before it got any."""
+        return self.files().slot_ids
+
+    @property
+    def process(self) -> Process | None:
+        return self.files().process
+
+    @property
     def cancel_requested_at(self) -> float | None:
-        text = self._read("cancel")
-        return float(text) if text else None
+        return self.files().cancel_requested_at
 
     @property
     def ended(self) -> LocalJobEnd | None:
-        parts = (self._read("ended") or "").split()
-        return LocalJobEnd(int(parts[0]), float(parts[1])) if len(parts) == 2 else None
+        return self.files().ended
 
     @property
     def mark(self) -> str:
@@ -141,22 +179,20 @@ class LocalJob:
 
     def status(self) -> LocalJobStatus:
         """Return the job's current state."""
-        process = self.process
-        # The job script writes `ended` and then exits: only in this order is "exited without writing" certain.
-        alive = process is not None and process.alive
-        ended = self.ended
-        cancelled = self.cancel_requested_at is not None
-        if ended is not None:
-            return _after(ended, cancelled)
+        files = self.files()
+        process, alive = files.process, False
+        if process is not None and files.ended is None and not (alive := process.alive):
+            # The job script writes `ended` and then exits: only in this order is "exited without writing" certain.
+            files = self._read_files()
+        cancelled = files.cancel_requested_at is not None
+        if files.ended is not None:
+            return _after(files.ended, cancelled)
         if process is None:
-            if cancelled and self.slot_ids is None:
-                return LocalJobStatus(JobState.CANCELLED, "cancelled", "The job was cancelled before it started.")
-            given = self.slot_ids is not None
-            if given:
-                return LocalJobStatus(JobState.STARTING, "starting", "The job is being started.")
-            return LocalJobStatus(JobState.QUEUED, "queued", "Waits for free slots on this machine.")
+            if files.slot_ids is not None:
+                return STARTING
+            return CANCELLED_EARLY if cancelled else QUEUED
         if alive:
-            return LocalJobStatus(JobState.RUNNING, "running")
+            return RUNNING
         if cancelled:
             return LocalJobStatus(JobState.CANCELLED, "killed", "The job was cancelled, and ended by SIGKILL.")
         if process.from_before_a_reboot:
@@ -177,6 +213,12 @@ class LocalJobStatus:
     text: str = ""
     exit_code: int | None = None
     exit_signal: int | None = None
+
+
+QUEUED = LocalJobStatus(JobState.QUEUED, "queued", "Waits for free slots on this machine.")
+STARTING = LocalJobStatus(JobState.STARTING, "starting", "The job is being started.")
+RUNNING = LocalJobStatus(JobState.RUNNING, "running")
+CANCELLED_EARLY = LocalJobStatus(JobState.CANCELLED, "cancelled", "The job was cancelled before it started.")
 
 
 def _after(ended: LocalJobEnd, cancelled: bool) -> LocalJobStatus:

@@ -23,7 +23,7 @@ from pathlib import Path
 from trainmaster.dispatchers.base import JobState, SlotType, Transient
 from trainmaster.dispatchers.command_runner import DEFAULT_PATH
 from trainmaster.dispatchers.folder import TOKEN
-from trainmaster.dispatchers.local.local_job import LocalJob
+from trainmaster.dispatchers.local.local_job import YOUNG, LocalJob
 from trainmaster.dispatchers.local.options import LocalOptions
 from trainmaster.dispatchers.local.processes import kill_job, marks_alive
 from trainmaster.files import replace_file
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 BUSY_PAUSE = 0.1  # seconds between two passes while jobs run or wait
 IDLE_PAUSE = 5.0
+ALL_EVERY = 5.0  # seconds between two passes over all jobs without a wake-up; in between only those with slots count
 JOB_SCRIPT = "local_job.sh"
 MAX_STARTS = 5  # of a job script that ends without having begun (a full disk, a folder taken away)
 
@@ -48,18 +49,31 @@ class LocalQueue:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._known: tuple[int | None, dict[str, LocalJob]] = None, {}  # the folder's time of change, and its jobs
+        self._active: list[LocalJob] = []  # with slots, when all jobs were last looked at
+        self._all_at = 0.0  # when all jobs are looked at again
         self._over: set[str] = set()  # tokens of ended jobs, whose folders need no further check
         self._terminated: set[str] = set()
         self._starts: dict[str, int] = {}
 
     def jobs(self) -> list[LocalJob]:
         """All jobs that exist, in no order."""
+        return [job for job in self._folders().values() if job.files().submitted is not None]
+
+    def _folders(self) -> dict[str, LocalJob]:
+        """By token. The folder is listed again only when it has changed."""
         try:
+            changed = os.stat(self._root).st_mtime_ns
+            listed_at, known = self._known
+            if changed == listed_at:
+                return known
+            at = time.time_ns()
             names = os.listdir(self._root)
         except FileNotFoundError:
-            return []
-        found = (LocalJob(self._root / name) for name in names if TOKEN.fullmatch(name))
-        return [job for job in found if job.submitted is not None]
+            return {}
+        jobs = {name: known.get(name) or LocalJob(self._root / name) for name in names if TOKEN.fullmatch(name)}
+        self._known = (changed if at - changed > YOUNG else None), jobs
+        return jobs
 
     def wake(self) -> None:
         """Process the queue now; the thread starts with the first call."""
@@ -103,6 +117,8 @@ class LocalQueue:
 
     def _loop(self) -> None:
         while not self._closing:
+            if self._wake.is_set():
+                self._all_at = 0.0
             self._wake.clear()
             try:
                 busy = self._pass()
@@ -117,31 +133,40 @@ class LocalQueue:
             if child.poll() is not None:
                 del self._children[token]
         with self._exclusive():
+            if time.monotonic() < self._all_at and all(map(self._goes_on, self._active)):
+                return True
             waiting: list[tuple[int, LocalJob]] = []
             over: list[LocalJob] = []
             taken: set[int] = set()
-            busy = False
+            self._active = []
             for job in self.jobs():
                 if job.token in self._over:
                     continue
-                state = job.status().state
-                if state.terminal:
+                submitted, slots = job.submitted, job.slot_ids
+                if submitted is None:
+                    continue  # it is being removed
+                if slots is None and not job.status().state.terminal:
+                    waiting.append((submitted.order, job))
+                elif slots is None or not self._goes_on(job):
                     over.append(job)
-                    continue
-                busy = True
-                slots = job.slot_ids
-                if slots is None:
-                    submitted = job.submitted
-                    if submitted is not None:
-                        waiting.append((submitted.order, job))
-                    continue
-                taken |= set(slots)
-                if state is JobState.STARTING:
-                    self._start(job, slots)
-                self._enforce_cancel(job)
+                else:
+                    self._active.append(job)
+                    taken |= set(slots)
             self._sweep(over)
             self._start_what_fits([job for _, job in sorted(waiting, key=lambda pair: pair[0])], taken)
+            busy = bool(waiting or self._active)
+            self._all_at = time.monotonic() + (ALL_EVERY if busy else 0.0)
         return busy
+
+    def _goes_on(self, job: LocalJob) -> bool:
+        """Start or end a job that has slots, as it should be. False: it has ended."""
+        state = job.status().state
+        if state.terminal:
+            return False
+        if state is JobState.STARTING and (slots := job.slot_ids) is not None:
+            self._start(job, slots)
+        self._enforce_cancel(job)
+        return True
 
     def _start_what_fits(self, waiting: list[LocalJob], taken: set[int]) -> None:
         """Start jobs strictly in order, so that a large job does not wait for ever behind small ones. Jobs without
@@ -157,6 +182,7 @@ class LocalQueue:
                 continue
             given = tuple(free[: submitted.slots])
             job.assign(given)
+            self._active.append(job)
             taken |= set(given)
             self._start(job, given)
 

@@ -32,6 +32,7 @@ from trainmaster.version import API_VERSION
 router = APIRouter(tags=["agents"])
 Json = dict[str, Any]
 
+CHECK_PERIOD = 5.0  # seconds between two looks for orders without a wake-up
 MAX_WAIT = 30.0  # seconds of a long poll
 MAX_ARCHIVE = MAX_REMAINS + 2**24  # bytes, with what a tar adds
 MOST_SLOTS = 20_000  # on one page; a large cluster has more CPUs
@@ -72,7 +73,7 @@ async def orders(
     subject = f"agent:{agent_id}"
     timeout = min(wait, MAX_WAIT, services.settings.longest_poll)
     with (
-        waiting(services.wakeups, subject, timeout=timeout) as turn,
+        waiting(services.wakeups, subject, timeout=timeout, period=CHECK_PERIOD) as turn,
         agents.listening(agent_cluster, agent_id, lambda: services.wakeups.fire(subject)),
     ):
         while True:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.error_envelope import envelope
@@ -94,7 +96,12 @@ async def rendezvous(allocation_id: str, resources_id: str, services: UsesServic
     def look() -> harness.HarnessRendezvous | None:
         return harness.rendezvous(services.store, allocation_id, resources_id)
 
-    found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)
+    found = await wait_for(
+        services.wakeups,
+        f"allocation:{allocation_id}",
+        partial(run_in_threadpool, look),
+        services.settings.longest_poll,
+    )
     if found is None:
         return envelope(408, "Not all nodes have arrived yet: try again.")
     return JSONResponse({"rendezvousInfo": {"addresses": found.addresses, "rank": found.rank, "slots": found.slots}})

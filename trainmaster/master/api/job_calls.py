@@ -1,4 +1,4 @@
-"""Group commits of the calls that all jobs make frequently: tokens, leases, reports and exits."""
+"""Group commits of the calls that all jobs make frequently: tokens, leases, preemption polls, reports and exits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from trainmaster.master.services.access import identity
 from trainmaster.master.services.access.identity import Caller
-from trainmaster.master.services.allocations import exit_reports, leases, metric_batches
+from trainmaster.master.services.allocations import exit_reports, job_reports, leases, metric_batches
 from trainmaster.master.services.allocations.exit_reports import ExitReport, Taken
 from trainmaster.master.services.allocations.job_reports import ReportAnswer
 from trainmaster.master.services.allocations.leases import LeaseRequest
@@ -25,6 +25,8 @@ THREADS = 8  # for calls that are taken in by themselves
 BURST = 5.0  # seconds' worth of bytes that may come at once
 LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries
 MOST_KNOWN = 10_000
+POLLS = 500  # preemption polls that one query answers
+MOST_POLLS = 100_000  # without an answer: all jobs are woken when the database was away
 POOLS_FRESH = 3600.0  # seconds for which the pools of clusters are taken to be as they were
 
 
@@ -47,6 +49,12 @@ class JobCalls:
         )
         self.exits: GroupCommit[ExitReport, Taken] = GroupCommit(
             partial(exit_reports.take_exits, store, settings), of_attempt, alone, seconds
+        )
+        self.preemptions: GroupCommit[str, str | None] = GroupCommit(
+            lambda ids, /, *, wait: job_reports.preemptions(store, ids),  # noqa: ARG005
+            *(str, alone, seconds, 1),
+            together=POLLS,
+            pending=MOST_POLLS,
         )
         self.pace = Pace(settings.limits.job_rate * 2**20)
         self._known: OrderedDict[str, Caller] = OrderedDict()  # by token

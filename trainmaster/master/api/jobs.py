@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -64,7 +65,12 @@ async def _barrier(
             raise Conflict(f"The attempt {allocation_id} is over; no other node will arrive.")
         return found
 
-    found = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, services.settings.longest_poll)
+    found = await wait_for(
+        services.wakeups,
+        f"allocation:{allocation_id}",
+        partial(run_in_threadpool, look),
+        services.settings.longest_poll,
+    )
     if found is None:
         away = await run_in_threadpool(
             barriers.missing, services.store, allocation_id, kind, body.request_uuid, body.num_peers
@@ -84,10 +90,7 @@ async def preemption_signal(
 ) -> Json:
     """Waits for a preemption request, at most the time-out."""
     own_allocation(caller, allocation_id)
-
-    def look() -> str | None:
-        return job_reports.preemption(services.store, allocation_id)
-
+    look = partial(services.job_calls.preemptions.ask, allocation_id)
     timeout = min(max(timeout_seconds, 0.0), services.settings.longest_poll)
     reason = await wait_for(services.wakeups, f"allocation:{allocation_id}", look, timeout)
     return {"preempt": reason is not None, "reason": reason or ""}

@@ -1,6 +1,7 @@
 """Waits for changes on behalf of requests: long polls, and streams that follow new records.
 
-A wake-up is a hint, and may be lost: a waiter checks once at the start, again after each wake-up, and periodically.
+A waiter checks once at the start and again after each wake-up. No wake-up is lost: when the connection over which
+they come has been away, all waiters are woken (`db.engine.Listener`). So what waits costs nothing until it has news.
 """
 
 from __future__ import annotations
@@ -9,17 +10,15 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
-
-from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.services.store import Wakeups
 
 T = TypeVar("T")
 
-CHECK_PERIOD = 5.0  # seconds between two checks of a waiter without a wake-up
+CHECK_PERIOD = 60.0  # seconds between two checks of a waiter without a wake-up: only a bug makes them necessary
 NOTHING = ""  # a subject without wake-ups: its waiters check periodically
 
 
@@ -57,10 +56,10 @@ def waiting(
         yield Waiting(wakeups, woken, timeout, period)
 
 
-async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], T | None], timeout: float) -> T | None:
-    """The result of `look`, called in a thread; None when it has found nothing for `timeout` seconds."""
+async def wait_for(wakeups: Wakeups, subject: str, look: Callable[[], Awaitable[T | None]], timeout: float) -> T | None:
+    """The result of `look`; None when it has found nothing for `timeout` seconds."""
     with waiting(wakeups, subject, timeout=timeout) as turn:
         while True:
-            found = await run_in_threadpool(look)
+            found = await look()
             if found is not None or not await turn.again():
                 return found

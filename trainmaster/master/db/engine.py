@@ -87,13 +87,22 @@ def notify(connection: Connection, channel: str, payloads: Sequence[str]) -> Non
 _NOTIFY = text("SELECT pg_notify(:channel, payload) FROM unnest(CAST(:payloads AS text[])) AS payload")
 
 
-class Listener:
-    """Hands notifications to callbacks from one thread. Polling elsewhere is the safety net: while the connection
-    is lost, no notifications arrive."""
+LISTENER_CHECK = 5.0  # seconds without a notification after which the listening connection is tried
 
-    def __init__(self, engine: Engine, channels: dict[str, Callable[[str], None]]) -> None:
+
+class Listener:
+    """Hands notifications to callbacks from one thread.
+
+    PostgreSQL loses none as long as the connection lasts, and the connection is tried when it is silent. Those of the
+    time without a connection are lost: `missed` is called once there is a connection again.
+    """
+
+    def __init__(
+        self, engine: Engine, channels: dict[str, Callable[[str], None]], missed: Callable[[], None] = lambda: None
+    ) -> None:
         self._engine = engine
         self._channels = channels
+        self._missed = missed
         self._heard = True  # the first failure after success is logged
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="database-listener", daemon=True)
@@ -123,16 +132,23 @@ class Listener:
             with driver.cursor() as cursor:
                 for channel in self._channels:
                     cursor.execute(f"LISTEN {channel}")
-            self._heard = True
-            while not self._stop.is_set():
-                if not select.select([driver], [], [], 0.5)[0]:
-                    continue
-                driver.poll()
-                while driver.notifies:
-                    note = driver.notifies.pop(0)
-                    self._channels[note.channel](note.payload)
+                self._heard = True
+                self._missed()
+                tried = time.monotonic()
+                while not self._stop.is_set():
+                    if select.select([driver], [], [], 0.5)[0]:
+                        driver.poll()
+                    elif time.monotonic() - tried >= LISTENER_CHECK:
+                        cursor.execute("SELECT 1")
+                        tried = time.monotonic()
+                    self._hand_over(driver)
         finally:
             raw.invalidate()
+
+    def _hand_over(self, driver: Any) -> None:
+        while driver.notifies:
+            note = driver.notifies.pop(0)
+            self._channels[note.channel](note.payload)
 
 
 class Leadership:

@@ -63,7 +63,8 @@ class GroupCommit(Generic[C, R]):
     it leaves may happen twice. While the database is away nothing is repeated; all callers get that error.
 
     A caller that is cancelled while it waits for a batch is left out of it. `alone`: threads for calls that are taken
-    in by themselves. `seconds`: for each statement. `batches`: how many are worked on at the same time.
+    in by themselves. `seconds`: for each statement. `batches`: how many are worked on at the same time. `together`:
+    calls in one batch. `pending`: calls without an answer, above which further ones are refused.
     """
 
     def __init__(
@@ -73,17 +74,21 @@ class GroupCommit(Generic[C, R]):
         alone: Executor,
         seconds: float,
         batches: int = BATCHES,
+        *,
+        together: int = MOST_TOGETHER,
+        pending: int = MOST_PENDING,
     ) -> None:
         self._take, self._key, self._alone, self._seconds = take, key, alone, seconds
         self._threads = ThreadPoolExecutor(batches, "group-commit")
         self._waiting: deque[_Pending[C, R]] = deque()
         self._free = batches
+        self._together, self._most = together, pending
         self._pending = 0
 
     async def ask(self, call: C) -> R:
         """The call's result. Raises its error, and Unavailable when too many calls wait."""
-        if self._pending >= MOST_PENDING:
-            raise Unavailable(f"{MOST_PENDING} calls of jobs wait already; try again in a moment.")
+        if self._pending >= self._most:
+            raise Unavailable(f"{self._most} calls of jobs wait already; try again in a moment.")
         pending: _Pending[C, R] = _Pending(call, asyncio.get_running_loop().create_future())
         self._waiting.append(pending)
         self._pending += 1
@@ -101,7 +106,7 @@ class GroupCommit(Generic[C, R]):
     def _next(self) -> list[_Pending[C, R]]:
         batch: dict[Hashable, _Pending[C, R]] = {}
         later: list[_Pending[C, R]] = []
-        while self._waiting and len(batch) < MOST_TOGETHER:
+        while self._waiting and len(batch) < self._together:
             pending = self._waiting.popleft()
             # The later of two calls of one key may build on the earlier one.
             if not pending.answer.done() and batch.setdefault(self._key(pending.call), pending) is not pending:

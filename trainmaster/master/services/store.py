@@ -145,6 +145,13 @@ class Wakeups:
         for flag in threads:
             flag.set()
 
+    def fire_all(self) -> None:
+        """Wakes every waiter: wake-ups may have been missed."""
+        with self._lock:
+            subjects = [*self._waiting, *self._threads]
+        for subject in subjects:
+            self.fire(subject)
+
     @contextmanager
     def listening(self, subject: str) -> Iterator[asyncio.Event]:
         """Registers a waiter. Register before checking, so that no change between the check and the wait is missed."""
@@ -177,6 +184,4 @@ class Wakeups:
         """Releases every waiter: the master is stopping."""
         with self._lock:
             self._closed = True
-            subjects = list(self._waiting)
-        for subject in subjects:
-            self.fire(subject)
+        self.fire_all()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import ARRAY, Text, any_, literal, select, update
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
@@ -40,19 +40,22 @@ class ReportAnswer:
     gone: bool  # the attempt has ended for the master: leave
 
 
-def preemption(store: Store, allocation_id: str) -> str | None:
-    """The reason of the preemption request; None without one."""
+def preemptions(store: Store, allocations: Sequence[str]) -> list[str | Exception | None]:
+    """For each allocation the reason of the preemption request, None without one, or NotFound; one query for all."""
+    columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
     with store.autocommit() as session:
-        row = session.execute(
-            select(Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at).where(
-                Allocation.id == allocation_id
-            )
-        ).first()
-    if row is None:
-        raise NotFound(f"There is no allocation {allocation_id}.")
-    if row.ended_at is not None:
-        return row.preempt_reason or "the attempt is over"
-    return row.preempt_reason or "asked to" if row.preempt_at is not None else None
+        rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
+        found = {row.id: row for row in rows}
+    reasons: list[str | Exception | None] = []
+    for allocation_id in allocations:
+        row = found.get(allocation_id)
+        if row is None:
+            reasons.append(NotFound(f"There is no allocation {allocation_id}."))
+        elif row.ended_at is not None:
+            reasons.append(row.preempt_reason or "the attempt is over")
+        else:
+            reasons.append((row.preempt_reason or "asked to") if row.preempt_at is not None else None)
+    return reasons
 
 
 def acknowledge_preemption(store: Store, allocation_id: str) -> None:
