@@ -21,7 +21,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "ingest": (ingest.run, 120),
     "reading": (reading.run, 240),
     "abuse": (abuse.run, 90),
-    "fleet": (fleet.run, 600),
+    "fleet": (fleet.run, 1800),
 }
 CLUSTER = {
     "TRAINMASTER_CLUSTER_RUN": "/var/lib/trainmaster-cluster-bench",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks import searches
+from benchmarks import live_jobs, searches
 from benchmarks.measure import Deadline
 
 
 def run(deadline: Deadline) -> None:
     """The figures of live jobs, then those of searches."""
+    live_jobs.run(deadline)
     searches.measure(deadline)

@@ -84,7 +84,7 @@ class Limits(Section):
     waiting: _Count = 200
     """Requests of one user that may wait; more are refused."""
 
-    connections: _Count = 8_000
+    connections: _Count = 40_000
     """Open connections to the master; at most four fifths of the file descriptors that it may open."""
     anonymous_connections: _Count = 512
     """Connections from one address on which no request has named its user yet."""

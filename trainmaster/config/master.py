@@ -179,7 +179,7 @@ class MasterConfig(Section):
     """The master's folder; None leaves the choice to the command line."""
     master_url: Line | None = None
     """How jobs reach the master; None: derived from host and port."""
-    longest_poll: float = Field(default=60.0, ge=1, le=3600)
+    longest_poll: float = Field(default=300.0, ge=1, le=3600)
     """Seconds that a request may stay open without an answer; less than proxies on the way allow."""
     launch_error: bool = True
     """Whether a request for more slots than its pool has is refused; false: it waits, and its user is warned."""

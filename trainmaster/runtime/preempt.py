@@ -14,7 +14,7 @@ from trainmaster.runtime.files import replace_file
 from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.run_dir import PREEMPT_ACKED, PREEMPT_FLAG
 
-_POLL = 60  # seconds of one long poll
+_POLL = 300  # seconds of one long poll; where a proxy or a firewall cuts it short, reports bring the request too
 _FIRST = 2.0  # seconds after the lease, whose answer is as new: a short job never polls
 _SOONEST = 1.0  # seconds between two answers that came at once: a proxy may cut long polls short
 

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation, peer_of
 from trainmaster.master.api.error_envelope import envelope
+from trainmaster.master.api.jobs import BARRIER
 from trainmaster.master.api.shapes import Body
 from trainmaster.master.api.waiting import wait_for
 from trainmaster.master.services.allocations import harness
@@ -100,7 +101,7 @@ async def rendezvous(allocation_id: str, resources_id: str, services: UsesServic
         services.wakeups,
         f"allocation:{allocation_id}",
         partial(run_in_threadpool, look),
-        services.settings.longest_poll,
+        min(services.settings.longest_poll, BARRIER),
     )
     if found is None:
         return envelope(408, "Not all nodes have arrived yet: try again.")

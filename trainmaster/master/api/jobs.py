@@ -27,6 +27,7 @@ router = APIRouter(tags=["jobs"])
 Json = dict[str, Any]
 
 MAX_NODES = 100_000
+BARRIER = 60.0  # seconds after which a node that waits for others asks again
 
 
 class GatherRequest(Body):
@@ -69,7 +70,7 @@ async def _barrier(
         services.wakeups,
         f"allocation:{allocation_id}",
         partial(run_in_threadpool, look),
-        services.settings.longest_poll,
+        min(services.settings.longest_poll, BARRIER),
     )
     if found is None:
         away = await run_in_threadpool(

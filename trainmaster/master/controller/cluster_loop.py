@@ -62,6 +62,7 @@ SPACING = 0.4  # seconds between the beginnings of two passes under continuous w
 COLLECT_EVERY = 2.0  # seconds between two searches for folders that are no longer needed
 COLLECTED_AT_ONCE = 20
 ENDED_TOGETHER = 50  # attempts of one experiment whose ends are stored in one transaction
+LOOK_SHARE = 20  # a look that took a second is followed by the next one after so many
 LONGEST_STEP = 5.0  # seconds that one step of a pass may take while others wait
 IDLE_POLL = 5.0  # seconds between two passes without a wake-up
 
@@ -84,6 +85,7 @@ class ClusterLoop:
         self._submitting: dict[str, Future[None]] = {}
         self._unsettled: dict[str, str] = {}  # submits whose outcome could not be stored: why
         self._observed_at = 0.0
+        self._look_cost = 0.0  # seconds that the last look took, of the cluster and of the database
         self._asked: set[str] = set()  # vanished jobs that accounting was asked about
         self._unread: dict[str, int] = {}  # how often a folder could not be read
         self._unreachable = ""
@@ -307,17 +309,25 @@ class ClusterLoop:
 
     def _look_if_due(self) -> bool:
         """Returns whether the cluster was observed anew. The query itself only fills the backlog."""
-        due = self._look is None and time.monotonic() - self._observed_at >= self._poll_interval()
+        rest = max(self._poll_interval(), LOOK_SHARE * self._look_cost)
+        due = self._look is None and time.monotonic() - self._observed_at >= rest
         # A cluster without jobs of ours is not queried.
         if due and (not self._observed_at or self._removing or observations.any_live(self._store, self._cluster.name)):
             self._observed_at = time.monotonic()
-            self._look = self._looker.submit(self._clusters.observe, self._cluster)
+            self._look = self._looker.submit(self._observe)
             if wait([self._look], PROMPT).not_done:
                 self._look.add_done_callback(lambda _: self._wake.set())
         if self._look is not None and self._look.done():
             look, self._look = self._look, None
             self._take_look(look)
         return self._take_backlog()  # in every pass: observations may arrive faster than one of them is worked through
+
+    def _observe(self) -> Snapshot:
+        began = time.thread_time()
+        try:
+            return self._clusters.observe(self._cluster)
+        finally:
+            self._look_cost = time.thread_time() - began
 
     def _take_look(self, look: Future[Snapshot]) -> None:
         try:
@@ -329,7 +339,9 @@ class ClusterLoop:
             self._unreachable = str(error)
             return
         self._unreachable = ""
+        began = time.monotonic()
         found = observations.take_snapshot(self._store, self._memory, snapshot, quiet, self._dispatcher.traits.waiting)
+        self._look_cost += time.monotonic() - began
         self._backlog = found.backlog
         self._remove([*found.doubles, *found.orphans])
 

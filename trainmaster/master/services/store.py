@@ -44,7 +44,7 @@ class Settings:
     lease_patience: float = 1800.0  # seconds a job waits for an unreachable master before it gives up
     lost_after: float = 300.0  # seconds of silence before an unlisted job is given up
     preemption_timeout: float = 3600.0
-    longest_poll: float = 60.0  # seconds of a long poll
+    longest_poll: float = 300.0  # seconds of a long poll
     limits: Limits = Limits()  # noqa: RUF009 - frozen
     log_retention_days: int | None = None  # the site's default; None: for ever
     roles: bool = False  # whether roles control permissions
