@@ -169,7 +169,7 @@ class Player:
         for number, job in enumerate(self._jobs):
             # As jobs come: spread over the interval.
             share = number / len(self._jobs)
-            self._at(started + share * SETTLE / 4, lambda job=job: self._poll(job))  # type: ignore[misc]
+            self._at(started + share * SETTLE * 0.8, lambda job=job: self._poll(job))  # type: ignore[misc]
             self._at(started + random.random() * REPORT_EVERY, lambda job=job: self._report(job))  # type: ignore[misc]
         self._at(started, self._me)
         return self

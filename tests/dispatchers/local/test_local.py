@@ -87,6 +87,21 @@ def test_slots_are_given_once_each(bench: Bench) -> None:
     assert environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
 
 
+def test_a_folder_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
+    job = LocalJob(tmp_path / "t-kept")
+    job.folder.mkdir()
+    job.submit(1)
+    assert job.files() is not job.files()  # it changed a moment ago, and may change again within the clock's grain
+    os.utime(job.folder / ".local", (1_000_000_000, 1_000_000_000))
+    kept = job.files()
+    assert job.files() is kept
+    assert kept.submitted is not None
+    job.request_cancel()
+    assert job.files().cancel_requested_at is not None
+    job.withdraw()
+    assert job.files().submitted is None
+
+
 def test_first_come_first_served_and_nobody_overtakes(bench: Bench) -> None:
     blocker = bench.submit(programs.WAITS)
     bench.ready(blocker)

@@ -40,7 +40,11 @@ from trainmaster.master.services.tasks.idle import Uses
 OPENED = 0.005  # seconds that a stream or a long poll costs the master to open
 RECEIVED = 50e6  # bytes of a large body that cost the master a second
 PASSWORD_CHECKS = 4  # passwords that are checked at once
-REPORTS = "/api/x1/allocations/{allocation_id}/reports"  # checks itself whether the attempt ended long ago
+# These check themselves whether the attempt ended long ago.
+CHECKED_LATER = (
+    "/api/x1/allocations/{allocation_id}/reports",
+    "/api/v1/allocations/{allocation_id}/signals/preemption",
+)
 OF_AGENTS = "/api/x1/agents/"
 SAFE = ("GET", "HEAD", "OPTIONS")
 PAGE = ("x-trainmaster", "page")  # browsers let no foreign page send this header
@@ -197,7 +201,7 @@ def _known(connection: HTTPConnection, services: Services) -> Caller:
 async def _caller(request: Request, services: UsesServices) -> Caller:
     found: Caller | None = request.scope.get(_KNOWN)
     if found is None and identity.is_of_job(token := bearer(request)):
-        checked_later = request.scope["route"].path == REPORTS
+        checked_later = request.scope["route"].path in CHECKED_LATER
         found = await services.job_calls.caller(token, checked_later=checked_later)
     if found is None or services.settings.roles:
         return await run_in_threadpool(_let_in, request, services, found)

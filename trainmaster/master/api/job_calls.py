@@ -25,8 +25,8 @@ THREADS = 8  # for calls that are taken in by themselves
 BURST = 5.0  # seconds' worth of bytes that may come at once
 LONGEST_WAIT = 20.0  # seconds that an answer is held back: less than the runtime's retries
 MOST_KNOWN = 10_000
-POLLS = 500  # preemption polls that one query answers
-MOST_POLLS = 100_000  # without an answer: all jobs are woken when the database was away
+LOOKS = 500  # tokens, or preemption polls, that one query answers
+MOST_LOOKS = 100_000  # without an answer: all jobs ask at once when the master or the database was away
 POOLS_FRESH = 3600.0  # seconds for which the pools of clusters are taken to be as they were
 
 
@@ -39,6 +39,8 @@ class JobCalls:
         self.tokens: GroupCommit[str, Caller] = GroupCommit(
             lambda tokens, /, *, wait: identity.authenticate_jobs(store, settings, tokens),  # noqa: ARG005
             *(str, alone, seconds, 1),
+            together=LOOKS,
+            pending=MOST_LOOKS,
         )
         self.leases: GroupCommit[LeaseRequest, Json] = GroupCommit(
             lambda requests, /, *, wait: leases.lease(store, settings, requests, _slot_types(clusters), wait=wait),
@@ -53,8 +55,8 @@ class JobCalls:
         self.preemptions: GroupCommit[str, str | None] = GroupCommit(
             lambda ids, /, *, wait: job_reports.preemptions(store, ids),  # noqa: ARG005
             *(str, alone, seconds, 1),
-            together=POLLS,
-            pending=MOST_POLLS,
+            together=LOOKS,
+            pending=MOST_LOOKS,
         )
         self.pace = Pace(settings.limits.job_rate * 2**20)
         self._known: OrderedDict[str, Caller] = OrderedDict()  # by token

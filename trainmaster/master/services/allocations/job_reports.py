@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from trainmaster.master.services.access.identity import check_counts
 from trainmaster.master.services.allocations import job_log
 from trainmaster.master.services.allocations.job_log import Json, StreamBatch
 from trainmaster.master.services.clock import from_epoch, now
-from trainmaster.master.services.errors import Invalid, NotFound
+from trainmaster.master.services.errors import Invalid, NotFound, Unauthenticated
 from trainmaster.master.services.files.declared_storage import ELSEWHERE, believed, is_bucket, number_of
 from trainmaster.master.services.files.user_files import check_id
 from trainmaster.master.services.metrics import metric_reports
@@ -41,7 +42,10 @@ class ReportAnswer:
 
 
 def preemptions(store: Store, allocations: Sequence[str]) -> list[str | Exception | None]:
-    """For each allocation the reason of the preemption request, None without one, or NotFound; one query for all."""
+    """For each allocation the reason of the preemption request, None without one, or an error; one query for all.
+
+    The errors: NotFound, and Unauthenticated where the attempt ended too long ago for its token to count.
+    """
     columns = Allocation.id, Allocation.preempt_reason, Allocation.preempt_at, Allocation.ended_at
     with store.autocommit() as session:
         rows = session.execute(select(*columns).where(Allocation.id == any_(literal(allocations, ARRAY(Text)))))
@@ -52,10 +56,18 @@ def preemptions(store: Store, allocations: Sequence[str]) -> list[str | Exceptio
         if row is None:
             reasons.append(NotFound(f"There is no allocation {allocation_id}."))
         elif row.ended_at is not None:
-            reasons.append(row.preempt_reason or "the attempt is over")
+            reasons.append(_left_at(row.ended_at, row.preempt_reason))
         else:
             reasons.append((row.preempt_reason or "asked to") if row.preempt_at is not None else None)
     return reasons
+
+
+def _left_at(ended_at: dt.datetime, reason: str | None) -> str | Unauthenticated:
+    try:
+        check_counts(ended_at)
+    except Unauthenticated as error:
+        return error
+    return reason or "the attempt is over"
 
 
 def acknowledge_preemption(store: Store, allocation_id: str) -> None:
