@@ -105,11 +105,15 @@ def create(master: Master, **keys: object) -> int:
     return master.create_experiment(trainings.experiment(**keys), files(train__py=WHO)).id
 
 
+def _jobs_in(jobs: Path) -> set[Path]:
+    return {path for path in jobs.iterdir() if path.is_dir() and not path.name.startswith(".")}
+
+
 def folder_of(jobs: Path, account: str, known: set[Path]) -> Path:
     """The new job folder of an account."""
 
     def look() -> Path | None:
-        made = [path for path in set(jobs.iterdir()) - known if path.is_dir() and path.owner() == account]
+        made = [path for path in _jobs_in(jobs) - known if path.owner() == account]
         return made[0] if made else None
 
     return wait_for(look, f"the job folder of {account}")
@@ -159,7 +163,7 @@ def test_the_link_is_made_by_det_and_shown(process: MasterProcess) -> None:
 def test_neither_of_two_people_sees_what_is_the_others(
     process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
 ) -> None:
-    known = set(jobs.iterdir())
+    known = _jobs_in(jobs)
     made = {account: create(master, epochs=100_000) for account, master in people.items()}
     folders = {account: folder_of(jobs, account, known) for account in made}
     for account, folder in folders.items():
@@ -231,7 +235,7 @@ def test_the_published_client_enters_a_shell_under_the_name_that_its_launch_told
 def test_a_job_under_our_token_of_somebody_else_is_left_alone(
     process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
 ) -> None:
-    known = set(jobs.iterdir())
+    known = _jobs_in(jobs)
     number = create(people["tmalice"], epochs=100_000)
     token = folder_of(jobs, "tmalice", known).name
     for name in (token, "bobs own"):
@@ -318,7 +322,7 @@ def test_an_address_that_somebody_else_left_first_is_told_to_no_job(
 def test_a_new_link_changes_new_jobs_only(
     process: MasterProcess, people: dict[str, Master], jobs: Path, slurm_cluster: Cluster
 ) -> None:
-    known = set(jobs.iterdir())
+    known = _jobs_in(jobs)
     first = create(people["tmalice"], epochs=100_000)
     folder_of(jobs, "tmalice", known)
     bob = pwd.getpwnam("tmbob")

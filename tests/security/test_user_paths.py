@@ -31,6 +31,8 @@ NO_USERS = {
     ("master/services/tasks/listeners.py", "iterdir"): (1, "/proc, which the kernel writes"),
     ("agent/mounts.py", "realpath"): (2, "what the host's administrator names"),
     ("agent/folders.py", "walk"): (1, "a new job folder, before it is given to the job's account"),
+    ("agent/shared.py", "iterdir"): (3, "the agent's own folders: what its jobs share, and theirs, by their names"),
+    ("agent/shared.py", "rmtree"): (1, "the same"),
     ("agent/folders.py", "rmtree"): (1, "folders in the agent's own, by their tokens; rmtree goes by descriptors"),
 }
 """What walks over files that no user can write: how often, and why."""

@@ -42,13 +42,15 @@ def said(calls: Sequence[Call]) -> list[str | Exception]:
 
 
 def play(
-    take: group_commit.Take[Call, str], story: Callable[[GroupCommit[Call, str]], Coroutine[Any, Any, None]]
+    take: group_commit.Take[Call, str],
+    story: Callable[[GroupCommit[Call, str]], Coroutine[Any, Any, None]],
+    **limits: int,
 ) -> None:
     with ThreadPoolExecutor(4) as alone:
 
         async def run() -> None:
             async with asyncio.timeout(30):
-                await story(GroupCommit(take, lambda call: call[0], alone, 7.0, 1))
+                await story(GroupCommit(take, lambda call: call[0], alone, 7.0, 1, **limits))
 
         asyncio.run(run())
 
@@ -160,9 +162,7 @@ def test_who_has_gone_before_the_batch_is_left_out_of_it() -> None:
     assert take.batches == [[("a", 1)], [("c", 1)]]
 
 
-def test_there_is_an_end_to_waiting_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "MOST_PENDING", 3)
-    monkeypatch.setattr(group_commit, "MOST_TOGETHER", 2)
+def test_there_is_an_end_to_waiting_calls() -> None:
     take = Held(said)
 
     async def story(group: GroupCommit[Call, str]) -> None:
@@ -173,7 +173,7 @@ def test_there_is_an_end_to_waiting_calls(monkeypatch: pytest.MonkeyPatch) -> No
         assert await asyncio.gather(*tasks) == ["a 1", "b 1", "c 1"]
         assert await group.ask(("d", 1)) == "d 1"
 
-    play(take, story)
+    play(take, story, pending=3, together=2)
 
 
 def test_the_outcome_of_a_batch_of_one() -> None:

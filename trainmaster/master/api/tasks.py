@@ -14,10 +14,12 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.config.secrets import masked
 from trainmaster.master.api.dependencies import AnyCaller, UserCaller, UsesServices, own_allocation
+from trainmaster.master.api.error_envelope import explained
 from trainmaster.master.api.parameters import Descending, Levels, Strings
 from trainmaster.master.api.shapes import Allocation, Shape, log_line, rfc3339
 from trainmaster.master.api.streams import ReadLines, line_of, log_fields, log_lines
 from trainmaster.master.db.request_context import worked
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE
 from trainmaster.master.services.access.identity import Caller
 from trainmaster.master.services.errors import ServiceError
 from trainmaster.master.services.experiments import trials
@@ -115,10 +117,18 @@ def _fields(services: UsesServices, tasks: Sequence[str], follow: bool) -> Strea
     """The values that tasks' lines can be filtered by; with `follow` again whenever the last task has more."""
 
     async def body() -> AsyncIterator[bytes]:
-        async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
-            yield line_of({to_camel(name): values for name, values in found.items()})
+        try:
+            async for found in log_fields(services.store, services.wakeups, tasks, follow=follow):
+                yield line_of({to_camel(name): values for name, values in found.items()})
+        except (ServiceError, *DATABASE_UNAVAILABLE) as error:
+            yield _error_line(error)
 
     return StreamingResponse(body(), media_type="application/json")
+
+
+def _error_line(error: Exception) -> bytes:
+    """The last line of a stream that an error ends."""
+    return json.dumps({"error": {"message": explained(error)[1]}}).encode() + b"\n"
 
 
 async def _stream(
@@ -144,8 +154,8 @@ async def _stream(
         try:
             async for line in lines:
                 yield line_of(log_line(line) | extra)
-        except ServiceError as error:
-            yield json.dumps({"error": {"message": error.message}}).encode() + b"\n"
+        except (ServiceError, *DATABASE_UNAVAILABLE) as error:
+            yield _error_line(error)
 
     return StreamingResponse(body(), media_type="application/json")
 
