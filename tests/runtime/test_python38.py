@@ -41,9 +41,7 @@ def find_python38() -> str | None:
 
 PYTHON38 = find_python38()
 # Debian packages no Python 3.8 any more: scripts/test cannot install it where neither PATH nor pyenv has one.
-needs_python38 = pytest.mark.skipif(
-    PYTHON38 is None, reason="no Python 3.8 on PATH, in pyenv or under TRAINMASTER_PYTHON38"
-)
+needs_python38 = pytest.mark.skipif(PYTHON38 is None, reason="no Python 3.8: PATH, pyenv, TRAINMASTER_PYTHON38")
 
 
 @pytest.mark.parametrize("path", IN_JOB, ids=lambda path: str(path.relative_to(PACKAGE)))

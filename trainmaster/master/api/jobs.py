@@ -87,7 +87,7 @@ async def preemption_signal(
     allocation_id: str,
     services: UsesServices,
     caller: AnyCaller,
-    timeout_seconds: Annotated[float, Query(alias="timeoutSeconds")] = 0,
+    timeout_seconds: Annotated[float, Query(alias="timeoutSeconds", allow_inf_nan=False)] = 0,
 ) -> Json:
     """Waits for a preemption request, at most the time-out."""
     own_allocation(caller, allocation_id)

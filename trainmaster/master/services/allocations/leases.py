@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ARRAY, Row, Text, any_, bindparam, case, func, select, tuple_
@@ -17,6 +18,7 @@ from trainmaster.master.db.tables import (
     Checkpoint,
     Experiment,
     ModelDefinition,
+    ReportStream,
     Trial,
     User,
 )
@@ -80,12 +82,15 @@ def lease(
                 outcomes[name] = Invalid(refusal)
         joining = [asked[name] for name in rows if name not in outcomes]
         new = _join(session, joining)
+        streams: list[Json] = []
         runs = _runs(session, [request for request in joining if request.allocation_id not in new])
         for request in joining:
             name, row = request.allocation_id, rows[request.allocation_id]
             if name in new or runs[name] == request.run_id:
                 joined = _grant(session, row.Allocation, request)
                 outcomes[name] = _work(session, settings, row, slot_types.get(row.Allocation.pool, "cpu"))
+                if name in new and row.Trial is not None:
+                    streams.append({"allocation_id": name, "stream": "core", "acked": 0})
                 if name in new:
                     _log_start(notes, row.Allocation, request, joined)
             else:
@@ -94,6 +99,8 @@ def lease(
                     f"Job {request.job_id} was started again by its scheduler; the attempt {name} ends with its first "
                     "run."
                 )
+        if streams:  # so that the first reports need not be taken in by themselves
+            session.connection().execute(_NEW_STREAMS, sorted(streams, key=itemgetter("allocation_id")))
         notes.write(session)
     for request in requests:
         name = request.allocation_id
@@ -211,6 +218,7 @@ def _judge_as_lost(notes: log_store.Notes, allocation: Allocation, request: Leas
     notes.say(allocation.task_id, STARTED_AGAIN, "WARNING", allocation.id)
 
 
+_NEW_STREAMS = insert(ReportStream).on_conflict_do_nothing()
 _NEW_NODES = insert(AllocationNode).on_conflict_do_nothing().returning(AllocationNode.allocation_id)
 # Attempts, with what their work is made of where it is a trial's.
 _LEASE = (

@@ -108,14 +108,12 @@ def _store(
     *,
     wait: bool,
 ) -> dict[str, ReportAnswer | Exception]:
-    """Store measurements, as far as their streams go on and nothing has to be merged."""
+    """Store measurements, as far as their streams are there and go on, and nothing has to be merged."""
     outcomes: dict[str, ReportAnswer | Exception] = {}
     trials: set[int] = set()
     additions: list[Addition] = []
     streams: list[dict[str, Any]] = []
     alive: list[str] = []
-    if begun := sorted(allocation_id for allocation_id, call in calls.items() if call.piece.first == 1):
-        connection.exec_driver_sql(_BEGIN, {"ids": begun})
     query = _ATTEMPTS.format(skip="" if wait else "SKIP LOCKED")
     for attempt in map(_Attempt._make, connection.exec_driver_sql(query, {"ids": sorted(calls)}).all()):
         call = calls[attempt.id]
@@ -125,10 +123,10 @@ def _store(
             except Unauthenticated as error:
                 outcomes[attempt.id] = error
                 continue
-        skip = attempt.acked + 1 - call.piece.first
-        fresh = measured[attempt.id][max(skip, 0) :]
+        known = attempt.acked + 1 - call.piece.first
+        fresh = measured[attempt.id][max(known, 0) :]
         # Another attempt of the same trial, which should have gone, has to build on what the first one adds.
-        if attempt.trial_id in trials or skip < 0 or not metric_reports.goes_on(attempt.total_batches, fresh):
+        if attempt.trial_id in trials or known < 0 or not metric_reports.goes_on(attempt.total_batches, fresh):
             continue
         if fresh:
             trial = Counted(attempt.trial_id, json.loads(attempt.summary), attempt.total_batches)
@@ -158,11 +156,6 @@ def _stale(seen: dt.datetime | None) -> bool:
     return seen is None or (now() - seen).total_seconds() >= HEARTBEAT_GRAIN
 
 
-_BEGIN = """
-    INSERT INTO report_streams (allocation_id, stream, acked)
-    SELECT id, 'core', 0 FROM allocations WHERE id = ANY(%(ids)s) ORDER BY id
-    ON CONFLICT DO NOTHING
-"""
 # The fields of _Attempt. What is read is locked, all streams before the first trial.
 _ATTEMPTS = """
     WITH attempts AS MATERIALIZED (
