@@ -187,6 +187,14 @@ def test_the_long_poll_waits_as_long_as_it_was_asked_to(job: Job) -> None:
     assert signal(job, 0)[2] < LONGEST
 
 
+def test_a_long_poll_for_no_number_of_seconds_is_a_bad_request(job: Job) -> None:
+    path = f"/api/v1/allocations/{job.allocation_id}/signals/preemption"
+    for timeout in ("nan", "inf"):
+        answer = job.api.get(path, timeout_seconds=timeout)
+        assert answer.status == 400, answer.content
+        assert "timeout" in answer.sentence
+
+
 @pytest.mark.parametrize("verb", ["pause", "cancel"])
 def test_the_long_poll_answers_at_once_when_the_job_must_leave(
     master: MasterProcess, user: Api, experiment: Callable[..., int], verb: str

@@ -13,7 +13,9 @@ import pytest
 from tests.support.attempts import Attempts
 from tests.support.batches import SETTINGS, request, waiting
 from trainmaster.master.db.tables import Allocation
+from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.leases import lease
+from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Conflict, Invalid, NotFound
 from trainmaster.master.services.files.archives import SMALL
@@ -35,6 +37,14 @@ def ask(attempts: Attempts, name: str, run: str) -> dict[str, Any] | None:
         return only(lease(attempts.store, SETTINGS, [request(name, run=run)], {}))
     except Conflict:
         return None
+
+
+def test_the_first_measurements_after_a_lease_are_taken_in_with_those_of_others(attempts: Attempts) -> None:
+    name = waiting(attempts)
+    assert ask(attempts, name, "run 1") is not None
+    record = {"t": 1.5e9, "kind": "metrics", "group": "training", "steps_completed": 1, "metrics": {"loss": 1}}
+    call = ReportCall(name, StreamBatch("core", 1, [record]))
+    assert only(take_reports(attempts.store, SETTINGS, [call], wait=False)).acked == 1
 
 
 def test_one_of_many_runs_gets_the_lease(attempts: Attempts) -> None:
