@@ -18,7 +18,7 @@ from trainmaster.master.services.store import Wakeups
 
 T = TypeVar("T")
 
-CHECK_PERIOD = 60.0  # seconds between two checks of a waiter without a wake-up: only a bug makes them necessary
+CHECK_PERIOD = 300.0  # seconds between two checks of a waiter without a wake-up: only a bug makes them necessary
 NOTHING = ""  # a subject without wake-ups: its waiters check periodically
 
 
@@ -35,7 +35,8 @@ class Waiting:
         if left <= 0 or self._wakeups.closed:
             return False
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), min(left, self._period))
+            async with asyncio.timeout(min(left, self._period)):
+                await self._woken.wait()
         self.begin()
         return True
 

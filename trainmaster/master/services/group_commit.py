@@ -1,7 +1,8 @@
 """Group commit: calls that arrive while a transaction is under way share the next one.
 
 A commit waits for the disk, and each statement for the network. When many jobs call at the same time, one transaction
-for all of them costs little more than one for each.
+for all of them costs little more than one for each. So after the start of a batch the next one collects calls for a
+moment; a call that comes alone starts at once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ Result = TypeVar("Result", covariant=True)
 
 BATCHES = 2  # Python prepares one while the database works for the other
 MOST_TOGETHER = 64  # calls in one batch
+# Seconds between the starts of two batches, unless one is full: a report of each of 10,000 jobs every 30 s makes 50
+# transactions a second of 330, which halves what they cost. Nobody waits longer for others than a disk would take.
+PAUSE = 0.02
 MOST_PENDING = 4096  # calls without an answer; connections have limits of their own
 
 
@@ -82,6 +86,8 @@ class GroupCommit(Generic[C, R]):
         self._threads = ThreadPoolExecutor(batches, "group-commit")
         self._waiting: deque[_Pending[C, R]] = deque()
         self._free = batches
+        self._next_start = 0.0  # of the event loop's clock
+        self._timer: asyncio.TimerHandle | None = None
         self._together, self._most = together, pending
         self._pending = 0
 
@@ -99,9 +105,20 @@ class GroupCommit(Generic[C, R]):
             self._pending -= 1
 
     def _start(self) -> None:
-        while self._free and (batch := self._next()):
+        loop = asyncio.get_running_loop()
+        while self._free and self._waiting:
+            if loop.time() < self._next_start and len(self._waiting) < self._together:
+                self._timer = self._timer or loop.call_at(self._next_start, self._on_time)
+                return
+            if not (batch := self._next()):
+                return
+            self._next_start = loop.time() + PAUSE
             self._free -= 1
             self._run(self._threads, batch, False, self._batch_done)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._start()
 
     def _next(self) -> list[_Pending[C, R]]:
         batch: dict[Hashable, _Pending[C, R]] = {}
