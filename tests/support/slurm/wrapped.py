@@ -71,6 +71,10 @@ squeue:truncated)  # after so many bytes
     "$real" "$@" | head -c "$value" ;;
 squeue:shortened)  # after so many lines, at the end of a record
     "$real" "$@" | head -n "$value" ;;
+squeue:thinned)  # without every so manieth line, its heading excepted
+    "$real" "$@" | sed "3~${{value}}d" ;;
+squeue:garbage)
+    "$real" "$@" | tr '[:print:]' '[:print:][:cntrl:]' | head -c 700; head -c 300 /dev/urandom ;;
 squeue:forgetful)  # of everything that has ended
     "$real" "$@" | sed -E '/\x1f(COMPLETED|COMPLETING|FAILED|CANCELLED)\x1f/d' ;;
 squeue:empty) ;;

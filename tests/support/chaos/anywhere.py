@@ -1,0 +1,242 @@
+"""Faults of what every site has: masters, their database, connections to them, processes of jobs, disks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+
+from tests.support.chaos.kinds import Kinds, NothingToHit
+from tests.support.chaos.site import JobProcess, Site, mount
+
+ANYWHERE = Kinds()
+
+
+# -- masters -----------------------------------------------------------------------------------------------
+
+
+@ANYWHERE.kind("masters")
+def leader_killed(site: Site, dice: Random) -> str:
+    """SIGKILL to the master that leads; another one takes over, and it is started again."""
+    leader = site.leader()
+    leader.kill()
+    seconds = dice.uniform(0.0, 6.0)
+    try:
+        site.hold(seconds)
+    finally:
+        site.start_again(leader)
+    return f"{leader.folder.name}, {seconds:.1f} s"
+
+
+@ANYWHERE.kind("masters")
+def leader_frozen(site: Site, dice: Random) -> str:
+    """SIGSTOP to the master that leads, SIGCONT after a while: it wakes up in the belief that it still leads."""
+    leader = site.leader()
+    with frozen(leader.pid):
+        seconds = site.hold(dice.uniform(1.0, 12.0))
+    return f"{leader.folder.name}, {seconds:.1f} s"
+
+
+@ANYWHERE.kind("masters")
+def all_masters_killed(site: Site, dice: Random) -> str:
+    """SIGKILL to every master at once; they are started again."""
+    for master in site.masters:
+        master.kill()
+    seconds = dice.uniform(0.0, 8.0)
+    try:
+        site.hold(seconds)
+    finally:
+        for master in site.masters:
+            site.start_again(master)
+    return f"{seconds:.1f} s"
+
+
+@ANYWHERE.kind("masters")
+def master_stopped(site: Site, dice: Random) -> str:
+    """SIGTERM to a master, as for an update; it is started again."""
+    master = dice.choice(site.masters)
+    try:
+        master.stop()
+        seconds = site.hold(dice.uniform(0.0, 3.0))
+    finally:
+        site.start_again(master)
+    return f"{master.folder.name}, {seconds:.1f} s"
+
+
+# -- the database ------------------------------------------------------------------------------------------
+
+
+@ANYWHERE.kind("database")
+def database_connection_killed(site: Site, dice: Random) -> str:
+    """SIGKILL to a process of PostgreSQL that serves a master: the server ends all others and recovers."""
+    query = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name LIKE 'master%%' ORDER BY pid"
+    rows = site.rows(query)
+    if not rows:
+        raise NothingToHit
+    victim = dice.choice(rows)
+    with suppress(ProcessLookupError):
+        os.kill(victim["pid"], signal.SIGKILL)
+    return f"of {victim['application_name']}"
+
+
+@ANYWHERE.kind("database")
+def database_connections_ended(site: Site, dice: Random) -> str:
+    """pg_terminate_backend for every connection of a master, the one with the lead too."""
+    name = dice.choice(site.masters).folder.name
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %(name)s"
+    return f"{len(site.rows(query, name=name))} of {name}"
+
+
+@ANYWHERE.kind("database")
+def database_stopped(site: Site, dice: Random) -> str:
+    """PostgreSQL is stopped at once, as in a power cut, and started again."""
+    site.postgres.stop()
+    try:
+        seconds = site.hold(dice.uniform(0.5, 8.0))
+    finally:
+        site.postgres.start()
+    return f"{seconds:.1f} s"
+
+
+@ANYWHERE.kind("database")
+def database_frozen(site: Site, dice: Random) -> str:
+    """SIGSTOP to every process of PostgreSQL, SIGCONT after a while."""
+    with site.postgres.hanging():
+        seconds = site.hold(dice.uniform(1.0, 14.0))
+    return f"{seconds:.1f} s"
+
+
+# -- connections to masters --------------------------------------------------------------------------------
+
+
+@ANYWHERE.kind("connections")
+def connections_reset(site: Site, dice: Random) -> str:
+    """All connections to the masters are cut, several times."""
+    cut = 0
+    for _ in range(dice.randint(1, 5)):
+        cut += site.proxy.reset()
+        site.hold(dice.uniform(0.1, 0.6))
+    return f"{cut} connections"
+
+
+@ANYWHERE.kind("connections")
+def connections_refused(site: Site, dice: Random) -> str:
+    """All connections to the masters are cut, and new ones refused for a while."""
+    site.proxy.refuse()
+    try:
+        seconds = site.hold(dice.uniform(1.0, 15.0))
+    finally:
+        site.proxy.resume()
+    return f"{seconds:.1f} s"
+
+
+@ANYWHERE.kind("connections")
+def connections_hang(site: Site, dice: Random) -> str:
+    """Connections to the masters are accepted and pass nothing on for a while; what was sent arrives late, or is cut."""
+    site.proxy.hang()
+    try:
+        seconds = site.hold(dice.uniform(1.0, 15.0))
+        if lost := dice.random() < 0.5:
+            site.proxy.reset()
+    finally:
+        site.proxy.resume()
+    return f"{seconds:.1f} s, then {'cut' if lost else 'passed on'}"
+
+
+# -- processes of jobs -------------------------------------------------------------------------------------
+
+
+@ANYWHERE.kind("processes")
+def rank_killed(site: Site, dice: Random) -> str:
+    """SIGKILL to a training, as the out-of-memory killer or its user sends it: that is the user's failure."""
+    victim = _one(site, dice, lambda process: process.is_rank and bool(process.allocation))
+    site.killed_ranks[victim.allocation] = time.time()
+    _kill(victim)
+    return victim.allocation
+
+
+@ANYWHERE.kind("processes")
+def runtime_killed(site: Site, dice: Random) -> str:
+    """SIGKILL to the runtime of a job, before or during its training."""
+    victim = _one(site, dice, lambda process: process.is_runtime)
+    _kill(victim)
+    return f"pid {victim.pid}"
+
+
+@ANYWHERE.kind("processes")
+def rank_frozen(site: Site, dice: Random) -> str:
+    """SIGSTOP to a training, SIGCONT after a while."""
+    victim = _one(site, dice, lambda process: process.is_rank)
+    with frozen(victim.pid):
+        seconds = site.hold(dice.uniform(1.0, 6.0))
+    return f"{victim.allocation}, {seconds:.1f} s"
+
+
+@ANYWHERE.kind("processes")
+def runtime_frozen(site: Site, dice: Random) -> str:
+    """SIGSTOP to the runtime of a job, SIGCONT after a while."""
+    victim = _one(site, dice, lambda process: process.is_runtime)
+    with frozen(victim.pid):
+        seconds = site.hold(dice.uniform(1.0, 12.0))
+    return f"pid {victim.pid}, {seconds:.1f} s"
+
+
+# -- disks -------------------------------------------------------------------------------------------------
+
+
+@ANYWHERE.kind("checkpoints")
+def checkpoints_read_only(site: Site, dice: Random) -> str:
+    """The storage of checkpoints is read-only for a while."""
+    mount("-o", "remount,ro", str(site.checkpoints))
+    try:
+        seconds = site.hold(dice.uniform(1.0, 10.0))
+    finally:
+        mount("-o", "remount,rw", str(site.checkpoints))
+    return f"{seconds:.1f} s"
+
+
+@ANYWHERE.kind("checkpoints")
+def checkpoints_full(site: Site, dice: Random) -> str:
+    """The storage of checkpoints is full for a while."""
+    ballast = site.checkpoints / "ballast"
+    room = os.statvfs(site.checkpoints)
+    try:
+        with suppress(OSError):
+            ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
+        seconds = site.hold(dice.uniform(1.0, 10.0))
+    finally:
+        ballast.unlink(missing_ok=True)
+    return f"{seconds:.1f} s"
+
+
+# -- what they have in common ------------------------------------------------------------------------------
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """A process that does not run inside the block."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def _one(site: Site, dice: Random, wanted: object) -> JobProcess:
+    found = [process for process in site.processes() if wanted(process)]  # type: ignore[operator]
+    if not found:
+        raise NothingToHit
+    return dice.choice(found)
+
+
+def _kill(victim: JobProcess) -> None:
+    try:
+        os.kill(victim.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        raise NothingToHit from None

@@ -1,0 +1,271 @@
+"""What the chaos ring spoils: masters behind a proxy, on a PostgreSQL that may be stopped, and their jobs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg2
+import psycopg2.extras
+
+import trainmaster
+from tests.support.chaos import workload
+from tests.support.chaos.connections import Proxy
+from tests.support.master import MasterProcess, files, make_folder, remove_folder
+from tests.support.postgres import Postgres
+from trainmaster.client.errors import ClientError
+from trainmaster.client.master import Master
+from trainmaster.client.transport import Transport
+from trainmaster.master.db.engine import Leadership
+
+T = TypeVar("T")
+USER = "tmalice"  # whose jobs they are
+PATIENCE = 120.0  # seconds for something that must come when a fault is over
+LEADER = f"""
+    SELECT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
+    WHERE locktype = 'advisory' AND granted AND objid = {Leadership.KEY}
+"""
+
+
+class Stopped(Exception):
+    """The run is over: faults undo themselves and end."""
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A process of a job: the runtime, or a rank of the training."""
+
+    pid: int
+    command: tuple[str, ...]
+    allocation: str
+
+    @property
+    def is_rank(self) -> bool:
+        return self.command[-1] == "train.py" and "python" in self.command[0]
+
+    @property
+    def is_runtime(self) -> bool:
+        return any(word.endswith("runtime.zip") for word in self.command) and "python" in self.command[0]
+
+
+class Site:
+    """Masters with what they stand on. Subclasses add the cluster."""
+
+    where = ""
+    user: str | None = None  # who runs the masters; None: root
+
+    def __init__(self, folder: Path, masters: int) -> None:
+        self.folder = folder
+        self.over = threading.Event()
+        self.killed_ranks: dict[str, float] = {}  # allocation -> when
+        self.cancelled: set[str] = set()  # allocations whose jobs a person has removed
+        self._transports: list[Transport] = []
+        (folder / "database").mkdir()
+        self.postgres = Postgres(folder / "database")
+        self.postgres.start()
+        self.masters: list[MasterProcess] = []
+        names = [f"master{number}" for number in range(1, masters + 1)]
+        source = self._source()
+        for name in names:
+            (folder / name).mkdir()
+            environment = {"PGAPPNAME": name, **({"PYTHONPATH": str(source)} if source else {}), **self.environment}
+            master = MasterProcess(folder / name, user=self.user, environment=environment)
+            master.password = self.masters[0].password if self.masters else master.password
+            self.masters.append(master)
+        self.proxy = Proxy([master.port for master in self.masters]).start()
+        for master in self.masters:
+            master.config.write_text(
+                f"master_url: {self.proxy.url}\n{self.postgres.configuration()}{self.configuration()}"
+            )
+
+    # -- what a cluster says --------------------------------------------------------------------------
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Of the masters."""
+        return {}
+
+    def configuration(self) -> str:
+        """The resource manager and the storage of checkpoints."""
+        raise NotImplementedError
+
+    def keys(self) -> dict[str, Any]:
+        """What an experiment needs beside the workload."""
+        raise NotImplementedError
+
+    def leftovers(self) -> list[str]:
+        """What still lies about of jobs, in words. All trials have ended."""
+        raise NotImplementedError
+
+    # -- life -----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for master in self.masters:
+            master.start()
+
+    def close(self) -> None:
+        for master in self.masters:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(master.pid, signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                master.stop()
+        for transport in self._transports:
+            transport.close()
+        self.proxy.stop()
+        self.postgres.stop()
+
+    def hold(self, seconds: float) -> float:
+        """Wait while a fault is there; raises Stopped when the run is aborted."""
+        if self.over.wait(seconds):
+            raise Stopped
+        return seconds
+
+    def start_again(self, master: MasterProcess) -> None:
+        """As a service manager does: until it stays up."""
+
+        def started() -> bool:
+            try:
+                master.start()
+            except AssertionError:  # its database is away
+                return False
+            return True
+
+        self.eventually(started, f"{master.folder.name} to start", every=1.0)
+
+    def eventually(
+        self, look: Callable[[], T], what: str, seconds: float = PATIENCE, every: float = 0.2
+    ) -> T:
+        """What `look` finds once it is true. Raises TimeoutError."""
+        until = time.monotonic() + seconds
+        while not (found := look()):
+            if time.monotonic() > until:
+                raise TimeoutError(f"waited {seconds:.0f} s in vain for {what}")
+            time.sleep(every)
+        return found
+
+    # -- questions ------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, **values: Any) -> list[dict[str, Any]]:
+        """What the database answers, as soon as it does."""
+
+        def ask() -> list[list[dict[str, Any]]]:
+            try:
+                return [self._rows(statement, values)]
+            except psycopg2.OperationalError:
+                return []
+
+        return self.eventually(ask, "the database")[0]
+
+    def _rows(self, statement: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        connection = psycopg2.connect(
+            host="127.0.0.1", port=self.postgres.port, user="trainmaster", dbname="postgres",
+            password=self.postgres.password_file.read_text().strip(), connect_timeout=5,
+            application_name="chaos", options="-c statement_timeout=10000",
+        )  # fmt: skip
+        try:
+            with connection.cursor(cursor_factory=psycopg2.extras.RealDictCursor) as cursor:
+                cursor.execute(statement, values)
+                return [dict(row) for row in cursor.fetchall()]
+        finally:
+            connection.close()
+
+    def leader(self) -> MasterProcess:
+        """The master that leads; the first one while none does."""
+        try:
+            names = [row["application_name"] for row in self._rows(LEADER, {})]
+        except psycopg2.OperationalError:
+            names = []
+        return next((master for master in self.masters if master.folder.name in names), self.masters[0])
+
+    def create(self, trials: int, at_once: int, *, steps: int, pause: float, seed: int) -> int:
+        """A search; its id. Where the answer to the request was lost, there may be two of them."""
+        text = workload.experiment(trials, at_once, steps=steps, pause=pause, seed=seed, keys=self.keys())
+
+        def asked() -> int:
+            try:
+                return self.client().create_experiment(text, files(train__py=workload.TRAINING)).id
+            except ClientError:
+                return 0
+
+        return self.eventually(asked, "an answer to the creation of a search", every=1.0)
+
+    def client(self) -> Master:
+        transport = Transport(self.proxy.url)
+        self._transports.append(transport)
+        master = Master(transport)
+        master.login("determined", self.masters[0].password)
+        return master
+
+    def live_experiments(self) -> list[int]:
+        states = ("COMPLETED", "CANCELED", "ERROR")
+        return [row["id"] for row in self.rows("SELECT id FROM experiments WHERE state NOT IN %(ended)s", ended=states)]
+
+    def processes(self) -> list[JobProcess]:
+        """Of jobs that run the training, on this machine."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                environment = (entry / "environ").read_bytes()
+                if self._mark() not in environment + (command := (entry / "cmdline").read_bytes()):
+                    continue
+                named = [one for one in environment.split(b"\0") if one.startswith(b"DET_ALLOCATION_ID=")]
+                words = tuple(command.decode(errors="replace").rstrip("\0").split("\0"))
+                found.append(JobProcess(int(entry.name), words, named[0].decode().partition("=")[2] if named else ""))
+        return sorted(found, key=lambda process: process.pid)
+
+    def _mark(self) -> bytes:
+        """What the environment or the command of a process of this site's jobs has, and no other."""
+        return self.proxy.url.encode()
+
+    def _source(self) -> Path | None:
+        """A copy of the package that the masters' account can read."""
+        if self.user is None:
+            return None
+        package = Path(trainmaster.__file__).parent
+        source = self.folder / "source"
+        shutil.copytree(package, source / "trainmaster", ignore=shutil.ignore_patterns("__pycache__"))
+        return source
+
+
+@contextmanager
+def folder_of_a_run() -> Iterator[Path]:
+    folder = make_folder()
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+@contextmanager
+def small_disk(path: Path, megabytes: int, mode: int = 0o700) -> Iterator[Path]:
+    """A folder of the jobs' account on a disk of its own."""
+    account = pwd.getpwnam(USER)
+    path.mkdir(parents=True)
+    options = f"size={megabytes}m,mode={mode:o},uid={account.pw_uid},gid={account.pw_gid}"
+    mount("-t", "tmpfs", "-o", options, "tmpfs", str(path))
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", str(path)], check=False, capture_output=True)
+        path.rmdir()
+
+
+def mount(*arguments: str) -> None:
+    subprocess.run(["mount", *arguments], check=True, capture_output=True)
+
+
+def words_of(names: Sequence[str], most: int = 8) -> str:
+    """Some of the names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

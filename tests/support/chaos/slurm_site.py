@@ -1,0 +1,114 @@
+"""Two masters of an ordinary user on a Slurm cluster of the chaos ring's own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.chaos.site import USER, Site, folder_of_a_run, small_disk, words_of
+from tests.support.cluster.cluster import Cluster
+from tests.support.cluster.layout import Layout
+from tests.support.slurm.wrapped import Wrapped
+
+OFFSET = 60  # of its ports from those of the first cluster
+CONFIG = """
+resource_manager:
+  type: slurm
+  cluster_name: test
+  job_storage_root: {jobs}
+  container_run_type: none
+  gpu_libraries: false
+  poll_interval: 0.5
+  walltime_grace: 40
+  commands: {{{commands}}}
+  environment: {{SLURM_CONF: {conf}}}
+checkpoint_storage: {{type: shared_fs, host_path: {checkpoints}}}
+"""
+
+
+class ChaosCluster(Cluster):
+    """Four nodes beside the first cluster: what happens to them disturbs no other test."""
+
+    def __init__(self, layout: Layout | None = None) -> None:
+        super().__init__((layout or Layout.from_environment()).beside("chaos", OFFSET, nodes=4))
+
+
+class SlurmSite(Site):
+    where = "slurm"
+    user = USER
+
+    def __init__(self, folder: Path, cluster: Cluster, jobs: Path, checkpoints: Path) -> None:
+        self.cluster, self.jobs, self.checkpoints = cluster, jobs, checkpoints
+        commands = folder / "commands"
+        commands.mkdir()
+        self.wrapped = Wrapped(commands)
+        super().__init__(folder, masters=2)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return self.cluster.environment
+
+    def configuration(self) -> str:
+        return CONFIG.format(
+            jobs=self.jobs,
+            commands=", ".join(f"{name}: {path}" for name, path in self.wrapped.commands.items()),
+            conf=self.cluster.layout.slurm_conf,
+            checkpoints=self.checkpoints,
+        )
+
+    def keys(self) -> dict[str, Any]:
+        return {"resources": {"slots_per_trial": 0, "resource_pool": "main"}}
+
+    def _mark(self) -> bytes:
+        return str(self.jobs).encode()
+
+    def running(self) -> dict[str, str]:
+        """Slurm's number of every job that runs -> its name."""
+        done = self.cluster.run("squeue", "-h", "-t", "R", "-o", "%i %j", timeout=90)
+        return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+    def leftovers(self) -> list[str]:
+        found = []
+        if queued := self.cluster.run("squeue", "-h", "-o", "%i %j %T").stdout.splitlines():
+            found.append(f"in Slurm's queue: {words_of(queued)}")
+        if folders := sorted(path.name for path in self.jobs.iterdir() if not path.name.startswith(".")):
+            found.append(f"in the folder of jobs: {words_of(folders)}")
+        masters = {master.pid for master in self.masters}
+        if left := [process for process in self.processes() if process.pid not in masters]:
+            found.append(f"processes: {words_of([' '.join(process.command)[-80:] for process in left])}")
+        return found
+
+
+@contextmanager
+def slurm_site(cluster: Cluster) -> Iterator[SlurmSite]:
+    """On a cluster that is up, which it leaves as it found it."""
+    with (
+        folder_of_a_run() as folder,
+        small_disk(cluster.layout.job_root / f"chaos-{os.getpid()}", 64) as jobs,
+        small_disk(folder / "checkpoints", 64) as checkpoints,
+    ):
+        site = SlurmSite(folder, cluster, jobs, checkpoints)
+        try:
+            site.start()
+            yield site
+        finally:
+            site.close()
+            with contextlib.suppress(OSError):
+                shutil.rmtree(jobs / "lost+found")
+
+
+def recover(cluster: Cluster) -> None:
+    """Whatever a fault left of the cluster, have it up again with all of its nodes."""
+    cluster.controller.send(signal.SIGCONT)
+    cluster.start_controller()
+    for node in cluster.layout.nodes:
+        cluster.start_node(node)
+    cluster.run("scontrol", "update", "PartitionName=main", "State=UP")
+    cluster.run("scontrol", "update", f"NodeName={','.join(cluster.layout.nodes)}", "State=RESUME")
+    cluster.wait_for_nodes()
