@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks import abuse, commands, fleet, ingest, reading, scheduler
 from benchmarks.measure import Deadline, Unavailable, machine, say
@@ -23,6 +25,7 @@ SECTIONS: dict[str, tuple[Callable[[Deadline], None], float]] = {
     "abuse": (abuse.run, 90),
     "fleet": (fleet.run, 1800),
 }
+CHAOS = "chaos"
 CLUSTER = {
     "TRAINMASTER_CLUSTER_RUN": "/var/lib/trainmaster-cluster-bench",
     "TRAINMASTER_CLUSTER_PORT": "18700",
@@ -46,16 +49,34 @@ def _many(name: str, deadline: Deadline) -> None:
     {"minute": minute.run, "throughput": scale.throughput, "waiting": scale.waiting}[name](deadline)
 
 
+def _chaos(given: argparse.Namespace) -> None:
+    from benchmarks import chaos
+
+    kept = given.kept or Path(tempfile.gettempdir()) / "trainmaster-chaos"
+    chaos.run(given.seed, given.minutes, given.on, kept)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench", description="Measure what we claim, beside its peers.")
-    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all without any")
-    wanted = parser.parse_args().sections or list(SECTIONS)
-    if unknown := set(wanted) - set(SECTIONS):
-        parser.error(f"there is no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
+    parser.add_argument(
+        "sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all of these without any"
+    )
+    chaos = parser.add_argument_group(CHAOS, "Searches under random faults; only when it is named.")
+    chaos.add_argument("--seed", type=int, default=1, help="the same faults in the same order for the same number")
+    chaos.add_argument("--minutes", type=float, default=5.0, help="for how long there are faults, on each dispatcher")
+    chaos.add_argument("--on", choices=("slurm", "docker", "both"), default="both")
+    chaos.add_argument("--kept", type=Path, help="folder for the logs that explain a violation")
+    given = parser.parse_args()
+    wanted = given.sections or list(SECTIONS)
+    if unknown := set(wanted) - {*SECTIONS, CHAOS}:
+        parser.error(f"there is no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)} and {CHAOS}")
     print(f"machine  {machine()}", flush=True)
     for name in wanted:
-        work, seconds = SECTIONS[name]
         try:
+            if name == CHAOS:
+                _chaos(given)
+                continue
+            work, seconds = SECTIONS[name]
             work(Deadline(seconds))
         except Unavailable as reason:
             say(name, "not measured", reason)

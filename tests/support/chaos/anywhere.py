@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from random import Random
 
-from tests.support.chaos.kinds import Kinds, NothingToHit
+from tests.support.chaos.kinds import Kinds, NothingToHit, long
 from tests.support.chaos.site import JobProcess, Site, mount
 
 ANYWHERE = Kinds()
@@ -24,7 +23,7 @@ def leader_killed(site: Site, dice: Random) -> str:
     """SIGKILL to the master that leads; another one takes over, and it is started again."""
     leader = site.leader()
     leader.kill()
-    seconds = dice.uniform(0.0, 6.0)
+    seconds = dice.uniform(0.0, 4.0)
     try:
         site.hold(seconds)
     finally:
@@ -37,7 +36,7 @@ def leader_frozen(site: Site, dice: Random) -> str:
     """SIGSTOP to the master that leads, SIGCONT after a while: it wakes up in the belief that it still leads."""
     leader = site.leader()
     with frozen(leader.pid):
-        seconds = site.hold(dice.uniform(1.0, 12.0))
+        seconds = site.hold(long(dice))
     return f"{leader.folder.name}, {seconds:.1f} s"
 
 
@@ -46,7 +45,7 @@ def all_masters_killed(site: Site, dice: Random) -> str:
     """SIGKILL to every master at once; they are started again."""
     for master in site.masters:
         master.kill()
-    seconds = dice.uniform(0.0, 8.0)
+    seconds = dice.uniform(0.0, 4.0)
     try:
         site.hold(seconds)
     finally:
@@ -73,21 +72,21 @@ def master_stopped(site: Site, dice: Random) -> str:
 @ANYWHERE.kind("database")
 def database_connection_killed(site: Site, dice: Random) -> str:
     """SIGKILL to a process of PostgreSQL that serves a master: the server ends all others and recovers."""
-    query = "SELECT pid, application_name FROM pg_stat_activity WHERE application_name LIKE 'master%%' ORDER BY pid"
+    query = "SELECT pid, usename FROM pg_stat_activity WHERE usename LIKE 'master%%' ORDER BY pid"
     rows = site.rows(query)
     if not rows:
         raise NothingToHit
     victim = dice.choice(rows)
     with suppress(ProcessLookupError):
         os.kill(victim["pid"], signal.SIGKILL)
-    return f"of {victim['application_name']}"
+    return f"of {victim['usename']}"
 
 
 @ANYWHERE.kind("database")
 def database_connections_ended(site: Site, dice: Random) -> str:
     """pg_terminate_backend for every connection of a master, the one with the lead too."""
     name = dice.choice(site.masters).folder.name
-    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %(name)s"
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = %(name)s"
     return f"{len(site.rows(query, name=name))} of {name}"
 
 
@@ -96,7 +95,7 @@ def database_stopped(site: Site, dice: Random) -> str:
     """PostgreSQL is stopped at once, as in a power cut, and started again."""
     site.postgres.stop()
     try:
-        seconds = site.hold(dice.uniform(0.5, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
         site.postgres.start()
     return f"{seconds:.1f} s"
@@ -106,7 +105,7 @@ def database_stopped(site: Site, dice: Random) -> str:
 def database_frozen(site: Site, dice: Random) -> str:
     """SIGSTOP to every process of PostgreSQL, SIGCONT after a while."""
     with site.postgres.hanging():
-        seconds = site.hold(dice.uniform(1.0, 14.0))
+        seconds = site.hold(long(dice))
     return f"{seconds:.1f} s"
 
 
@@ -128,7 +127,7 @@ def connections_refused(site: Site, dice: Random) -> str:
     """All connections to the masters are cut, and new ones refused for a while."""
     site.proxy.refuse()
     try:
-        seconds = site.hold(dice.uniform(1.0, 15.0))
+        seconds = site.hold(long(dice))
     finally:
         site.proxy.resume()
     return f"{seconds:.1f} s"
@@ -136,10 +135,10 @@ def connections_refused(site: Site, dice: Random) -> str:
 
 @ANYWHERE.kind("connections")
 def connections_hang(site: Site, dice: Random) -> str:
-    """Connections to the masters are accepted and pass nothing on for a while; what was sent arrives late, or is cut."""
+    """Connections to the masters pass nothing on for a while; what was sent arrives late, or is cut."""
     site.proxy.hang()
     try:
-        seconds = site.hold(dice.uniform(1.0, 15.0))
+        seconds = site.hold(long(dice))
         if lost := dice.random() < 0.5:
             site.proxy.reset()
     finally:
@@ -172,7 +171,7 @@ def rank_frozen(site: Site, dice: Random) -> str:
     """SIGSTOP to a training, SIGCONT after a while."""
     victim = _one(site, dice, lambda process: process.is_rank)
     with frozen(victim.pid):
-        seconds = site.hold(dice.uniform(1.0, 6.0))
+        seconds = site.hold(dice.uniform(0.5, 4.0))
     return f"{victim.allocation}, {seconds:.1f} s"
 
 
@@ -181,8 +180,20 @@ def runtime_frozen(site: Site, dice: Random) -> str:
     """SIGSTOP to the runtime of a job, SIGCONT after a while."""
     victim = _one(site, dice, lambda process: process.is_runtime)
     with frozen(victim.pid):
-        seconds = site.hold(dice.uniform(1.0, 12.0))
+        seconds = site.hold(long(dice))
     return f"pid {victim.pid}, {seconds:.1f} s"
+
+
+@ANYWHERE.kind("clock")
+def clock_stepped(site: Site, dice: Random) -> str:
+    """The clock of all trainings steps by up to an hour, forth or back, and back again after a while."""
+    step = dice.choice([-3600, -60, -2, 2, 60, 3600])
+    site.set_clock(step)
+    try:
+        seconds = site.hold(dice.uniform(0.5, 6.0))
+    finally:
+        site.set_clock(0)
+    return f"{step:+d} s, {seconds:.1f} s"
 
 
 # -- disks -------------------------------------------------------------------------------------------------
@@ -193,7 +204,7 @@ def checkpoints_read_only(site: Site, dice: Random) -> str:
     """The storage of checkpoints is read-only for a while."""
     mount("-o", "remount,ro", str(site.checkpoints))
     try:
-        seconds = site.hold(dice.uniform(1.0, 10.0))
+        seconds = site.hold(dice.uniform(0.5, 6.0))
     finally:
         mount("-o", "remount,rw", str(site.checkpoints))
     return f"{seconds:.1f} s"
@@ -207,7 +218,7 @@ def checkpoints_full(site: Site, dice: Random) -> str:
     try:
         with suppress(OSError):
             ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
-        seconds = site.hold(dice.uniform(1.0, 10.0))
+        seconds = site.hold(dice.uniform(0.5, 6.0))
     finally:
         ballast.unlink(missing_ok=True)
     return f"{seconds:.1f} s"

@@ -62,8 +62,7 @@ def check(site: Site, checkpoints: Path) -> Findings:
         _check_end(found, site, trial, attempts[trial["id"]])
         found.steps += _check_reports(found, trial, reports[trial["id"]], numbers[trial["id"]])
     _check_checkpoints(found, site, checkpoints, numbers)
-    for master in site.masters:
-        found.violations += [f"{master.folder.name}'s log: {line}" for line in master.errors()]
+    found.violations += site.complaints()
     return found
 
 

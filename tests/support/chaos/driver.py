@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import threading
 import time
@@ -16,7 +17,7 @@ from tests.support.chaos.kinds import Drawn, Kind, NothingToHit, draw
 from tests.support.chaos.site import Site, Stopped
 
 Say = Callable[[str], None]
-AT_ONCE = 3  # faults
+AT_ONCE = 5  # faults
 ENDS = 420.0  # seconds after the last fault in which all searches end: a lost job is given up after 300
 SWEPT = 120.0  # seconds in which nothing is left of them
 
@@ -25,8 +26,10 @@ SWEPT = 120.0  # seconds in which nothing is left of them
 class Load:
     """The searches of a run: of so many trials each, one after the other while faults go on."""
 
-    trials: int = 100
+    trials: int = 50
     at_once: int = 10
+    searches: int = 4  # at once, at most
+    every: float = 25.0  # seconds after which the next one does not wait for the last
     steps: int = 8
     pause: float = 0.4  # seconds a step
 
@@ -71,6 +74,9 @@ class Run:
         self._touched: set[str] = set()
         self._free = threading.Condition()
         self._threads: list[threading.Thread] = []
+        self._enough = False
+        self._told = 0.0
+        self._failures: list[str] = []
         self.report = Report(site.where, seed)
 
     def run(self, *, minutes: float = 60.0, faults: int = 10**6, gap: float = 1.0) -> Report:
@@ -94,19 +100,11 @@ class Run:
             searches.join()
         self._log("no more faults")
         self._settle()
-        self.report.findings.violations[:0] = self._failures
         self.report.seconds = self._elapsed()
         return self.report
 
-    _enough = False
-
-    @property
-    def _failures(self) -> list[str]:
-        return self.__dict__.setdefault("failures", [])
-
     def _settle(self) -> None:
         site = self._site
-        failures = list(self._failures)
         for look, what, seconds in (
             (lambda: not site.live_experiments(), "the end of all searches", ENDS),
             (lambda: not site.leftovers() and not self._uncollected(), "nothing to be left", SWEPT),
@@ -114,32 +112,36 @@ class Run:
             try:
                 site.eventually(look, what, seconds, every=1.0)
             except TimeoutError as error:
-                failures.append(str(error))
+                self._failures.append(str(error))
         self._log("checking")
         self.report.findings = check(site, site.checkpoints)
-        failures += site.leftovers()
-        self.__dict__["failures"] = failures
+        self.report.findings.violations[:0] = [*self._failures, *site.leftovers()]
 
     def _uncollected(self) -> bool:
         return bool(self._site.rows("SELECT id FROM allocations WHERE ended_at IS NULL OR NOT collected LIMIT 1"))
 
     def _search(self, seconds: float) -> None:
-        number = 0
+        """One search after the other, and the next one too where the last ones are slow: some of their trials may wait
+        for minutes, until a lost job is given up."""
+        load, number, begun = self._load, 0, 0.0
         while not number or (self._elapsed() < seconds and not self._enough):
-            number += 1
-            load = self._load
-            found = self._site.create(
-                load.trials, load.at_once, steps=load.steps, pause=load.pause, seed=self._seed + number
-            )
-            self._log(f"search {found}: {load.trials} trials")
-            while self._site.live_experiments() and not self._enough:
-                self._site.hold(1.0)
+            live = len(self._site.live_experiments())
+            if not live or (live < load.searches and self._elapsed() - begun > load.every):
+                number, begun = number + 1, self._elapsed()
+                found = self._site.create(
+                    load.trials, load.at_once, steps=load.steps, pause=load.pause, seed=self._seed + number
+                )
+                self._log(f"search {found}: {load.trials} trials")
+            self._site.hold(2.0)
+            if self._elapsed() - self._told > 10.0:
+                self._told = self._elapsed()
+                self._log(self._site.progress())
 
     def _let_loose(self, fault: Drawn) -> None:
         """Begin it as soon as nothing that it touches is touched by another."""
         with self._free:
             self._free.wait_for(
-                lambda: not fault.kind.touches & self._touched and self._alive() < AT_ONCE or self._site.over.is_set()
+                lambda: (not fault.kind.touches & self._touched and self._alive() < AT_ONCE) or self._site.over.is_set()
             )
             self._touched |= fault.kind.touches
         thread = threading.Thread(target=self._guarded, args=(self._one, fault))
@@ -187,8 +189,28 @@ class Run:
         self._say(f"{time.strftime('%H:%M:%S')} {self._elapsed():7.1f} {text}")
 
 
-def folder_of_logs(site: Site, kept: Path) -> None:
-    """Keep the masters' logs where a person can read them."""
-    kept.mkdir(parents=True, exist_ok=True)
+ODD = """
+    SELECT a.id, a.trial_id, a.native_id, a.state, a.submission, a.outcome, a.exit_code, a.exit_text, a.created_at,
+           a.submitted_at, a.leased_at, a.heartbeat_at, a.absent_since, a.ended_at, a.collected, a.observed_state,
+           a.observed, a.exits, t.state AS trial, t.restarts
+    FROM allocations a JOIN trials t ON t.id = a.trial_id
+    WHERE a.outcome IS DISTINCT FROM 'completed' OR t.state <> 'COMPLETED' ORDER BY a.id
+"""
+LINES = """
+    SELECT l.task_id, l.allocation_id, l.at, l.source, l.log FROM task_logs l JOIN trials t ON t.task_id = l.task_id
+    WHERE t.id = ANY(%(trials)s) ORDER BY t.id, l.id
+"""
+
+
+def keep(site: Site, folder: Path) -> None:
+    """Write what explains a violation where it outlives the run: the masters' logs, and the attempts that did not
+    complete with their trials' logs."""
+    folder.mkdir(parents=True, exist_ok=True)
     for master in site.masters:
-        (kept / f"{site.where}-{master.folder.name}.log").write_bytes(master.log.read_bytes())
+        (folder / f"{master.folder.name}.log").write_bytes(master.log.read_bytes())
+    odd = site.rows(ODD)
+    (folder / "attempts.txt").write_text("".join(f"{json.dumps(row, default=str)}\n" for row in odd))
+    lines = site.rows(LINES, trials=[row["trial_id"] for row in odd])
+    (folder / "trials.txt").write_text(
+        "".join(f"{row['at']} {row['allocation_id']} {row['source']}: {row['log']}\n" for row in lines)
+    )

@@ -14,6 +14,11 @@ class NothingToHit(Exception):
     """There is nothing at this moment that the fault could spoil, such as no job that runs."""
 
 
+def long(dice: Random) -> float:
+    """Seconds of a fault whose length matters: mostly short, sometimes beyond the deadlines of requests."""
+    return dice.choice([dice.uniform(0.5, 3.0), dice.uniform(0.5, 3.0), dice.uniform(8.0, 15.0)])
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind of fault."""

@@ -1,4 +1,4 @@
-"""Faults of a Slurm cluster: its controller, its nodes, its administrators, its commands, and the disk of job folders."""
+"""Faults of a Slurm cluster: its controller, its nodes, its administrators, its commands, the disk of job folders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from contextlib import suppress
 from random import Random
 
-from tests.support.chaos.kinds import Kinds, NothingToHit
+from tests.support.chaos.kinds import Kinds, NothingToHit, long
 from tests.support.chaos.slurm_site import SlurmSite
 
 ON_SLURM = Kinds()
@@ -22,7 +22,7 @@ def controller_frozen(site: SlurmSite, dice: Random) -> str:
     """SIGSTOP to slurmctld, SIGCONT after a while: commands time out, and may have had their effect."""
     site.cluster.pause_controller()
     try:
-        seconds = site.hold(dice.uniform(1.0, 14.0))
+        seconds = site.hold(long(dice))
     finally:
         site.cluster.resume_controller()
     return f"{seconds:.1f} s"
@@ -33,7 +33,7 @@ def controller_stopped(site: SlurmSite, dice: Random) -> str:
     """slurmctld is ended cleanly and started again after a while."""
     site.cluster.stop_controller()
     try:
-        seconds = site.hold(dice.uniform(0.5, 10.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
         site.cluster.start_controller()
     return f"{seconds:.1f} s"
@@ -60,7 +60,7 @@ def controller_with_an_older_state(site: SlurmSite, dice: Random) -> str:
         shutil.copytree(state, copy)
     finally:
         site.cluster.resume_controller()
-    seconds = site.hold(dice.uniform(0.5, 10.0))
+    seconds = site.hold(dice.uniform(0.5, 5.0))
     site.cluster.controller.kill()
     try:
         shutil.rmtree(state)
@@ -70,14 +70,15 @@ def controller_with_an_older_state(site: SlurmSite, dice: Random) -> str:
         site.cluster.start_controller()
     # A node that was asked to start a second copy of a job is drained by Slurm; an administrator resumes it.
     site.hold(dice.uniform(4.0, 8.0))
-    site.cluster.run("scontrol", "update", f"NodeName={','.join(site.cluster.layout.nodes)}", "State=RESUME")
+    for node in site.cluster.layout.nodes:
+        site.resume(node)
     return f"{seconds:.1f} s older"
 
 
 # -- administrators ----------------------------------------------------------------------------------------
 
 
-@ON_SLURM.kind("controller")
+@ON_SLURM.kind("a job")
 def job_requeued(site: SlurmSite, dice: Random) -> str:
     """An administrator allows a job to be requeued, and requeues it."""
     job = _job(site, dice)
@@ -86,32 +87,32 @@ def job_requeued(site: SlurmSite, dice: Random) -> str:
     return f"job {job}"
 
 
-@ON_SLURM.kind("controller")
+@ON_SLURM.kind("a job")
 def job_requeued_and_held(site: SlurmSite, dice: Random) -> str:
     """An administrator requeues a job and holds it, and releases it after a while."""
     job = _job(site, dice)
     site.cluster.run("scontrol", "update", f"JobId={job}", "Requeue=1")
     _did(site.cluster.run("scontrol", "requeuehold", job))
     try:
-        seconds = site.hold(dice.uniform(1.0, 6.0))
+        seconds = site.hold(dice.uniform(0.5, 4.0))
     finally:
-        site.cluster.run("scontrol", "release", job)
+        site.administer("release", job, gone="nvalid job id|has finished|disabled|pending")
     return f"job {job}, {seconds:.1f} s"
 
 
-@ON_SLURM.kind("controller")
+@ON_SLURM.kind("a job")
 def job_suspended(site: SlurmSite, dice: Random) -> str:
     """An administrator suspends a job, and resumes it after a while."""
     job = _job(site, dice)
     _did(site.cluster.run("scontrol", "suspend", job))
     try:
-        seconds = site.hold(dice.uniform(1.0, 6.0))
+        seconds = site.hold(dice.uniform(0.5, 4.0))
     finally:
-        site.cluster.run("scontrol", "resume", job)
+        site.administer("resume", job, gone="nvalid job id|has finished|not suspended|disabled")
     return f"job {job}, {seconds:.1f} s"
 
 
-@ON_SLURM.kind("controller")
+@ON_SLURM.kind("a job")
 def job_cancelled(site: SlurmSite, dice: Random) -> str:
     """root removes a job with scancel: there is no accounting, and only this may end a trial as cancelled."""
     running = site.running()
@@ -122,41 +123,41 @@ def job_cancelled(site: SlurmSite, dice: Random) -> str:
     return f"job {job}, {', '.join(row['id'] for row in named)}"
 
 
-@ON_SLURM.kind("controller")
+@ON_SLURM.kind("partition")
 def partition_closed(site: SlurmSite, dice: Random) -> str:
     """An administrator closes the partition, and opens it after a while."""
     _did(site.cluster.run("scontrol", "update", "PartitionName=main", "State=DOWN"))
     try:
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
-        site.cluster.run("scontrol", "update", "PartitionName=main", "State=UP")
+        site.administer("update", "PartitionName=main", "State=UP")
     return f"{seconds:.1f} s"
 
 
 # -- nodes -------------------------------------------------------------------------------------------------
 
 
-@ON_SLURM.kind("nodes", "controller")
+@ON_SLURM.kind("nodes")
 def node_down(site: SlurmSite, dice: Random) -> str:
     """An administrator sets a node down, which ends its jobs, and resumes it after a while."""
     node = dice.choice(site.cluster.layout.nodes)
     _did(site.cluster.run("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=chaos"))
     try:
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
-        site.cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        site.resume(node)
     return f"{node}, {seconds:.1f} s"
 
 
-@ON_SLURM.kind("nodes", "controller")
+@ON_SLURM.kind("nodes")
 def node_drained(site: SlurmSite, dice: Random) -> str:
     """An administrator drains a node, and resumes it after a while."""
     node = dice.choice(site.cluster.layout.nodes)
     _did(site.cluster.run("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=chaos"))
     try:
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
-        site.cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        site.resume(node)
     return f"{node}, {seconds:.1f} s"
 
 
@@ -166,13 +167,13 @@ def slurmd_killed(site: SlurmSite, dice: Random) -> str:
     node = dice.choice(site.cluster.layout.nodes)
     site.cluster.node_daemon(node).kill()
     try:
-        seconds = site.hold(dice.choice([dice.uniform(0.0, 6.0), dice.uniform(12.0, 20.0)]))
+        seconds = site.hold(dice.choice([dice.uniform(0.5, 4.0), dice.uniform(0.5, 4.0), dice.uniform(11.0, 16.0)]))
     finally:
         site.cluster.start_node(node)
     return f"{node}, {seconds:.1f} s"
 
 
-@ON_SLURM.kind("nodes", "controller")
+@ON_SLURM.kind("nodes")
 def node_lost_its_power(site: SlurmSite, dice: Random) -> str:
     """SIGKILL to a node's slurmd and to every process of its jobs; it is started again."""
     node = dice.choice(site.cluster.layout.nodes)
@@ -182,7 +183,7 @@ def node_lost_its_power(site: SlurmSite, dice: Random) -> str:
         seconds = site.hold(dice.uniform(0.5, 6.0))
     finally:
         site.cluster.start_node(node)
-        site.cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        site.resume(node)
     return f"{node}, {seconds:.1f} s"
 
 
@@ -193,7 +194,7 @@ def node_cut_off(site: SlurmSite, dice: Random) -> str:
     rule = ["INPUT", "-i", "lo", "-p", "tcp", "--dport", str(site.cluster.layout.node_port(node)), "-j", "DROP"]
     subprocess.run(["iptables", "-w", "-I", *rule], check=True, capture_output=True)
     try:
-        seconds = site.hold(dice.choice([dice.uniform(1.0, 6.0), dice.uniform(12.0, 20.0)]))
+        seconds = site.hold(dice.choice([dice.uniform(0.5, 4.0), dice.uniform(0.5, 4.0), dice.uniform(11.0, 16.0)]))
     finally:
         subprocess.run(["iptables", "-w", "-D", *rule], check=True, capture_output=True)
     return f"{node}, {seconds:.1f} s"
@@ -210,7 +211,7 @@ def squeue_lies(site: SlurmSite, dice: Random) -> str:
     lie = dice.choice(LIES)
     how, _, value = lie.partition(" ")
     with site.wrapped.spoiled(how, value):
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     return f"{lie}, {seconds:.1f} s"
 
 
@@ -221,7 +222,7 @@ def squeue_shows_the_past(site: SlurmSite, dice: Random) -> str:
         raise NothingToHit
     site.wrapped.keep()
     with site.wrapped.spoiled("stale"):
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     return f"{seconds:.1f} s"
 
 
@@ -229,14 +230,14 @@ def squeue_shows_the_past(site: SlurmSite, dice: Random) -> str:
 def squeue_fails(site: SlurmSite, dice: Random) -> str:
     """squeue ends with an error."""
     with site.wrapped.spoiled("refuses", "Unable to contact slurm controller (connect failure)"):
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     return f"{seconds:.1f} s"
 
 
 @ON_SLURM.kind("squeue")
 def squeue_hangs(site: SlurmSite, dice: Random) -> str:
     """squeue does not answer for a while."""
-    seconds = dice.uniform(2.0, 12.0)
+    seconds = dice.uniform(2.0, 8.0)
     with site.wrapped.spoiled("hangs", f"{seconds:.0f}"):
         site.hold(seconds / 2)
     return f"{seconds:.1f} s"
@@ -286,7 +287,7 @@ def job_folders_full(site: SlurmSite, dice: Random) -> str:
     try:
         with suppress(OSError):
             ballast.write_bytes(bytes(room.f_bavail * room.f_frsize))
-        seconds = site.hold(dice.uniform(1.0, 8.0))
+        seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
         ballast.unlink(missing_ok=True)
     return f"{seconds:.1f} s"

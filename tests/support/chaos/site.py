@@ -32,8 +32,9 @@ from trainmaster.master.db.engine import Leadership
 T = TypeVar("T")
 USER = "tmalice"  # whose jobs they are
 PATIENCE = 120.0  # seconds for something that must come when a fault is over
+RUNTIME = "zipimport; path = sys.path[0]"  # in the command that starts a runtime
 LEADER = f"""
-    SELECT application_name FROM pg_stat_activity JOIN pg_locks USING (pid)
+    SELECT usename FROM pg_stat_activity JOIN pg_locks USING (pid)
     WHERE locktype = 'advisory' AND granted AND objid = {Leadership.KEY}
 """
 
@@ -56,7 +57,7 @@ class JobProcess:
 
     @property
     def is_runtime(self) -> bool:
-        return any(word.endswith("runtime.zip") for word in self.command) and "python" in self.command[0]
+        return "python" in self.command[0] and any(RUNTIME in word for word in self.command)
 
 
 class Site:
@@ -71,6 +72,11 @@ class Site:
         self.killed_ranks: dict[str, float] = {}  # allocation -> when
         self.cancelled: set[str] = set()  # allocations whose jobs a person has removed
         self._transports: list[Transport] = []
+        self._clock = folder / "clock"
+        self._clock.mkdir(mode=0o755)
+        self.set_clock(0)
+        library, source = self._clock / "clock.so", Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
         (folder / "database").mkdir()
         self.postgres = Postgres(folder / "database")
         self.postgres.start()
@@ -79,15 +85,17 @@ class Site:
         source = self._source()
         for name in names:
             (folder / name).mkdir()
-            environment = {"PGAPPNAME": name, **({"PYTHONPATH": str(source)} if source else {}), **self.environment}
+            environment = {**({"PYTHONPATH": str(source)} if source else {}), **self.environment}
             master = MasterProcess(folder / name, user=self.user, environment=environment)
             master.password = self.masters[0].password if self.masters else master.password
             self.masters.append(master)
         self.proxy = Proxy([master.port for master in self.masters]).start()
         for master in self.masters:
-            master.config.write_text(
-                f"master_url: {self.proxy.url}\n{self.postgres.configuration()}{self.configuration()}"
-            )
+            # A role for each: so it is known whose a connection is.
+            role, password = master.folder.name, self.postgres.password_file.read_text().strip()
+            self._rows(f"CREATE ROLE {role} SUPERUSER LOGIN PASSWORD '{password}'; SELECT 1 AS made", {})
+            database = self.postgres.configuration().replace("user: trainmaster", f"user: {role}")
+            master.config.write_text(f"master_url: {self.proxy.url}\n{database}{self.configuration()}")
 
     # -- what a cluster says --------------------------------------------------------------------------
 
@@ -107,6 +115,10 @@ class Site:
     def leftovers(self) -> list[str]:
         """What still lies about of jobs, in words. All trials have ended."""
         raise NotImplementedError
+
+    def complaints(self) -> list[str]:
+        """What the logs of our own programs call an error: bugs show there."""
+        return [f"{master.folder.name}'s log: {line}" for master in self.masters for line in master.errors()]
 
     # -- life -----------------------------------------------------------------------------------------
 
@@ -143,9 +155,7 @@ class Site:
 
         self.eventually(started, f"{master.folder.name} to start", every=1.0)
 
-    def eventually(
-        self, look: Callable[[], T], what: str, seconds: float = PATIENCE, every: float = 0.2
-    ) -> T:
+    def eventually(self, look: Callable[[], T], what: str, seconds: float = PATIENCE, every: float = 0.2) -> T:
         """What `look` finds once it is true. Raises TimeoutError."""
         until = time.monotonic() + seconds
         while not (found := look()):
@@ -173,6 +183,7 @@ class Site:
             password=self.postgres.password_file.read_text().strip(), connect_timeout=5,
             application_name="chaos", options="-c statement_timeout=10000",
         )  # fmt: skip
+        connection.autocommit = True
         try:
             with connection.cursor(cursor_factory=psycopg2.extras.RealDictCursor) as cursor:
                 cursor.execute(statement, values)
@@ -183,7 +194,7 @@ class Site:
     def leader(self) -> MasterProcess:
         """The master that leads; the first one while none does."""
         try:
-            names = [row["application_name"] for row in self._rows(LEADER, {})]
+            names = [row["usename"] for row in self._rows(LEADER, {})]
         except psycopg2.OperationalError:
             names = []
         return next((master for master in self.masters if master.folder.name in names), self.masters[0])
@@ -207,26 +218,56 @@ class Site:
         master.login("determined", self.masters[0].password)
         return master
 
+    def stepping_clock(self, *, bound: bool) -> dict[str, Any]:
+        """What an experiment needs so that its trainings read the time that `set_clock` says. `bound`: into the file
+        system of a container."""
+        variables = {"LD_PRELOAD": str(self._clock / "clock.so"), "CLOCK_STEP": str(self._clock / "step")}
+        folders = [str(self._clock)] if bound else []
+        return {
+            "environment": {"environment_variables": [f"{name}={value}" for name, value in variables.items()]},
+            "bind_mounts": [{"host_path": path, "container_path": path, "read_only": True} for path in folders],
+        }
+
+    def set_clock(self, seconds: int) -> None:
+        """Step the clock of all trainings to so many seconds beside the true time."""
+        draft = self._clock / "draft"
+        draft.write_text(f"{seconds}\n")
+        draft.replace(self._clock / "step")
+
     def live_experiments(self) -> list[int]:
         states = ("COMPLETED", "CANCELED", "ERROR")
         return [row["id"] for row in self.rows("SELECT id FROM experiments WHERE state NOT IN %(ended)s", ended=states)]
 
+    def progress(self) -> str:
+        """How far the trials and the live attempts are, in a line."""
+        trials = self.rows("SELECT state, count(*) FROM trials GROUP BY state ORDER BY state")
+        query = """
+            SELECT concat_ws(' ', state, submission, observed_state) AS state, count(*) FROM allocations
+            WHERE ended_at IS NULL GROUP BY 1 ORDER BY 1
+        """
+        told = [[f"{row['count']} {row['state']}" for row in rows] for rows in (trials, self.rows(query))]
+        return f"trials: {', '.join(told[0])}; live attempts: {', '.join(told[1])}"
+
     def processes(self) -> list[JobProcess]:
-        """Of jobs that run the training, on this machine."""
-        found = []
+        """Of this site's jobs, on this machine: trainings, their shells, and the runtimes around them."""
+        seen: dict[int, tuple[int, bool, tuple[str, ...], str]] = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                environment = (entry / "environ").read_bytes()
-                if self._mark() not in environment + (command := (entry / "cmdline").read_bytes()):
-                    continue
+                environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
+                stat = (entry / "stat").read_text()
+                parent = int(stat[stat.rindex(")") + 2 :].split()[1])
+                marked = any(mark in environment or mark in command for mark in self.marks())
                 named = [one for one in environment.split(b"\0") if one.startswith(b"DET_ALLOCATION_ID=")]
                 words = tuple(command.decode(errors="replace").rstrip("\0").split("\0"))
-                found.append(JobProcess(int(entry.name), words, named[0].decode().partition("=")[2] if named else ""))
-        return sorted(found, key=lambda process: process.pid)
+                seen[int(entry.name)] = parent, marked, words, named[0].decode().partition("=")[2] if named else ""
+        ours = {pid for pid, (_, marked, _, _) in seen.items() if marked} - {master.pid for master in self.masters}
+        # In a container nothing of a runtime itself says whose it is; its training does.
+        ours |= {seen[pid][0] for pid in ours if RUNTIME in " ".join(seen.get(seen[pid][0], (0, 0, ("",), ""))[2])}
+        return [JobProcess(pid, seen[pid][2], seen[pid][3]) for pid in sorted(ours) if pid in seen]
 
-    def _mark(self) -> bytes:
+    def marks(self) -> list[bytes]:
         """What the environment or the command of a process of this site's jobs has, and no other."""
-        return self.proxy.url.encode()
+        return [f"DET_MASTER={self.proxy.url}".encode()]
 
     def _source(self) -> Path | None:
         """A copy of the package that the masters' account can read."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,24 +65,40 @@ class SlurmSite(Site):
         )
 
     def keys(self) -> dict[str, Any]:
-        return {"resources": {"slots_per_trial": 0, "resource_pool": "main"}}
+        return {"resources": {"slots_per_trial": 0, "resource_pool": "main"}, **self.stepping_clock(bound=False)}
 
-    def _mark(self) -> bytes:
-        return str(self.jobs).encode()
+    def marks(self) -> list[bytes]:
+        return [*super().marks(), f"{self.jobs}/det-".encode()]
 
     def running(self) -> dict[str, str]:
         """Slurm's number of every job that runs -> its name."""
-        done = self.cluster.run("squeue", "-h", "-t", "R", "-o", "%i %j", timeout=90)
+        done = self.cluster.run("squeue", "-h", "-t", "R", "-o", "%i %j")
         return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+    def administer(self, *words: str, gone: str = "") -> None:
+        """scontrol as an administrator who tries again while the controller is away. `gone`: what it says when there is
+        nothing left to be done (a regular expression)."""
+
+        def done() -> bool:
+            try:
+                answer = self.cluster.run("scontrol", *words, timeout=30)
+            except subprocess.TimeoutExpired:
+                return False
+            return answer.returncode == 0 or bool(gone and re.search(gone, answer.stdout + answer.stderr))
+
+        self.eventually(done, f"`scontrol {' '.join(words)}`", every=0.5)
+
+    def resume(self, node: str) -> None:
+        self.administer("update", f"NodeName={node}", "State=RESUME", gone="Invalid node state")  # it works already
 
     def leftovers(self) -> list[str]:
         found = []
+        # slurmctld and its nodes are up: no fault is there any more.
         if queued := self.cluster.run("squeue", "-h", "-o", "%i %j %T").stdout.splitlines():
             found.append(f"in Slurm's queue: {words_of(queued)}")
-        if folders := sorted(path.name for path in self.jobs.iterdir() if not path.name.startswith(".")):
+        if folders := sorted(path.name for path in self.jobs.iterdir() if path.name.startswith("det-")):
             found.append(f"in the folder of jobs: {words_of(folders)}")
-        masters = {master.pid for master in self.masters}
-        if left := [process for process in self.processes() if process.pid not in masters]:
+        if left := self.processes():
             found.append(f"processes: {words_of([' '.join(process.command)[-80:] for process in left])}")
         return found
 

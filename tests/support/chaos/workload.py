@@ -1,7 +1,8 @@
 """The training of the chaos ring, whose every report can be foretold.
 
 A trial counts steps and carries a number from one to the next: what it reports at a step follows from its seed and from
-every step before it. A training that goes on from a wrong checkpoint, or skips or repeats a step, reports another number.
+every step before it. A training that goes on from a wrong checkpoint, or skips or repeats a step, reports another
+number.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ TRAINING = f"""
 import json, os, sys, time
 from trainmaster import core
 
+
 {inspect.getsource(after)}
 
 info = core.get_cluster_info()
@@ -53,7 +55,7 @@ with core.init(tensorboard_mode=core.TensorboardMode.MANUAL) as context:
                 with context.checkpoint.store_path({{"steps_completed": done}}) as (path, _):
                     (path / "state.json").write_text(json.dumps({{"done": done, "number": number}}))
                 return
-            except OSError as error:
+            except (OSError, core.CheckpointError) as error:
                 print(f"cannot save after step {{done}}: {{error}}", flush=True)
                 time.sleep(0.5)
 
