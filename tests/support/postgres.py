@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg2
@@ -100,7 +100,8 @@ class Postgres:
             yield
         finally:
             for pid in reversed(stopped):
-                os.kill(pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):  # somebody has killed it
+                    os.kill(pid, signal.SIGCONT)
 
     def _children(self) -> list[int]:
         assert self._process is not None
@@ -112,5 +113,11 @@ class Postgres:
         """Stop it at once, as in a power cut; it recovers from its write-ahead log."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(DEADLINE)
+            try:
+                self._process.wait(10)
+            except subprocess.TimeoutExpired:  # it waits for one that was about to be refused, up to a minute
+                for pid in (*self._children(), self._process.pid):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self._process.wait(DEADLINE)
             self._process = None

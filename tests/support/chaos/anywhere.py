@@ -93,8 +93,8 @@ def database_connections_ended(site: Site, dice: Random) -> str:
 @ANYWHERE.kind("database")
 def database_stopped(site: Site, dice: Random) -> str:
     """PostgreSQL is stopped at once, as in a power cut, and started again."""
-    site.postgres.stop()
     try:
+        site.postgres.stop()
         seconds = site.hold(dice.uniform(0.5, 5.0))
     finally:
         site.postgres.start()
@@ -117,7 +117,7 @@ def connections_reset(site: Site, dice: Random) -> str:
     """All connections to the masters are cut, several times."""
     cut = 0
     for _ in range(dice.randint(1, 5)):
-        cut += site.proxy.reset()
+        cut += sum(proxy.reset() for proxy in site.proxies)
         site.hold(dice.uniform(0.1, 0.6))
     return f"{cut} connections"
 
@@ -125,24 +125,29 @@ def connections_reset(site: Site, dice: Random) -> str:
 @ANYWHERE.kind("connections")
 def connections_refused(site: Site, dice: Random) -> str:
     """All connections to the masters are cut, and new ones refused for a while."""
-    site.proxy.refuse()
+    for proxy in site.proxies:
+        proxy.refuse()
     try:
         seconds = site.hold(long(dice))
     finally:
-        site.proxy.resume()
+        for proxy in site.proxies:
+            proxy.resume()
     return f"{seconds:.1f} s"
 
 
 @ANYWHERE.kind("connections")
 def connections_hang(site: Site, dice: Random) -> str:
     """Connections to the masters pass nothing on for a while; what was sent arrives late, or is cut."""
-    site.proxy.hang()
+    for proxy in site.proxies:
+        proxy.hang()
     try:
         seconds = site.hold(long(dice))
         if lost := dice.random() < 0.5:
-            site.proxy.reset()
+            for proxy in site.proxies:
+                proxy.reset()
     finally:
-        site.proxy.resume()
+        for proxy in site.proxies:
+            proxy.resume()
     return f"{seconds:.1f} s, then {'cut' if lost else 'passed on'}"
 
 

@@ -42,6 +42,10 @@ class DockerSite(Site):
             for name, way in self.ways.items()
         }
 
+    @property
+    def proxies(self) -> list[Proxy]:
+        return [self.proxy, *self.ways.values()]
+
     def configuration(self) -> str:
         return CONFIG.format(user=USER, checkpoints=self.checkpoints, image=IMAGE)
 

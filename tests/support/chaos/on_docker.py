@@ -61,9 +61,9 @@ def agent_frozen(site: DockerSite, dice: Random) -> str:
     return f"{agent.name}, {seconds:.1f} s"
 
 
-@ON_DOCKER.kind("agents")
-def agent_cut_off(site: DockerSite, dice: Random) -> str:
-    """An agent does not reach the master for a while: refused, or without an answer. Its containers do."""
+@ON_DOCKER.kind("agents", "connections")
+def host_cut_off(site: DockerSite, dice: Random) -> str:
+    """An agent and its containers do not reach the master for a while: refused, or without an answer."""
     name = dice.choice(list(site.ways))
     way, how = site.ways[name], dice.choice(["refused", "hangs"])
     way.refuse() if how == "refused" else way.hang()

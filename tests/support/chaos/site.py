@@ -267,7 +267,12 @@ class Site:
 
     def marks(self) -> list[bytes]:
         """What the environment or the command of a process of this site's jobs has, and no other."""
-        return [f"DET_MASTER={self.proxy.url}".encode()]
+        return [f"DET_MASTER={proxy.url}".encode() for proxy in self.proxies]
+
+    @property
+    def proxies(self) -> list[Proxy]:
+        """Every way to the masters."""
+        return [self.proxy]
 
     def _source(self) -> Path | None:
         """A copy of the package that the masters' account can read."""

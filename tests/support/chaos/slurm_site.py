@@ -40,6 +40,13 @@ class ChaosCluster(Cluster):
     def __init__(self, layout: Layout | None = None) -> None:
         super().__init__((layout or Layout.from_environment()).beside("chaos", OFFSET, nodes=4))
 
+    def wait_for_nodes(self, seconds: float = 120.0) -> None:
+        """Whatever a fault left of them."""
+        self.run("scancel", "--user", USER)
+        for node in self.layout.nodes:
+            self.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+        super().wait_for_nodes(seconds)
+
 
 class SlurmSite(Site):
     where = "slurm"
@@ -128,5 +135,4 @@ def recover(cluster: Cluster) -> None:
     for node in cluster.layout.nodes:
         cluster.start_node(node)
     cluster.run("scontrol", "update", "PartitionName=main", "State=UP")
-    cluster.run("scontrol", "update", f"NodeName={','.join(cluster.layout.nodes)}", "State=RESUME")
     cluster.wait_for_nodes()
