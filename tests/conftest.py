@@ -35,6 +35,7 @@ GROUPS = {
     "dispatchers/slurm": "slurm",
     "dispatchers/slurm/test_accounting.py": "accounts",
     "dispatchers/slurm/test_failover.py": "failover",
+    "e2e/test_chaos.py": "chaos",
     "e2e/test_docker.py": "docker",
     "e2e/test_docker_frameworks.py": "docker",
     "e2e/test_docker_pools.py": "docker",
@@ -66,7 +67,7 @@ ONE_OF_A_KIND = {
     "ssh_server": ("slurm",),  # the homes of the cluster's people
 }
 # So that both processes end at about the same time. The rest is short.
-LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "preemption", "cli", "contract", "api", "launchers")
+LONGEST_FIRST = ("slurm", "pbs", "docker", "e2e", "docs", "chaos", "preemption", "cli", "contract", "api", "launchers")
 
 
 # The quick ring: what needs no scheduler, no container and no root. `scripts/test quick` runs it. The queue of the

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.support.attempts import Attempts
 from tests.support.master import wait_for
@@ -30,7 +31,7 @@ from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.services.allocations import endings
 from trainmaster.master.services.clock import epoch, now
 from trainmaster.master.services.clusters.clusters import Cluster, Clusters
-from trainmaster.master.services.scheduling import observations
+from trainmaster.master.services.scheduling import job_spec, observations
 from trainmaster.master.services.store import Settings, Wakeups
 
 SETTINGS = Settings("1", "id", "x", b"secret", "det-", "http://master", b"")
@@ -157,6 +158,20 @@ def test_a_job_that_is_slow_to_leave_is_asked_again_only_after_a_while(
     assert loop.dispatcher.cancelled == [JobRef(name, "7")]
     monkeypatch.setattr(endings, "RESEND_KILL", 0.0)
     loop.passes_until(lambda: len(loop.dispatcher.cancelled) > 1, "a second request to leave")
+
+
+def test_a_submit_during_which_the_database_goes_away_may_have_happened_and_is_no_bug(
+    attempts: Attempts, loop: Loop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("SELECT 1", {}, Exception("the database is unavailable: no answer within 10 s"))
+
+    monkeypatch.setattr(job_spec, "build", away)
+    pool = loop.dispatcher.pools()[0].name
+    name = attempts.attempt(dispatcher=loop.name, pool=pool, submission="NEW", native_id=None)
+    loop.passes_until(lambda: attempts.row(name).submission == "UNKNOWN", "the submit to be looked for")
+    assert "no answer within 10 s" in attempts.row(name).explanation
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_a_folder_at_which_a_plugin_breaks_holds_up_no_other(

@@ -278,6 +278,8 @@ class ClusterLoop:
         except Ambiguous as error:
             submission.perhaps_submitted(self._store, allocation_id, str(error))
             self._wake.set()
+        except DATABASE_UNAVAILABLE:  # `_settle` looks after it
+            raise
         except Exception as error:  # a bug in a dispatcher: it is unknown whether the job was submitted
             log.exception("submitting %s failed", allocation_id)
             submission.perhaps_submitted(self._store, allocation_id, repr(error))

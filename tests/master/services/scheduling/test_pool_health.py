@@ -11,6 +11,7 @@ import pytest
 from tests.support.attempts import Attempts
 from trainmaster.dispatchers.base import Pool, SlotType
 from trainmaster.master.db.tables import AllocationNode, Trial
+from trainmaster.master.lifecycle.breaker import THRESHOLD
 from trainmaster.master.services.clock import now
 from trainmaster.master.services.errors import Unavailable
 from trainmaster.master.services.scheduling import pool_health
@@ -118,3 +119,23 @@ def test_what_a_log_policy_forbids_comes_first_and_is_never_let_in_again(attempt
     with pytest.raises(Unavailable, match="away from n2, n3, and the pool main has only 1 of the 2 others"):
         site.avoided(mine, slots=8)
     assert site.avoided(site.attempt(), slots=8) == []
+
+
+def test_jobs_that_their_scheduler_forgot_in_one_moment_are_one_failure(attempts: Attempts) -> None:
+    pool, gone = next(NAMES), now() - dt.timedelta(seconds=310)
+    for _ in range(2 * THRESHOLD):
+        attempts.attempt(pool=pool, submitted_at=gone, absent_since=gone, ended_at=now(), outcome="infrastructure")
+    assert pool not in pool_health.paused_pools(attempts.store)
+
+
+@pytest.mark.parametrize(("started_ago", "paused"), [(60.0, False), (600.0, True), (None, True)])
+def test_a_job_that_vanished_failed_then_and_not_when_it_was_given_up(
+    attempts: Attempts, started_ago: float | None, paused: bool
+) -> None:
+    pool = next(NAMES)
+    for place in range(THRESHOLD):
+        gone = now() - dt.timedelta(seconds=310 + place)
+        attempts.attempt(pool=pool, submitted_at=gone, absent_since=gone, ended_at=now(), outcome="infrastructure")
+    if started_ago is not None:
+        attempts.attempt(pool=pool, leased_at=now() - dt.timedelta(seconds=started_ago), lease_job="1")
+    assert (pool in pool_health.paused_pools(attempts.store)) is paused

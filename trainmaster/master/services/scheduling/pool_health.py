@@ -27,11 +27,13 @@ MOST_AVOIDED = 8  # nodes; a site where more are broken needs a person, not a lo
 
 
 def paused_pools(store: Store) -> dict[str, PoolPause]:
-    """Pools with an open circuit breaker, by name."""
+    """Pools with an open circuit breaker, by name. A job that vanished from its scheduler's queue failed when it
+    vanished, not when it was given up minutes later; those that one look no longer found failed together, once: their
+    scheduler has forgotten its queue."""
     time = now()
     since = time - dt.timedelta(seconds=MEMORY)
     failed = (
-        select(Allocation.pool, Allocation.ended_at, Allocation.exit_text, Trial.experiment_id)
+        select(Allocation.pool, Allocation.ended_at, Allocation.absent_since, Allocation.exit_text, Trial.experiment_id)
         .join(Trial, Trial.id == Allocation.trial_id)
         .where(
             Allocation.outcome == OutcomeKind.INFRASTRUCTURE.value,
@@ -41,10 +43,14 @@ def paused_pools(store: Store) -> dict[str, PoolPause]:
         )
     )
     failures: dict[str, list[Failure]] = defaultdict(list)
+    vanished: set[tuple[str, dt.datetime]] = set()
     with store.transaction() as session:
-        for pool, ended_at, text, experiment_id in session.execute(failed):
-            if ended_at is not None:
-                failures[pool].append(Failure(epoch(ended_at), experiment_id, text))
+        for pool, ended_at, absent_since, text, experiment_id in session.execute(failed):
+            if ended_at is None or (pool, absent_since) in vanished:
+                continue
+            if absent_since is not None:
+                vanished.add((pool, absent_since))
+            failures[pool].append(Failure(epoch(absent_since or ended_at), experiment_id, text))
         if not failures:
             return {}
         names = list(failures)

@@ -145,7 +145,8 @@ def _job_of(session: Session, allocation: Allocation) -> tuple[int | None, int, 
     if allocation.trial_id is None:
         return None, 0, *task_spec.job_of(session, allocation)
     of_trial = select(Experiment.id, Experiment.context_size, Experiment.config).join(Trial)
-    return *session.execute(of_trial.where(Trial.id == allocation.trial_id)).one().tuple(), {}
+    experiment_id, size, config = session.execute(of_trial.where(Trial.id == allocation.trial_id)).one()
+    return experiment_id, size, config, {}
 
 
 def remark(store: Store, allocation: Allocation, remarks: Sequence[str]) -> None:
