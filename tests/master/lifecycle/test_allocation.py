@@ -178,6 +178,9 @@ def test_a_runtime_that_was_taken_down_itself_is_not_the_codes_failure() -> None
     gone = {"said": OutcomeKind.FAILED, "ended_seen_at": NOW - SETTLE}
     assert kind(attempt(**gone)) is OutcomeKind.INFRASTRUCTURE
     assert kind(attempt(leased=False, **gone)) is OutcomeKind.FAILED
+    # A signal that nothing of the user's can have caused, before anything of it ran.
+    for number, blamed in ((15, OutcomeKind.INFRASTRUCTURE), (9, OutcomeKind.INFRASTRUCTURE), (11, OutcomeKind.FAILED)):
+        assert kind(attempt(leased=False, said_signal=number, **gone)) is blamed
 
 
 @pytest.mark.parametrize("said", [OutcomeKind.OUT_OF_MEMORY, OutcomeKind.CANCELLED, OutcomeKind.WALLTIME])

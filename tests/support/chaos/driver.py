@@ -189,28 +189,26 @@ class Run:
         self._say(f"{time.strftime('%H:%M:%S')} {self._elapsed():7.1f} {text}")
 
 
-ODD = """
+ATTEMPTS = """
     SELECT a.id, a.trial_id, a.native_id, a.state, a.submission, a.outcome, a.exit_code, a.exit_text, a.created_at,
            a.submitted_at, a.leased_at, a.heartbeat_at, a.absent_since, a.ended_at, a.collected, a.observed_state,
            a.observed, a.exits, t.state AS trial, t.restarts
-    FROM allocations a JOIN trials t ON t.id = a.trial_id
-    WHERE a.outcome IS DISTINCT FROM 'completed' OR t.state <> 'COMPLETED' ORDER BY a.id
+    FROM allocations a JOIN trials t ON t.id = a.trial_id ORDER BY a.trial_id, a.attempt
 """
 LINES = """
-    SELECT l.task_id, l.allocation_id, l.at, l.source, l.log FROM task_logs l JOIN trials t ON t.task_id = l.task_id
-    WHERE t.id = ANY(%(trials)s) ORDER BY t.id, l.id
+    SELECT t.id AS trial, l.allocation_id, l.at, l.source, l.log FROM task_logs l JOIN trials t ON t.task_id = l.task_id
+    ORDER BY t.id, l.id
 """
 
 
 def keep(site: Site, folder: Path) -> None:
-    """Write what explains a violation where it outlives the run: the masters' logs, and the attempts that did not
-    complete with their trials' logs."""
+    """Write what explains a violation where it outlives the run: the masters' logs, all attempts, and the logs of all
+    trials."""
     folder.mkdir(parents=True, exist_ok=True)
     for master in site.masters:
         (folder / f"{master.folder.name}.log").write_bytes(master.log.read_bytes())
-    odd = site.rows(ODD)
-    (folder / "attempts.txt").write_text("".join(f"{json.dumps(row, default=str)}\n" for row in odd))
-    lines = site.rows(LINES, trials=[row["trial_id"] for row in odd])
+    attempts, lines = site.rows(ATTEMPTS), site.rows(LINES)
+    (folder / "attempts.txt").write_text("".join(f"{json.dumps(row, default=str)}\n" for row in attempts))
     (folder / "trials.txt").write_text(
-        "".join(f"{row['at']} {row['allocation_id']} {row['source']}: {row['log']}\n" for row in lines)
+        "".join(f"{row['trial']} {row['at']} {row['allocation_id']} {row['source']}: {row['log']}\n" for row in lines)
     )

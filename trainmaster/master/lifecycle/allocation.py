@@ -51,6 +51,7 @@ class Attempt:
     first_exit_at: float | None = None
     said: OutcomeKind | None = None  # the end that the scheduler reports; None before
     said_text: str = ""
+    said_signal: int | None = None  # that ended the job's script, as the scheduler reports it
     ended_seen_at: float | None = None  # when the scheduler first reported it ended
     absent_since: float | None = None
     never_since: float | None = None  # when the scheduler first reported that it can never start
@@ -158,6 +159,7 @@ def _asked_by_us(attempt: Attempt) -> bool:
     return attempt.preempt_reason not in (None, "scheduler")
 
 
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM)
 # States of the scheduler that explain an end which the runtime sees as a signal of unknown origin.
 _TELLING = frozenset(
     {OutcomeKind.CANCELLED, OutcomeKind.WALLTIME, OutcomeKind.OUT_OF_MEMORY, OutcomeKind.INFRASTRUCTURE}
@@ -239,6 +241,11 @@ def _from_scheduler(attempt: Attempt, now: float) -> Outcome | None:
         return _ended_by_us(attempt)
     if said is OutcomeKind.CANCELLED:
         return _from_cancellation(attempt, text, now)
+    if said is OutcomeKind.FAILED and not attempt.leased and attempt.said_signal in _FROM_OUTSIDE:
+        # Nothing of the user's ran yet: the runtime starts it, and had no lease.
+        return Outcome(
+            OutcomeKind.INFRASTRUCTURE, f"The job was ended from outside before its runtime could report: {text}"
+        )
     if said is OutcomeKind.FAILED and not attempt.leased:
         return Outcome(OutcomeKind.FAILED, f"The job ended before its runtime could report: {text}")
     if said is OutcomeKind.FAILED:

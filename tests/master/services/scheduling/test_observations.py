@@ -210,6 +210,17 @@ def test_a_double_that_has_ended_is_left_alone(attempts: Attempts, cluster: Memo
     assert attempts.row(name).observed_state == "QUEUED"
 
 
+@pytest.mark.parametrize(
+    ("facts", "number"), [({"exit_code": 137}, 9), ({"exit_signal": 15}, 15), ({"exit_code": 1}, None), ({}, None)]
+)
+def test_the_signal_that_ended_a_jobs_script_is_known(
+    attempts: Attempts, cluster: Memory, facts: dict[str, int], number: int | None
+) -> None:
+    name = attempts.attempt(dispatcher=cluster.name)
+    look(attempts, cluster, seen(name, state=JobState.FAILED, **facts))
+    assert endings.attempt_of(attempts.row(name)).said_signal == number
+
+
 # -- jobs that nobody wants --------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,7 @@ def note_explanation(store: Store, allocation_id: str, told: Explanation) -> Non
         if told.state.terminal:
             known |= {"text": told.text, "ended_seen_at": known.get("ended_seen_at") or epoch(now())}
             known |= {"canceller": told.canceller.value, "script_began": told.script_began}
+            known["signal"] = told.exit_signal or known.get("signal")
             allocation.observed_state = told.state.value
             allocation.exit_code = told.exit_code
         allocation.observed = {**known, "asked": True}
@@ -320,6 +321,7 @@ def attempt_of(allocation: Allocation) -> Attempt:
         first_exit_at=min(received) if received else None,
         said=ENDS.get(state),
         said_text=str(seen.get("text") or ""),
+        said_signal=seen.get("signal"),
         ended_seen_at=seen.get("ended_seen_at"),
         never_since=seen.get("never_since"),
         absent_since=epoch(allocation.absent_since) if allocation.absent_since else None,
