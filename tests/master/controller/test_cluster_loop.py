@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,39 @@ def test_a_submit_during_which_the_database_goes_away_may_have_happened_and_is_n
     loop.passes_until(lambda: attempts.row(name).submission == "UNKNOWN", "the submit to be looked for")
     assert "no answer within 10 s" in attempts.row(name).explanation
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+def test_an_attempt_whose_exit_came_before_its_reports_waits_for_them_as_long_as_they_may_come(
+    attempts: Attempts, loop: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Docker host sends the files of a job when its container has ended; the exit record may be here before."""
+
+    def leaves() -> str:
+        record = {"exit_code": 0, "spool": {"log-0": 2}, "received_at": epoch(now())}
+        return attempts.attempt(dispatcher=loop.name, lease_job="1", leased_at=now(), exits={"0": record})
+
+    ends: list[str] = []
+    monkeypatch.setattr(endings, "end_together", lambda _store, _settings, _number, outcomes: ends.extend(outcomes))
+
+    def ended(name: str) -> bool:
+        return name in ends
+
+    def listed(state: JobState) -> None:
+        loop.dispatcher.listed = [Observation(name, "1", state, state.value) for name in (late, never)]
+
+    late, never = leaves(), leaves()
+    listed(JobState.RUNNING)
+    loop.passes_with_looks(5)
+    assert not ended(late)
+    spool = tmp_path / late / "spool"
+    spool.mkdir(parents=True)
+    lines = [{"t": 1.0, "stdtype": "stdout", "level": "INFO", "rank": 0, "line": f"line {place}"} for place in (1, 2)]
+    (spool / "log-0.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    loop.passes_until(lambda: ended(late), "the end of the one whose files came")
+    assert [line for line in attempts.log(late) if line.startswith("line")] == ["line 1", "line 2"]
+    assert not ended(never)
+    listed(JobState.INFRASTRUCTURE)  # its host is lost
+    loop.passes_until(lambda: ended(never), "the end of the other one")
 
 
 def test_a_folder_at_which_a_plugin_breaks_holds_up_no_other(

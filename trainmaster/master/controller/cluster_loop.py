@@ -31,7 +31,7 @@ from trainmaster.dispatchers.base import (
     Unreachable,
 )
 from trainmaster.dispatchers.hub import AgentHub
-from trainmaster.master.controller.replay import Replay, Unread
+from trainmaster.master.controller.replay import NotThereYet, Replay, Unread
 from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, in_short
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
@@ -469,6 +469,9 @@ class ClusterLoop:
         except Unread:
             tries = self._unread[allocation_id] = self._unread.get(allocation_id, 0) + 1
             return tries >= READ_TRIES
+        except NotThereYet:
+            self._replays[allocation_id] = None
+            return False
         if not over:
             self._wake.set()
         return over

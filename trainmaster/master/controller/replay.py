@@ -33,12 +33,18 @@ class Unread(Exception):
     """The folder cannot be read now."""
 
 
+class NotThereYet(Exception):
+    """The folder lacks records that the exit records count, and may still get them: a Docker host sends its files when
+    the container has ended, and a network disk shows them with a delay."""
+
+
 class Replay:
     """The replay of one attempt."""
 
     def __init__(self, store: Store, settings: Settings, found: endings.Verdict) -> None:
         self._store, self._settings, self._found = store, settings, found
         self._places = {stream: StreamPosition(acked, -1) for stream, acked in found.taken.items()}
+        self._reached = dict(found.taken)  # records of each stream that are stored, or left out
         self._done: set[str] = set()
         self._records = self._unreadable = 0
         self._gone = False  # its experiment was deleted
@@ -46,8 +52,8 @@ class Replay:
         self.flood = ""  # why the rest is ignored, as a sentence: it is more than any honest job leaves
 
     def go_on(self, read: Read, until: float) -> bool:
-        """Takes in more records for a limited time; returns whether all that count have been. Raises Unread, and as
-        `Store.transaction`."""
+        """Takes in more records for a limited time; returns whether all that count have been. Raises Unread,
+        NotThereYet (begin anew later), and as `Store.transaction`."""
         began = time.monotonic()
         try:
             while not self._gone and not self.flood:
@@ -60,12 +66,18 @@ class Replay:
                     elif not self._take(stream, piece, until):
                         return False
                 if self._done.issuperset(remains.streams):
+                    self._miss_nothing()
                     return True
                 if time.monotonic() >= until:
                     return False
             return True
         finally:
             self.spent += time.monotonic() - began
+
+    def _miss_nothing(self) -> None:
+        wanted = self._found.written.items()
+        if not (self._found.left or self._gone or self.flood) and any(self._reached.get(s, 0) < n for s, n in wanted):
+            raise NotThereYet
 
     def _counts(self, stream: str) -> bool:
         """Whether it is a stream that the runtimes of this job write, and not read to its end."""
@@ -96,6 +108,7 @@ class Replay:
             if not self._store_lines(stream, line + 1, fitting):
                 return True
             line, offset = line + len(lines), offset + size
+            self._reached[stream] = line
         self._places[stream] = piece.end
         if piece.cut and (most is None or line < most):
             self._stop("spool", "it left more than {} MB of reports behind")

@@ -117,7 +117,8 @@ def note_explanation(store: Store, allocation_id: str, told: Explanation) -> Non
 class Verdict:
     """`complete`: every report that the job wrote has been taken in, as far as its exit records tell. `leased`: its
     runtime came up; when it did not, only the scheduler's capture of the job's output can be read. `taken`: records
-    of each stream that have been taken in; `written`: those that the exit records of its nodes count."""
+    of each stream that have been taken in; `written`: those that the exit records of its nodes count. `left`: its
+    scheduler no longer has the job, so that nothing more comes into its folder."""
 
     allocation_id: str
     experiment_id: int | None
@@ -129,6 +130,7 @@ class Verdict:
     num_nodes: int
     taken: Mapping[str, int]
     written: Mapping[str, int]
+    left: bool
 
 
 def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]:
@@ -140,9 +142,10 @@ def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]
         if outcome is not None:
             leased, taken, written = row.lease_job is not None, dict(one.taken or {}), _written(row)
             complete = _complete(row, taken, written)
+            left = row.absent_since is not None or bool((row.observed or {}).get("ended_seen_at"))
             yield Verdict(
                 *(row.id, one.experiment_id, row.token, row.run_as, outcome),
-                *(complete, leased, row.num_nodes, taken, written),
+                *(complete, leased, row.num_nodes, taken, written, left),
             )
 
 
