@@ -33,7 +33,7 @@ from trainmaster.master.db.binaries import NoServer
 from trainmaster.master.db.embedded import EmbeddedServer, ServerFailed
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.folder_lease import FolderHeld, FolderLease
-from trainmaster.master.db.watchdog import Watchdog
+from trainmaster.master.db.watchdog import DATABASE_UNAVAILABLE, Watchdog, in_short
 from trainmaster.master.services.access import bootstrap, identity
 from trainmaster.master.services.access.permissions import ROLES
 from trainmaster.master.services.access.request_shares import Shares
@@ -151,6 +151,16 @@ def make_services(
     config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
 ) -> tuple[Services, Site]:
     """Builds everything that the API and the controller work with. Raises CannotServe."""
+    try:
+        return _make_services(config, data, engine, presence, url, tls)
+    except DATABASE_UNAVAILABLE as error:
+        why = in_short(error)
+        raise CannotServe(f"The database went away while the master started: {why}. Start it again.") from None
+
+
+def _make_services(
+    config: MasterConfig, data: Path, engine: Engine, presence: Watchdog, url: str, tls: ServedTls | None
+) -> tuple[Services, Site]:
     store = Store(engine, presence)
     identity_ = bootstrap.prepare(store, _initial_passwords(config, data))
     prefix = f"det-{identity_.cluster_id[:8]}-"

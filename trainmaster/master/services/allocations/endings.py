@@ -145,7 +145,8 @@ def verdicts(settings: Settings, endings: Sequence[Ending]) -> Iterator[Verdict]
             left = row.absent_since is not None or bool((row.observed or {}).get("ended_seen_at"))
             yield Verdict(
                 *(row.id, one.experiment_id, row.token, row.run_as, outcome),
-                *(complete, leased, row.num_nodes, taken, written, left),
+                *(complete, leased, row.num_nodes, taken, written),
+                left=left,
             )
 
 
