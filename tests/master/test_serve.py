@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from trainmaster.config.master import parse_master
-from trainmaster.master import serve
+from trainmaster.dispatchers.base import Setup
+from trainmaster.dispatchers.local.dispatcher import LocalDispatcher
+from trainmaster.master import serve, site
 from trainmaster.master.db.engine import make_engine
 from trainmaster.master.db.watchdog import Watchdog
+from trainmaster.master.services.clusters.clusters import Cluster
 
 
 def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> None:
@@ -19,3 +25,25 @@ def test_a_database_that_goes_away_while_the_master_starts(tmp_path: Path) -> No
     with pytest.raises(serve.CannotServe, match=r"went away while the master started: .*\. Start it again\."):
         serve.make_services(parse_master(""), tmp_path, engine, presence, "http://127.0.0.1:1", None)
     engine.dispose()
+
+
+def test_a_folder_of_jobs_that_takes_no_file_keeps_no_master_from_starting(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    cluster = Cluster("full", LocalDispatcher(Setup(name="full", prefix="det-", job_root=jobs)), jobs)
+    shutil.rmtree(jobs)  # as a full disk, which is harder to have
+    site._announce(cluster, "http://master")
+    assert "jobs on full are not told where the master is when it moves: " in caplog.text
+    cluster.dispatcher.close()
+
+
+def test_requests_that_a_stop_cuts_short_are_no_errors() -> None:
+    cut, bug = asyncio.CancelledError("timeout graceful shutdown exceeded"), ValueError("a bug")
+    said = "Exception in ASGI application\n"
+    records = [logging.makeLogRecord({"msg": said, "exc_info": (type(why), why, None)}) for why in (cut, bug)]
+    assert [serve._is_no_mere_stop(record) for record in records] == [False, True]
+    note = logging.makeLogRecord({"msg": "Cancel %s running task(s), timeout", "args": (3,), "levelname": "ERROR"})
+    assert serve._is_no_mere_stop(note)
+    assert note.levelname == "WARNING"

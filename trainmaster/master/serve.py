@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import logging
@@ -388,6 +389,7 @@ def configure_logging(level: str) -> None:
     set_level(level)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_was_refused)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_mere_stop)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 
 
@@ -395,6 +397,14 @@ def _was_refused(record: logging.LogRecord) -> bool:
     """uvicorn 0.54 logs an error when a WebSocket is refused with a response of its own (ASGI's extension
     `websocket.http.response`), which it has sent by then."""
     return record.msg != "ASGI callable returned without completing handshake."
+
+
+def _is_no_mere_stop(record: logging.LogRecord) -> bool:
+    """uvicorn ends the requests that are open for longer than GRACEFUL when the master stops, as those that wait for a
+    database that is away, and logs each as an error, with a traceback. Their clients try again."""
+    if str(record.msg).startswith("Cancel %s running task"):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def set_level(level: str) -> None:

@@ -249,5 +249,7 @@ def _announce(cluster: Cluster, url: str) -> None:
             cluster.name,
             path,
         )
+    except OSError as error:  # such as a full disk: jobs still know the address that they were given
+        log.warning("jobs on %s are not told where the master is when it moves: %s", cluster.name, error)
     else:
         cluster.announcement.note(owner)

@@ -105,8 +105,13 @@ class Run:
 
     def _settle(self) -> None:
         site = self._site
+
+        def ended() -> bool:
+            site.calm()
+            return not site.live_experiments()
+
         for look, what, seconds in (
-            (lambda: not site.live_experiments(), "the end of all searches", ENDS),
+            (ended, "the end of all searches", ENDS),
             (lambda: not site.leftovers() and not self._uncollected(), "nothing to be left", SWEPT),
         ):
             try:

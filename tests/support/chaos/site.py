@@ -112,6 +112,9 @@ class Site:
         """What an experiment needs beside the workload."""
         raise NotImplementedError
 
+    def calm(self) -> None:
+        """What its administrators look after when the faults are over."""
+
     def leftovers(self) -> list[str]:
         """What still lies about of jobs, in words. All trials have ended."""
         raise NotImplementedError

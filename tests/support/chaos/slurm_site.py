@@ -98,6 +98,15 @@ class SlurmSite(Site):
     def resume(self, node: str) -> None:
         self.administer("update", f"NodeName={node}", "State=RESUME", gone="Invalid node state")  # it works already
 
+    def calm(self) -> None:
+        """A controller that was killed forgets that a held job was released, and that a node was resumed."""
+        for line in self.cluster.run("squeue", "-h", "-t", "PD", "-o", "%i %r").stdout.splitlines():
+            job, _, why = line.partition(" ")
+            if "held" in why.lower():
+                self.cluster.run("scontrol", "release", job)
+        for node in self.cluster.layout.nodes:
+            self.cluster.run("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
     def leftovers(self) -> list[str]:
         found = []
         # slurmctld and its nodes are up: no fault is there any more.
