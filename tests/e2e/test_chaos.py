@@ -1,4 +1,4 @@
-"""A search goes through a dozen random faults on a real Slurm, and the checks see what they are for.
+"""A search goes through ten random faults on a real Slurm, and the checks see what they are for.
 
 `scripts/bench chaos` runs the same for as long as one likes, and on Docker hosts.
 """
@@ -20,13 +20,13 @@ from tests.support.chaos.on_slurm import ON_SLURM
 from tests.support.chaos.slurm_site import ChaosCluster, recover, slurm_site
 from tests.support.cluster.packages import Unavailable
 
-SEED = 3
-FAULTS = 12
-# Those after which a job may have to be given up take minutes, those with a long freeze most of one.
+SEED = 5
+FAULTS = 10
+# After those a job may have to be given up, which takes minutes; or they freeze something, or lose submits, for long.
 TOO_LONG = {
     "controller with an older state", "controller killed", "controller frozen", "node cut off", "node lost its power",
     "slurmd killed", "job requeued", "job requeued and held", "leader frozen", "database frozen", "connections hang",
-    "connections refused", "runtime frozen", "squeue hangs",
+    "connections refused", "runtime frozen", "squeue hangs", "sbatch refused for now", "sbatch without an answer",
 }  # fmt: skip
 
 
@@ -48,11 +48,11 @@ def test_a_search_goes_through_a_dozen_faults_and_the_checks_see_what_is_wrong(c
     kinds = [kind for kind in (*ANYWHERE.all, *ON_SLURM.all) if kind.name not in TOO_LONG]
     told: list[str] = []
     with slurm_site(chaos_cluster) as site:
-        load = Load(trials=20, at_once=8, steps=5, pause=0.3, searches=1)
-        report = Run(site, kinds, SEED, told.append, load).run(faults=FAULTS, gap=0.8)
+        load = Load(trials=16, at_once=8, steps=5, pause=0.3, searches=1)
+        report = Run(site, kinds, SEED, told.append, load).run(faults=FAULTS, gap=0.6)
         assert report.findings.violations == [], "\n".join(told)
         assert report.faults.total() + report.missed.total() == FAULTS
-        assert report.findings.steps >= 18 * 5
+        assert report.findings.steps >= 14 * 5
 
         site.rows("UPDATE metrics SET archived = true WHERE trial_id = 1 AND steps = 2 RETURNING id")
         site.rows("""
