@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import gc
 import itertools
-import json
 import random
 import tracemalloc
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +14,14 @@ from typing import Any
 from sqlalchemy import Engine, text
 
 from benchmarks.measure import Deadline, Sample, figure, say, timed
+from tests.support.attempts import Attempts
 from tests.support.database import database, engine_of, make_template, private_server
 from trainmaster.config.experiment import parse_experiment
-from trainmaster.master.db.tables import Experiment, Job
+from trainmaster.master.db.tables import Experiment
 from trainmaster.master.lifecycle import experiment as lifecycle
 from trainmaster.master.lifecycle.allocation import Outcome
 from trainmaster.master.lifecycle.states import OutcomeKind
 from trainmaster.master.search import Create, Search
-from trainmaster.master.services.access import bootstrap
 from trainmaster.master.services.allocations.endings import end_together
 from trainmaster.master.services.allocations.job_log import StreamBatch
 from trainmaster.master.services.allocations.metric_batches import ReportCall, take_reports
@@ -153,45 +151,31 @@ def _load(store: Store, experiment_id: int) -> None:
 
 def begin(engine: Engine, trials: int) -> Running:
     """A search that has created so many trials, at most `AT_ONCE` of which run."""
-    store = Store(engine)
-    bootstrap.prepare(store, dict.fromkeys(("admin", "determined"), "a password of the Test 1"))
+    attempts = Attempts(engine)
+    number = grow(attempts, trials, AT_ONCE)
+    return Running(engine, attempts.store, number, attempts.live(number))
+
+
+def grow(attempts: Attempts, trials: int, at_once: int, **facts: Any) -> int:
+    """The id of an experiment whose search has created so many trials, of which `at_once` run, with an attempt each.
+    `facts`: of the attempts."""
     config = parse_experiment(CONFIG).to_json()
-    config["searcher"] |= {"max_trials": 4 * trials, "max_concurrent_trials": min(trials, AT_ONCE)}
+    config["searcher"] |= {"max_trials": 4 * trials, "max_concurrent_trials": min(trials, at_once)}
     search, creates, live = _grown(config, trials)
-    job = Job(job_id=uuid.uuid4(), job_type="EXPERIMENT", owner_id=1)
-    with store.transaction() as session:
-        session.add(job)
-        session.flush()
-        row = Experiment(
-            job_id=job.job_id,
-            owner_id=1,
-            project_id=1,
-            state="ACTIVE",
-            name="x",
-            config=config,
-            original_config=CONFIG,
-            resource_pool="main",
-            searcher_type="async_halving",
-            searcher_metric="loss",
-            smaller_is_better=True,
-            seed=1,
-            search=search.snapshot(),
-            num_trials=trials,
-            live_trials=len(live),
-        )
-        session.add(row)
-        session.flush()
-        rows = [
-            {"id": one.request_id, "hparams": one.hparams, "seed": one.seed, "live": one.request_id in live}
-            for one in creates
-        ]
-        facts = {"experiment": row.id, "job": job.job_id, "rows": json.dumps(rows)}
-        for statement in (_TASKS, _TRIALS, _ALLOCATIONS):
-            session.execute(text(statement), facts)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("VACUUM ANALYZE"))
-        live = connection.execute(text("SELECT id FROM allocations WHERE ended_at IS NULL ORDER BY trial_id"))
-        return Running(engine, store, row.id, list(live.scalars()))
+    number = attempts.experiment(
+        config,
+        original_config=CONFIG,
+        searcher_type="async_halving",
+        search=search.snapshot(),
+        num_trials=trials,
+        live_trials=len(live),
+    )
+    rows = [
+        {"id": one.request_id, "hparams": one.hparams, "seed": one.seed, "live": one.request_id in live}
+        for one in creates
+    ]
+    attempts.many(number, rows, **facts)
+    return number
 
 
 def _grown(config: dict[str, Any], trials: int) -> tuple[Search, list[Create], set[str]]:
@@ -210,24 +194,3 @@ def _grown(config: dict[str, Any], trials: int) -> tuple[Search, list[Create], s
 def _written(engine: Engine) -> int:
     with engine.connect() as connection:
         return int(connection.execute(text("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")).scalar_one())
-
-
-_ROWS = "jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id text, hparams jsonb, seed bigint, live boolean)"
-_TASKS = f"""
-    INSERT INTO tasks (task_id, task_type, job_id, end_time)
-    SELECT CAST(:experiment AS text) || '.' || id, 'TRIAL', CAST(:job AS uuid), CASE WHEN NOT live THEN now() END
-    FROM {_ROWS}"""
-_TRIALS = f"""
-    INSERT INTO trials (experiment_id, task_id, request_id, state, reason, hparams, seed, attempts, restarts, setbacks,
-        searcher_told, runner_state, progress, total_batches, summary_metrics, checkpoint_count, checkpoint_size,
-        end_time)
-    SELECT :experiment, CAST(:experiment AS text) || '.' || id, id, CASE WHEN live THEN 'ACTIVE' ELSE 'COMPLETED' END,
-        '', hparams, seed, 1, 0, 0, false, '', 0, 0, '{{}}', 0, 0, CASE WHEN NOT live THEN now() END
-    FROM {_ROWS}"""
-_ALLOCATIONS = f"""
-    INSERT INTO allocations (id, task_id, trial_id, token, state, submission, attempt, dispatcher, pool, slots,
-        owner_id, native_id, cluster, lease_job, num_nodes, observed_state, explanation, preempt_acked,
-        checkpoints_before, exits, exit_text, collected, ended_at)
-    SELECT t.task_id || '.1', t.task_id, t.id, 'det-' || t.id, 'RUNNING', 'SUBMITTED', 1, 'main', 'main', 1,
-        1, CAST(t.id AS text), '', CAST(t.id AS text), 1, 'running', '', false, 0, '{{}}', '', false, t.end_time
-    FROM {_ROWS} JOIN trials t ON t.request_id = r.id"""
