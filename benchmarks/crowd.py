@@ -60,17 +60,19 @@ class Channel:
     reader: asyncio.StreamReader | None = None
     writer: asyncio.StreamWriter | None = None
 
-    async def call(self, method: str, path: str, body: Any = None, patience: float = 75.0) -> tuple[int, Json, float]:
-        """Status (0: no answer), the answer, and its Retry-After in seconds (0: none)."""
+    async def call(
+        self, method: str, path: str, body: Any = None, patience: float = 75.0
+    ) -> tuple[int, Json, float | None]:
+        """Status (0: no answer), the answer, and its Retry-After in seconds."""
         try:
             async with asyncio.timeout(patience):
                 return await self._exchange(method, path, body)
         except (OSError, EOFError, ValueError, TimeoutError) as error:
             self.close()
             self.crowd.answers[type(error).__name__] += 1
-            return 0, {}, 0.0
+            return 0, {}, None
 
-    async def _exchange(self, method: str, path: str, body: Any) -> tuple[int, Json, float]:
+    async def _exchange(self, method: str, path: str, body: Any) -> tuple[int, Json, float | None]:
         if self.reader is None or self.writer is None:
             self.reader, self.writer = await asyncio.open_connection(
                 "127.0.0.1", self.crowd.port, local_addr=(self.source, 0)
@@ -88,7 +90,8 @@ class Channel:
         self.crowd.answers[str(status)] += 1
         if fields.get("connection", "").lower() == "close":
             self.close()
-        return status, json.loads(content) if status == 200 else {}, float(fields.get("retry-after", 0))
+        asked = fields.get("retry-after")
+        return status, json.loads(content) if status == 200 else {}, float(asked) if asked else None
 
     def close(self) -> None:
         if self.writer is not None:
@@ -115,9 +118,9 @@ async def _replayed(channel: Channel, name: str, stream: str, left: list[Json], 
     acked, path = 0, f"/api/x1/allocations/{name}/reports"
     while True:
         body = {"stream": stream, "first": acked + 1, "records": left, "node_rank": 0}
-        status, answer, _ = await channel.call("POST", path, body)
+        status, answer, wait = await channel.call("POST", path, body)
         if status != 200:
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(backoff.next(wait))
             continue
         backoff.reset()
         acked = answer["acked"]
@@ -129,23 +132,26 @@ async def _replayed(channel: Channel, name: str, stream: str, left: list[Json], 
 
 
 async def _poll(channel: Channel, name: str) -> None:
-    backoff = _long_ago()
+    backoff = _long_ago(60.0)
     await asyncio.sleep(random.random() * backoff.next())
     path = f"/api/v1/allocations/{name}/signals/preemption?timeout_seconds={POLL}"
     while True:
-        status, answer, _ = await channel.call("GET", path, patience=POLL + 15.0)
+        status, answer, wait = await channel.call("GET", path, patience=POLL + 15.0)
         if answer.get("preempt"):
             return
         if status == 200:
             backoff.reset()
         else:
-            await asyncio.sleep(backoff.next())
+            await asyncio.sleep(backoff.next(wait))
 
 
-def _long_ago() -> Backoff:
-    """The waits of a caller that has failed for hours."""
-    backoff = Backoff()
-    for _ in range(100):
+def _long_ago(ceiling: float = 10.0) -> Backoff:
+    """The waits of a caller that has failed for an hour."""
+    now = [0.0]
+    backoff = Backoff(ceiling=ceiling, clock=lambda: now[0])
+    backoff.next()
+    now[0] = 3600.0
+    for _ in range(20):
         backoff.next()
     return backoff
 
@@ -169,7 +175,7 @@ async def reporting(crowd: Crowd) -> None:
         body = {"stream": "core", "first": sent + 1, "records": some, "node_rank": 0}
         status, answer, wait = await channel.call("POST", f"/api/x1/allocations/{name}/reports", body)
         sent = answer["acked"] if status == 200 else sent
-        due = max(due + 1 / crowd.told["rate"], time.monotonic() + wait)
+        due = max(due + 1 / crowd.told["rate"], time.monotonic() + (wait or 0.0))
         await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 

@@ -14,6 +14,7 @@ from trainmaster.runtime.record import Record
 
 _LONGEST_LINE = 65536  # bytes
 _MOST_HEADERS = 200
+_LONGEST_WAIT = 120  # seconds that an answer may ask for: a job must give a sign of life now and then
 _BLOCK = 1 << 20  # bytes read at once: a length that the other side claims sets nothing aside
 
 
@@ -29,6 +30,7 @@ class Answer(Record):
     status: int
     body: bytes
     kept: bool  # whether another request may follow on the connection
+    retry_after: Optional[float] = None  # seconds, as the header of that name says
 
 
 class Connection:
@@ -73,13 +75,15 @@ class Connection:
                 break  # what comes before is not the answer (100 Continue, 103 Early Hints)
         option = fields.get("connection", "").lower()
         kept = option != "close" if version == b"HTTP/1.1" else option == "keep-alive"
+        said = fields.get("retry-after", "")
+        wait = float(min(int(said[:9]), _LONGEST_WAIT)) if said.isdigit() else None  # dates are not meant for programs
         if method == "HEAD" or status in (204, 304):
-            return Answer(status, b"", kept)
+            return Answer(status, b"", kept, wait)
         if fields.get("transfer-encoding", "").lower() == "chunked":
-            return Answer(status, self._chunks(), kept)
+            return Answer(status, self._chunks(), kept, wait)
         if "content-length" in fields:
-            return Answer(status, self._exactly(_number(fields["content-length"], 10)), kept)
-        return Answer(status, self._reader.read(), False)
+            return Answer(status, self._exactly(_number(fields["content-length"], 10)), kept, wait)
+        return Answer(status, self._reader.read(), False, wait)
 
     def close(self) -> None:
         """Close the connection. Never raises."""

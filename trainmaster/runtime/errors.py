@@ -74,7 +74,11 @@ class MasterError(Exception):
 
 
 class CallFailed(MasterError):
-    """The master cannot be asked now; the same call may work later."""
+    """The master cannot be asked now; the same call may work later. `retry_after`: in how many seconds, if it said."""
+
+    def __init__(self, message: str, retry_after: Optional[float] = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ConnectionRefused(CallFailed):

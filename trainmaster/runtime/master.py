@@ -91,7 +91,7 @@ class MasterCalls:
         message = _message(answer.body)
         if answer.status >= 500 or answer.status in _NOT_NOW:
             self.read_url_file()
-            raise MasterUnreachable("%s answered %d: %s" % (url, answer.status, message))
+            raise MasterUnreachable("%s answered %d: %s" % (url, answer.status, message), answer.retry_after)
         raise CallRejected(answer.status, message)
 
     def close(self) -> None:
@@ -165,8 +165,8 @@ def _with_retry(ask: Callable[[], T], patience: float) -> T:
     while True:
         try:
             return ask()
-        except CallFailed:
-            wait = backoff.next()
+        except CallFailed as error:
+            wait = backoff.next(error.retry_after)
             if time.monotonic() + wait > deadline:
                 raise
             time.sleep(wait)

@@ -9,13 +9,14 @@ import time
 from typing import Callable, Optional
 
 from trainmaster.runtime.backoff import Backoff
-from trainmaster.runtime.errors import MasterError
+from trainmaster.runtime.errors import CallFailed, MasterError
 from trainmaster.runtime.files import replace_file
 from trainmaster.runtime.master import MasterCalls
 from trainmaster.runtime.run_dir import PREEMPT_ACKED, PREEMPT_FLAG
 
 _POLL = 300  # seconds of one long poll; where a proxy or a firewall cuts it short, reports bring the request too
 _FIRST = 2.0  # seconds after the lease, whose answer is as new: a short job never polls
+_CEILING = 60.0  # seconds between polls of a master that is away: answers to reports bring the request meanwhile
 _SOONEST = 1.0  # seconds between two answers that came at once: a proxy may cut long polls short
 
 
@@ -73,14 +74,15 @@ class PreemptWatch(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(ceiling=_CEILING)
         self._stopped.wait(_FIRST)
         while not self._stopped.is_set() and self._preemption.reason is None:
             asked = time.monotonic()
             try:
                 answer = self._master.call("GET", self._path, timeout=_POLL + 15.0)
-            except MasterError:
-                self._stopped.wait(backoff.next())
+            except MasterError as error:
+                asked_for = error.retry_after if isinstance(error, CallFailed) else None
+                self._stopped.wait(backoff.next(asked_for))
                 continue
             backoff.reset()
             if isinstance(answer, dict) and answer.get("preempt"):

@@ -61,6 +61,7 @@ class Shipper(threading.Thread):
         self._batch = MAX_RECORDS
         self._refused_records: Dict[int, str] = {}  # number of a record the master refuses -> its words
         self._backoff = Backoff()
+        self._asked_to_wait: Optional[float] = None  # seconds, by the answer to the last post
 
     def wake(self) -> None:
         """Notify the thread that records were added."""
@@ -159,9 +160,10 @@ class Shipper(threading.Thread):
                     self._stream.save_acked()
                     saved = self._last_good
                 continue
-            wait = self._backoff.next()
+            wait = self._backoff.next(self._asked_to_wait)
             if self._finishing is not None:
-                wait = min(wait, _FINAL_WAIT)
+                # A master that asks for more patience than is left reads the rest from the job folder.
+                wait = min(wait, _FINAL_WAIT) if self._asked_to_wait is None else self._asked_to_wait
                 since = max(self._last_good, self._asked_to_finish)
                 if time.monotonic() + wait - since > self._finishing:
                     break
@@ -182,6 +184,7 @@ class Shipper(threading.Thread):
     def _post(self, lines: List[bytes]) -> bool:
         """Post one batch. True when the master took it or gave a useful answer."""
         first = self._stream.acked + 1
+        self._asked_to_wait = None
         try:
             answer = self._master.call("POST", self._path, self._body(lines), timeout=60.0)
             acked = int(answer["acked"])
@@ -199,6 +202,7 @@ class Shipper(threading.Thread):
                 return True
             return False
         except CallFailed as error:
+            self._asked_to_wait = error.retry_after
             self._offline(error)
             return False
         except (KeyError, TypeError, ValueError):

@@ -23,6 +23,7 @@ from trainmaster.master.api.guard import SCOPE_KEY, Behind
 from trainmaster.master.api.job_calls import JobCalls
 from trainmaster.master.api.origins import SERVICES
 from trainmaster.master.api.permissions import CLOSED_INSIDE, ENDPOINTS, MASKED, closed_inside
+from trainmaster.master.api.report_turns import ReportTurns
 from trainmaster.master.services import addresses
 from trainmaster.master.services.access import identity, locations, roles
 from trainmaster.master.services.access.identity import Caller
@@ -72,6 +73,11 @@ class Services:
     def job_calls(self) -> JobCalls:
         """The group commits of jobs' calls."""
         return JobCalls(self.store, self.settings, self.clusters)
+
+    @cached_property
+    def report_turns(self) -> ReportTurns:
+        """Turns of jobs' reports that would keep others waiting."""
+        return ReportTurns(self.shares.anybody)
 
     @property
     def files(self) -> UserFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -121,7 +122,9 @@ def install(app: FastAPI) -> None:
     async def service_error(request: Request, error: errors.ServiceError) -> JSONResponse:
         if isinstance(error, errors.Unauthenticated | errors.Forbidden):
             note_refusal(request, error.message)
-        return envelope(_status_of(error), error.message, list(error.details))
+        wait = error.retry_after if isinstance(error, errors.Unavailable) else None
+        headers = {"Retry-After": str(math.ceil(wait))} if wait is not None else None
+        return envelope(_status_of(error), error.message, list(error.details), headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> JSONResponse:

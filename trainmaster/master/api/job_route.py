@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from trainmaster.master.api.dependencies import Services, caller_outside_of_threads
 from trainmaster.master.api.limits import OF_STRANGERS
+from trainmaster.master.services.access.identity import Caller
 
 
 class JobRoute(APIRoute):
@@ -20,16 +21,24 @@ class JobRoute(APIRoute):
 
     The endpoint is written as any other, but has exactly the parameters `allocation_id`, `body`, `request`, `services`
     and `caller`, is a coroutine and returns a Response. Callers and permissions are checked as everywhere; the body is
-    read as JSON by pydantic, whatever its Content-Type, and a large one in a thread.
+    read as JSON by pydantic, whatever its Content-Type, and a large one in a thread. Reports take turns
+    (`report_turns`), before their bodies are parsed.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         model: type[BaseModel] = get_type_hints(self.endpoint)["body"]
+        in_turns = self.path.endswith("/reports")
 
         async def handle(request: Request) -> Response:
             services: Services = request.app.state.services
             raw = await request.body()  # first, as FastAPI does: a stranger's large one is refused as it comes
             caller = await caller_outside_of_threads(request, services)
+            if not in_turns or caller.allocation_id is None:
+                return await work(request, services, caller, raw)
+            async with services.report_turns.turn(caller.allocation_id, len(raw)):
+                return await work(request, services, caller, raw)
+
+        async def work(request: Request, services: Services, caller: Caller, raw: bytes) -> Response:
             try:
                 if len(raw) > OF_STRANGERS:
                     body = await run_in_threadpool(model.model_validate_json, raw)

@@ -84,7 +84,11 @@ class NotServed(ServiceError):
 
 
 class Unavailable(ServiceError):
-    pass
+    """`retry_after`: in how many seconds it is worth to ask again; None where nobody knows."""
+
+    def __init__(self, message: str, details: Sequence[Any] = (), *, retry_after: float | None = None) -> None:
+        super().__init__(message, details)
+        self.retry_after = retry_after
 
 
 class TooSlow(ServiceError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncIterator, Hashable
@@ -79,6 +80,11 @@ class Shares:
         """Counts processor seconds as the user's."""
         at = time.monotonic()
         self._paid[user] = max(self._paid.get(user, at), at) + seconds / THIRD
+
+    def anybody(self) -> bool:
+        """Whether a user is present."""
+        latest = next(reversed(self._seen.values()), -math.inf)
+        return time.monotonic() - latest <= TOGETHER
 
     def _alone(self, user: Hashable) -> bool:
         """Whether no other user is present. Notes that this user is."""
